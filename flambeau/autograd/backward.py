@@ -146,6 +146,22 @@ def grad(
     )
 
 
+def partial_grad(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], grad_outputs: Sequence[Tensor],
+    create_graph: bool = False,
+) -> list[Tensor | None]:  # fmt: skip
+    """The gradients with respect to inputs that count as independent of each other.
+
+    `grad` gives total derivatives: where one input was made from another, the second one's also
+    has what came through the first. The graph is retained.
+    """
+    roots = _roots(tuple(outputs), grad_outputs, create_graph)
+    keys = [key_of(x._history() or x) for x in inputs]
+    captures = {key: i for i, key in enumerate(keys)}
+    captured = run(roots, True, create_graph, captures, False, True)
+    return [captured.get(key) for key in keys]
+
+
 def _found(
     g: Tensor | None, x: Tensor, index: int, allow_unused: bool | None, zeros: bool
 ) -> Tensor | None:

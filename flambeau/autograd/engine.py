@@ -24,19 +24,21 @@ from .node import Node, Output
 
 def run(
     roots: Sequence[tuple[Any, Tensor]], retain_graph: bool, create_graph: bool,
-    captures: dict[Any, int] | None = None, accumulate: bool = True,
+    captures: dict[Any, int] | None = None, accumulate: bool = True, partial: bool = False,
 ) -> dict[Any, Tensor]:  # fmt: skip
     """Backward from (target, cotangent) pairs; gives the cotangents captured by target.
 
     A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
-    them runs; leaves accumulate only when `accumulate` and they are captured.
+    them runs; leaves accumulate only when `accumulate` and they are captured. `partial` stops at
+    captured targets: what reaches one of them through another does not count, and their hooks do
+    not run.
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
     previous = MODE.grad
     MODE.grad = bool(create_graph)
     try:
-        task = _Task(retain_graph or create_graph, captures, accumulate)
+        task = _Task(retain_graph or create_graph, captures, accumulate, partial)
         if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
             task.drain(*roots[0])
         else:
@@ -44,7 +46,7 @@ def run(
             for target, g in roots:
                 task.deliver(target, g)
             if captures is not None:
-                task.needed = _leading_to([target for target, _ in roots], captures)
+                task.needed = _leading_to([target for target, _ in roots], captures, partial)
             task.drain(None, None)
         if task.waiting:
             task.finish_leaves()
@@ -77,11 +79,14 @@ class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "captured", "captures", "heap", "keep", "needed", "paths", "pending",
-        "running", "waiting",
+        "accumulate", "captured", "captures", "heap", "keep", "needed", "partial", "paths",
+        "pending", "running", "waiting",
     )  # fmt: skip
 
-    def __init__(self, keep: bool, captures: dict[Any, int] | None, accumulate: bool) -> None:
+    def __init__(
+        self, keep: bool, captures: dict[Any, int] | None, accumulate: bool, partial: bool
+    ) -> None:
+        self.partial = partial
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
         self.needed: set[int] | None = None
         self.captured: dict[Any, Tensor] = {}
@@ -97,7 +102,7 @@ class _Task:
         """Adds a cotangent to what a target has received."""
         if isinstance(target, Tensor):
             attributes = target.__dict__
-            if attributes and (attributes.get("_backward_hooks")
+            if attributes and not self.partial and (attributes.get("_backward_hooks")
                                or attributes.get("_post_accumulate_grad_hooks")):  # fmt: skip
                 self.wait(target, g)
             elif self.captures is None:
@@ -127,6 +132,9 @@ class _Task:
         """A cotangent has come to a leaf: to its grad, or to who asked for it."""
         if self.captures is not None:
             if id(leaf) not in self.captures:
+                return
+            if self.partial:
+                self.capture(id(leaf), g)
                 return
             if not self.accumulate:
                 self.capture(id(leaf), run_leaf_hooks(leaf, g, before=True))
@@ -201,7 +209,7 @@ class _Task:
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
         """Applies a node with hooks, captures or anomaly mode; None when it need not run."""
-        if node.hooks is not None:
+        if node.hooks is not None and not self.partial:
             g = run_node_hooks(node, "tensor", g)
         if self.captures is not None:
             self.capture_node(node, id(node), g)
@@ -224,12 +232,15 @@ class _Task:
                 self.capture((key, i), one)
 
 
-def _leading_to(roots: list[Any], captures: dict[Any, int]) -> set[int]:
-    """The ids of the nodes from which a captured target can be reached."""
+def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
+    """The ids of the nodes from which a captured target can be reached; with `partial`, without
+    the captured ones, at which a path ends."""
     needed: set[int] = set()
     done: set[int] = set()
+    if partial:
+        done.update(key[0] if key.__class__ is tuple else key for key in captures)
     stack = [(t.node if t.__class__ is Output else t, False) for t in roots]
-    stack = [(n, seen) for n, seen in stack if not isinstance(n, Tensor)]
+    stack = [(n, seen) for n, seen in stack if not isinstance(n, Tensor) and id(n) not in done]
     while stack:
         node, children_done = stack.pop()
         key = id(node)

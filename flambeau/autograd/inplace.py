@@ -108,10 +108,10 @@ class Geometry:
 
     def window(self, base: np.ndarray) -> np.ndarray:
         """The same window on another array that is laid out as the base."""
-        start = np.ndarray(1, np.uint8, _memory(base), 0)
-        offset = self.offset + base.ctypes.data - start.ctypes.data
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
+        start = np.ndarray(1, np.uint8, _memory(base), 0)
+        offset = self.offset + base.ctypes.data - start.ctypes.data
         return np.ndarray(self.shape, self.dtype, _memory(base), offset, self.strides)
 
     def empty_base(self) -> np.ndarray:

@@ -43,7 +43,7 @@ def test_what_does_not_fit() -> None:
 
 def test_several_trees_match_to_the_depth_of_the_first() -> None:
     assert pytree.tree_map(lambda x, y: (x, y), [1, 2], [(3,), (4,)]) == [(1, (3,)), (2, (4,))]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="mismatch"):
         pytree.tree_map(lambda x, y: x, [1, 2], [1])
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
 from ...nn.parameter import UninitializedTensorMixin
@@ -24,9 +25,10 @@ from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
 from .lazy_call import Deferred
 from .side_effects import clean, noted
-from .escapes import finish, live_outputs
+from .escapes import backward_problem, finish, live_outputs
 from ..trace.ambient_modes import ambient_modes
-from ..trace.operands import arrays_in, tensors_in
+from .returned_tensors import describe_returned
+from ..trace.operands import arrays_in, flat, tensors_in
 from ..trace.trace_signature import Precedent
 from .host_reads import forgotten, plain, reads
 from .recorder import Recorder
@@ -84,6 +86,7 @@ def capture(
         recorder.counter = counter
         trace = recorder.trace
         _remember(recorder, args, kwargs)
+        states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
@@ -107,14 +110,22 @@ def capture(
                 clean(recorder.surroundings)
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
-        finish(trace)
-        _count_writes(trace, recorder.versions)
-        if trace.problems and trace.deferred is not None:
-            trace.deferred.compute()
-        _find_holders(trace, recorder.held[0][0])
+        _conclude(recorder, states, flat((args, kwargs)))
         return result, trace
     finally:
         _capturing.release()
+
+
+def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
+    """Notes all that the call left; `states`: of the tensors that were there, as they were."""
+    trace, existing = recorder.trace, recorder.held[0][0]
+    finish(trace)
+    _count_writes(trace, recorder.versions)
+    _compare_states(trace, states)
+    describe_returned(trace, leaves, existing)
+    if trace.problems and trace.deferred is not None:
+        trace.deferred.compute()
+    _find_holders(trace, existing)
 
 
 def _recorded(
@@ -143,6 +154,7 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
            for v in values_in((e.args, e.kwargs))}  # fmt: skip
+    met |= {entry.window.storage for entry in trace.returned if entry.window is not None}
     updated = {v.storage for e in trace.events if e.kind == UPDATE for v in values_in(e.args)}
     covered = {id(owner_of(t._array)) for t in trace.externals.values()}
     owners = {id(s.owner) for s in trace.storages
@@ -157,14 +169,16 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
     The graph stays whole, for whoever goes backward through the recorded call itself.
     """
-    from ...autograd import grad
-
     trace = recorder.trace
     outputs = live_outputs(trace)
     if not outputs or trace.problems:
         return
     given = {id(t): t for t in tensors_in((args, kwargs))}
     inputs = [t for t in {**given, **trace.externals}.values() if t.requires_grad]
+    problem = backward_problem(trace, outputs, inputs)
+    if problem is not None:
+        trace.problem(problem, "")
+        return
     draw = np.random.RandomState(0)
     cotangents = []
     for y in outputs:
@@ -178,8 +192,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
     try:
-        found = grad(outputs, inputs, [wrap(g) for g in cotangents], retain_graph=True,
-                     allow_unused=True)  # fmt: skip
+        found = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
         trace.problem("it returns a tensor of whose graph backward has been through a part; return "
                       "tensor.detach()", "")  # fmt: skip
@@ -187,7 +200,6 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for g in found:
         backward.grads.append(None if g is None else trace.value(g._array))
         backward.arrays.append(None if g is None else trace.copied(g._array))
-
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
@@ -218,6 +230,21 @@ def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
         if writes and id(tensor._counter) not in counted:
             counted.add(id(tensor._counter))
             trace.version_bumps.append((tensor, writes))
+
+
+def _compare_states(trace: Trace, states: list[tuple]) -> None:
+    """Refuses calls that give a tensor from outside another shape, memory, history or flag: a
+    program writes values alone."""
+    for tensor, array, requires_grad, node in states:
+        if id(owner_of(array)) not in trace.numbers:
+            continue  # another thread's
+        if tensor._requires_grad is not requires_grad or tensor._node is not node:
+            trace.problem("it changes whether a tensor from outside requires grad, or writes to "
+                          "one that is part of a graph", "")  # fmt: skip
+            return
+        if tensor._array is not array:
+            trace.problem("it gives a tensor from outside another shape or other memory", "")
+            return
 
 
 def _alive(kinds: set[type]) -> list[Any]:

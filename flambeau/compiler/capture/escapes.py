@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
+from ...autograd.engine import key_of
 from ...autograd.node import Node, Output
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor
@@ -71,6 +72,30 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
             met.add(id(one))
             stack.append(one)
     return True
+
+
+def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) -> str | None:
+    """Why a backward program cannot stand for the graph between outputs and inputs, if so."""
+    ends = {key_of(x._history() or x) for x in inputs}
+    returned = {id(tensor) for tensor in tensors_of(trace.result)}
+    stack: list[Any] = [y._history() for y in outputs]
+    seen = set()
+    while stack:
+        target = stack.pop()
+        if target is None or key_of(target) in ends:
+            continue
+        if isinstance(target, Tensor):
+            if id(target) in trace.existing or id(target) in returned:
+                return ("backward through its result reaches a leaf that it made and returns, or "
+                        "one from outside that no operator took")  # fmt: skip
+            continue
+        node = target.node if target.__class__ is Output else target
+        if id(node) not in seen:
+            seen.add(id(node))
+            if node.hooks is not None:
+                return "a tensor that it makes has a hook, which no compiled call would run"
+            stack.extend(node.edges)
+    return None
 
 
 def written_storages(trace: Trace) -> set[int]:

@@ -298,6 +298,24 @@ def _grad_added(r: Recorder, original: Callable, leaf: Any, g: Any, differentiab
     return original(leaf, g, differentiable)
 
 
+def _set_flag(
+    r: Recorder, original: Callable, tensor: Any, *args: Any, **kwargs: Any
+) -> Any:
+    r.refer(tensor)  # so that its flag is compared at each call
+    return original(tensor, *args, **kwargs)
+
+
+def _alias(r: Recorder, original: Callable, tensor: Any, *args: Any) -> Any:
+    r.refer(tensor)
+    return original(tensor, *args)
+
+
+def _detach(r: Recorder, original: Callable, tensor: Any) -> Any:
+    if id(tensor) in r.trace.existing or id(tensor) in r.trace.given:
+        r.problem("detach_() of a tensor from outside")
+    return original(tensor)
+
+
 def _owned(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
     made = None if r.deferred is None else r.deferred.copy_of(leaf, g)
     if made is None:
@@ -332,6 +350,9 @@ def _gradients(r: Recorder) -> Pairs:
     yield Tensor.grad.fget, when_on(r, _grad_read)
     yield Tensor.grad.fset, when_on(r, _grad_set)
     yield Tensor.grad.fdel, when_on(r, _grad_set)
+    yield Tensor._alias, when_on(r, _alias)
+    yield Tensor.requires_grad_, when_on(r, _set_flag)
+    yield Tensor.detach_, when_on(r, _detach)
     yield engine._add, when_on(r, _grad_added)
     yield engine._owned, when_on(r, _owned)
     yield engine.run, when_on(r, _engine_run)

@@ -16,11 +16,11 @@ import numpy as np
 from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.storage import owner_of
-from ...tensor.tensor import Tensor
 from ..trace import bindings as bind
 from ..functionalization.index_checks import Bound, Check
 from ..ir.graph import Graph, Node, Op, Source
 from ..ir.serialization import packed, unpacked
+from ..capture.returned_tensors import ReturnedTensor
 from ..functionalization.graph_inputs import (
     arguments_of, array_of, draws, entries, gradient, supply,
 )
@@ -47,10 +47,12 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
     try:
         slots = [_slot(slot, source, trace)
                  for slot, source in zip(bindings.slots, graph.sources, strict=True)]  # fmt: skip
+        words: list[list] = []
+        form = _form(bindings.result, {}, words, trace)
         return [
             _circumstances(trace, leaves),
             [[s.kind, s.name, s.shape, s.type.value, s.strides] for s in graph.sources], slots,
-            _form(bindings.result), _gradients(trace, graph, bindings),
+            words, form, _gradients(trace, graph, bindings),
             [_check(one, bindings.slots) for one in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes],
@@ -62,7 +64,7 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
 def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings] | None:
     """The edges of a program, a graph with nothing in between, and its bindings; None where the
     recipe is one for other circumstances."""
-    circumstances, sources, slots, form, gradients, checks, outputs, writes = made
+    circumstances, sources, slots, words, form, gradients, checks, outputs, writes = made
     try:
         if _circumstances(trace, leaves) != circumstances:
             return None
@@ -86,7 +88,7 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
         state = bind.State(kept[at]) if at in kept else None
         bindings.slots.append(state or _said(said, trace, drawn))
     bindings.recorded = [None] * len(slots)
-    bindings.result = _formed(form)
+    bindings.result = _formed(form, _formed_tensors(words, trace))
     ends = [_value(shape, kind) for shape, kind in outputs]
     given = [Source(kind, tuple(shape), Type(type), supply(slot), name, _tuple(strides))
              for (kind, name, shape, type, strides), slot
@@ -124,28 +126,29 @@ def _circumstances(trace: Trace, leaves: list[Any]) -> list:
     arguments_of(trace, leaves, bindings)
     return [
         found, [list(one) for one in bindings.together], [list(one) for one in bindings.apart],
+        [[i, j, list(kind)] for i, j, kind in bindings.kinships],
         [str((one.whole.shape, one.whole.strides, one.whole.dtype)) for one in trace.storages],
-        _returned(trace.result, trace, leaves, set()),
+        [_returned(entry, trace) for entry in trace.returned], _layout(trace.layout),
+        [repr(value) for value in trace.plain],
         [[_window(g.tensor._array, trace), g.read, _grad(g.before, None, trace),
           _grad(g.tensor._grad, g.before, trace)] for g in trace.grads.values()],
     ]  # fmt: skip
 
 
-def _returned(x: Any, trace: Trace, leaves: list[Any], met: set[int]) -> Any:
-    kind = x.__class__
-    if isinstance(x, Tensor):
-        same = [i for i, leaf in enumerate(leaves) if leaf is x]
-        if id(x) in met:
-            raise _Unsaid("the same tensor twice")
-        met.add(id(x))
-        return ["tensor", kind.__qualname__, same, bool(x.requires_grad), _window(x._array, trace)]
-    if kind in (tuple, list):
-        return [kind.__name__, *[_returned(one, trace, leaves, met) for one in x]]
-    if kind is dict and all(key.__class__ is str for key in x):
-        return ["dict", *[[key, _returned(one, trace, leaves, met)] for key, one in x.items()]]
-    if kind in _PLAIN:
-        return repr(x)
-    raise _Unsaid(kind)
+def _returned(entry: ReturnedTensor, trace: Trace) -> list:
+    """What a returned tensor is, in words that hold in another process."""
+    if entry.outside is not None:
+        raise _Unsaid(entry)
+    return [entry.leaf, None if entry.window is None else _place(entry.window, trace),
+            *entry[3:]]  # fmt: skip
+
+
+def _layout(x: Any) -> Any:
+    """The structure of a result in words."""
+    if isinstance(x, tuple):
+        kind, keys, parts = x
+        return [kind.__qualname__, repr(keys), [_layout(part) for part in parts]]
+    return x if isinstance(x, (int, str)) else x.__qualname__
 
 
 def _grad(x: Any, before: Any, trace: Trace) -> str:
@@ -162,8 +165,12 @@ def _window(array: np.ndarray, trace: Trace) -> str:
         return f"other {array.shape} {array.strides} {array.dtype}"
     value = trace.value(array)
     assert value is not None
-    at = value.offset - trace.storages[number].start
-    return f"{number}+{at} {value.shape} {value.strides} {value.dtype}"
+    return _place(value, trace)
+
+
+def _place(value: Value, trace: Trace) -> str:
+    at = value.offset - trace.storages[value.storage].start
+    return f"{value.storage}+{at} {value.shape} {value.strides} {value.dtype}"
 
 
 # --------------------------------------------------------------------------------- parts
@@ -181,6 +188,10 @@ def _slot(slot: Any, source: Source, trace: Trace) -> list:
         raise _Unsaid(slot)
     if source.name == "grad":
         return ["grad"]
+    return _state(slot, trace)
+
+
+def _state(slot: bind.State, trace: Trace) -> list:
     owner = owner_of(slot.array)
     number = trace.numbers.get(id(owner))
     if number is None or trace.storages[number].owner is not owner:
@@ -199,6 +210,10 @@ def _said(said: list, trace: Trace, drawn: Iterator[bind.Drawn]) -> Any:
         return bind.Scalar(*rest)
     if kind == "drawn":
         return next(drawn)
+    return _stated(rest, trace)
+
+
+def _stated(rest: list, trace: Trace) -> bind.State:
     number, offset, shape, strides, dtype = rest
     value = Value(number, offset, tuple(shape), tuple(strides), _dtype(dtype))
     return bind.State(bind.live(trace.storages[number], value))
@@ -220,37 +235,71 @@ def _updates(trace: Trace, bindings: bind.Bindings) -> None:
             bindings.updates.append(bind.Update(**event.kwargs, event=event))
 
 
-def _form(x: Any) -> list:
-    """The form of a result in words."""
-    if isinstance(x, bind.Output) and x.live is None and x.window is None:
-        return ["output", x.number, x.shape, x.order, x.requires_grad]
+def _form(x: Any, table: dict[int, int], words: list[list], trace: Trace) -> list:
+    """The form of a result in words; `words` gets those of new tensors, `table` their places."""
+    if isinstance(x, bind.NewTensor):
+        if id(x) not in table:
+            said = _new_tensor(x, table, words, trace)
+            table[id(x)] = len(words)
+            words.append(said)
+        return ["new", table[id(x)]]
     if isinstance(x, bind.Leaf):
         return ["leaf", x.number]
     if isinstance(x, bind.Same) and x.value.__class__ in _PLAIN:
         return ["same", x.value]
-    if isinstance(x, bind.Seen):
-        return ["seen", x.is_view, *_argument(x.argument)]
     if x.__class__ in (tuple, list):
-        return [x.__class__.__name__, *map(_form, x)]
-    if x.__class__ is dict:
-        return ["dict", *[[key, _form(one)] for key, one in x.items()]]
+        return [x.__class__.__name__, *(_form(part, table, words, trace) for part in x)]
+    if x.__class__ is dict and all(key.__class__ is str for key in x):
+        return ["dict", *([key, _form(part, table, words, trace)] for key, part in x.items())]
     raise _Unsaid(x)
 
 
-def _formed(said: list) -> Any:
+def _new_tensor(x: bind.NewTensor, table: dict[int, int], words: list[list],
+                trace: Trace) -> list:  # fmt: skip
+    source = None if x.source is None else _form(x.source, table, words, trace)
+    if x.live is not None:
+        raise _Unsaid(x)
+    memory: list = []
+    if isinstance(x.memory, bind.Argument):
+        memory = ["argument", *_argument(x.memory)]
+    elif isinstance(x.memory, bind.State):
+        memory = _state(x.memory, trace)
+    else:
+        window = x.memory.window
+        part = None if window is None else [window[0], window[1], str(window[2])]
+        memory = ["output", x.memory.number, x.memory.shape, x.memory.order, part]
+    return [memory, source, x.is_view, x.is_whole, x.version, x.requires_grad, x.is_leaf]
+
+
+def _formed(said: list, tensors: list[bind.NewTensor]) -> Any:
     """The form of a result of its words."""
     kind, *rest = said
-    if kind == "output":
-        number, shape, order, attached = rest
-        return bind.Output(number, tuple(shape), tuple(order), attached)
+    if kind == "new":
+        return tensors[rest[0]]
     if kind in ("leaf", "same"):
         return bind.Leaf(*rest) if kind == "leaf" else bind.Same(*rest)
-    if kind == "seen":
-        return bind.Seen(_argued(*rest[1:]), rest[0])
     if kind == "dict":
-        return {key: _formed(one) for key, one in rest}
-    made = [_formed(one) for one in rest]
-    return tuple(made) if kind == "tuple" else made
+        return {key: _formed(part, tensors) for key, part in rest}
+    parts = [_formed(part, tensors) for part in rest]
+    return tuple(parts) if kind == "tuple" else parts
+
+
+def _formed_tensors(words: list[list], trace: Trace) -> list[bind.NewTensor]:
+    """The new tensors of a result, of their words."""
+    tensors: list[bind.NewTensor] = []
+    for (kind, *rest), source, *flags in words:
+        memory: Any
+        if kind == "argument":
+            memory = _argued(*rest)
+        elif kind == "state":
+            memory = _stated(rest, trace)
+        else:
+            number, shape, order, part = rest
+            window = None if part is None else (part[0], tuple(part[1]), _dtype(part[2]))
+            memory = bind.Output(number, tuple(shape), tuple(order), window)
+        shared = None if source is None else _formed(source, tensors)
+        tensors.append(bind.NewTensor(memory, shared, *flags))
+    return tensors
 
 
 def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:

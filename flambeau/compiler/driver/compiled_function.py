@@ -30,8 +30,9 @@ from ..capture.record_writes import CALLED_THROUGH
 from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
-from ..runtime.guards import Environment, Modules
-from .specialization_key import described, flat, shared
+from ..runtime.guards import Environment, Modules, reachable_memory
+from ..trace.operands import flat
+from .specialization_key import described, shared
 from .build_task import Pending
 from .eviction import Places
 from ..trace.ambient_modes import ambient_modes
@@ -93,6 +94,7 @@ class Compiled:
         self._places = Places()
         self._told: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
+        self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
         self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
@@ -285,8 +287,8 @@ class Compiled:
                 variant.kept = kept(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
-        key = (described(args), described(kwargs), shared((args, kwargs)), ambient_modes(),
-               self._training(), self._absent())  # fmt: skip
+        key = (described(args), described(kwargs), shared((args, kwargs), self._reachable),
+               ambient_modes(), self._training(), self._absent())  # fmt: skip
         found = self._variants.get(key)
         if found is None:
             if len(self._variants) >= self._most:
@@ -454,6 +456,7 @@ class Compiled:
         variant.environment.ignore(trace.effects)
         variant.modules = Modules(trace, variant.environment)
         variant.modules.ignore(trace.effects)
+        self._reachable = reachable_memory(variant.environment, variant.modules)
 
     def _moved(self, variant: Variant, trace: Trace) -> tuple[str, str] | None:
         """What the step can see and was changed since the call recorded before, as (what, line):

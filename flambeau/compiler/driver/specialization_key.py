@@ -8,19 +8,10 @@ import numpy as np
 
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
-from ..trace.operands import arrays_in
+from ..trace.bindings import kinship
+from ..trace.operands import flat, is_named
 from ..trace.plain_values import PLAIN, plain_key
-from ..runtime.guarded_call import is_named
 from ..trace.trace import address
-
-
-def flat(x: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
-    if x.__class__ in (tuple, list) or is_named(x):
-        return [leaf for one in x for leaf in flat(one)]
-    if x.__class__ is dict:
-        return flat(list(x.values()))
-    return [x]
 
 
 def described(x: Any) -> Any:
@@ -38,14 +29,22 @@ def described(x: Any) -> Any:
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
 
 
-def shared(given: tuple[tuple, dict]) -> tuple[tuple[int, int, str], ...]:
-    """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it."""
-    met: dict[int, tuple[int, np.ndarray]] = {}
-    found = []
-    for i, array in enumerate(arrays_in(given)):
-        first, other = met.setdefault(id(owner_of(array)), (i, array))
+def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
+    """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
+    whether they are one object, or views of one tensor. Also which lie on memory that the step
+    reaches by itself, of which `reachable` has ids."""
+    met: dict[int, tuple[int, Any, np.ndarray]] = {}
+    found: list[tuple] = []
+    for i, leaf in enumerate(flat(given)):
+        array = leaf._array if isinstance(leaf, Tensor) else leaf
+        if not isinstance(array, np.ndarray):
+            continue
+        if reachable and id(owner_of(array)) in reachable:
+            found.append((i, id(array)))
+        first, earlier, other = met.setdefault(id(owner_of(array)), (i, leaf, array))
         if first != i:
             apart = not np.may_share_memory(array, other)
             same = address(array) == address(other)
-            found.append((first, i, "same" if same else "apart" if apart else "partly"))
+            place = "same" if same else "apart" if apart else "partly"
+            found.append((first, i, place, *kinship(earlier, leaf)))
     return tuple(found)

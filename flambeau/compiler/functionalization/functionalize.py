@@ -19,10 +19,11 @@ from ..lowering.operators.optimizer_update import copied, updated
 from ..ir.graph import Graph, Node, Op, Source, permute, reshape
 from ..ir.graph import window as part_of
 from ..lowering import NotLowered, lower, writes
-from ..lowering.numpy.node_builders import literal, number, stretched, type_of
+from ..lowering.numpy.node_builders import literal, number, reshaped, stretched, type_of
 from ..lowering.registry import Untraceable
 from ..trace.operands import as_arrays, unbind
 from ..capture.host_reads import Old, Read
+from ..capture.returned_tensors import ReturnedTensor
 from .memory_regions import Region, partition
 from .graph_inputs import arguments_of, drawn, drawn_key, entries, gradient, supply
 from ..trace.trace import (
@@ -52,7 +53,7 @@ class _Functional:
         self.slots: dict[int, int] = {}  # of external regions, by id
         self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
-        self.returned: dict[int, bind.Output] = {}  # by id of the tensor
+        self.returned: dict[int, Any] = {}  # bindings of returned tensors, by position
         self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
         self.labels: list[Bound] = []
         self.arguments = arguments_of(trace, leaves, self.bindings)  # the first leaf on each
@@ -123,9 +124,9 @@ class _Functional:
                     self._external(region)
 
     def _final_windows(self) -> list[Value]:
-        tensors = [t for t in _leaves(self.trace.result) if isinstance(t, Tensor)]
-        tensors += [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
-        found = [self.trace.value(t._array) for t in tensors]
+        grads = [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
+        found = [self.trace.value(t._array) for t in grads]
+        found += [entry.window for entry in self.trace.returned]
         if self.trace.backward is not None:  # which may be windows on the cotangents themselves
             found += self.trace.backward.grads
         return [value for value in found if value is not None]
@@ -136,7 +137,7 @@ class _Functional:
         for region in self.regions[window.storage]:
             start = region.offset
             end = start + sum((n - 1) * s for n, s in region.axes) + region.dtype.itemsize
-            if (start <= low and high <= end) or low == high == start:
+            if start <= low and high <= end:
                 return region
         raise Untraceable("a window lies outside of the memory that is known")
 
@@ -338,7 +339,7 @@ class _Functional:
 
     def _returned(self, x: Any) -> Any:
         if isinstance(x, Tensor):
-            return self._returned_tensor(x)
+            return self._returned_tensor(self.trace.positions[id(x)])
         if x.__class__ is Read:
             return bind.Read(*(one if one.__class__ is str else self._returned(one) for one in x))
         if x.__class__ is Old:
@@ -353,69 +354,103 @@ class _Functional:
             return bind.Same(x)
         raise Untraceable(f"it returns an object of class {type(x).__name__}")
 
-    def _returned_tensor(self, x: Tensor) -> Any:
-        for i, leaf in enumerate(self.leaves):
-            if leaf is x:
-                return bind.Leaf(i)
-        value = self.trace.value(x._array)
-        if value is None:
-            return bind.Same(x)  # an object from outside that the step did not touch
-        storage = self.trace.storages[value.storage]
-        if storage.external:
-            leaf = self.arguments.get(value.storage)
-            if leaf is None or x.requires_grad:
-                if self.trace.made(x) and x.requires_grad:
-                    raise Untraceable("it returns a view that is part of the graph")
-                return bind.Same(x)
-            window = replace(self._argument(leaf, value), order=None)
-            return bind.Seen(window, x._base is not None)
-        for access in self.trace.grads.values():
-            if access.tensor._grad is x:
-                raise Untraceable("it returns the .grad of a parameter")
-        if id(x) not in self.returned:
-            self.returned[id(x)] = self._output(x, value)
-        return self.returned[id(x)]
+    def _returned_tensor(self, position: int) -> Any:
+        """The binding of a returned tensor or of its base, the same one at each use."""
+        if position not in self.returned:
+            self.returned[position] = self._bound(position, self.trace.returned[position])
+        return self.returned[position]
 
-    def _output(self, x: Tensor, value: Value) -> bind.Output:
-        live = None
-        if self.trace.backward is not None:
-            known = [id(y) for y in self.trace.backward.outputs]
-            live = known.index(id(x)) if id(x) in known else None
+    def _bound(self, position: int, entry: ReturnedTensor) -> Any:
+        if entry.leaf is not None:
+            return bind.Leaf(entry.leaf)
+        if not entry.is_new:
+            return bind.Same(entry.outside)
+        window = entry.window
+        if window is None:
+            raise Untraceable("it returns a tensor on memory that no operator made")
+        source = None if entry.source is None else self._returned_tensor(entry.source)
+        if not self.trace.storages[window.storage].external:
+            memory: Any = self._output(position, window)
+        elif entry.requires_grad and not entry.is_leaf:
+            raise Untraceable("it returns a view that is part of the graph")
+        else:
+            memory = self._outside_memory(position, window)
+        backward = self.trace.backward
+        live = None if backward is None else backward.positions.get(position)
+        return bind.NewTensor(memory, source, entry.is_view, entry.is_whole, entry.version,
+                              entry.requires_grad, entry.is_leaf, live)  # fmt: skip
+
+    def _outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
+        """Memory of an argument or from outside that a new tensor lies on."""
+        array = self.trace.returned_arrays[position]
+        if window.storage not in self.arguments:
+            return bind.State(array)
+        for i, leaf in enumerate(self.leaves):
+            if isinstance(leaf, Tensor) and leaf._array is array:
+                order = tuple(range(array.ndim))
+                return bind.Argument(i, 0, array.shape, array.strides, array.dtype, order)
+        return replace(self._argument(self.arguments[window.storage], window), order=None)
+
+    def _output(self, position: int, value: Value) -> bind.Output:
+        if value.storage in self._grad_storages():
+            raise Untraceable("it returns the .grad of a parameter")
+        array = self.trace.returned_arrays[position]
         region = self.region(value)
-        if id(region) in self.crowds:
-            number, window = self._crowd(region, x, value)
-            return bind.Output(number, value.shape, (), x.requires_grad, live, window)
-        node = self.read(value)
-        order = sorted(range(x._array.ndim), key=lambda i: -x._array.strides[i])
-        self.bindings.expected.append(x._array.transpose(order).copy())
-        self.outputs.append(permute(node, order))
+        if id(region) not in self.crowds and array.base is None and array.flags.c_contiguous:
+            self.bindings.expected.append(array.copy())
+            self.outputs.append(self.read(value))
+            return bind.Output(len(self.outputs) - 1, array.shape, tuple(range(array.ndim)))
+        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
         back = tuple(int(i) for i in np.argsort(order))
-        return bind.Output(len(self.outputs) - 1, x._array.shape, back, x.requires_grad, live)
+        packed = _packed(tuple(array.shape[i] for i in order), array.itemsize)
+        if id(region) not in self.crowds and tuple(packed[i] for i in back) != array.strides:
+            self.crowds[id(region)] = -1
+        if id(region) in self.crowds:
+            return self._crowd(region, array, value)
+        node = self.read(value)
+        self.bindings.expected.append(array.transpose(order).copy())
+        self.outputs.append(permute(node, order))
+        return bind.Output(len(self.outputs) - 1, array.shape, back)
+
+    def _grad_storages(self) -> set[int]:
+        """The memories of grads that the call set."""
+        values = [self.trace.value(access.tensor._grad._array)
+                  for access in self.trace.grads.values()
+                  if access.tensor._grad is not None
+                  and access.tensor._grad is not access.before]  # fmt: skip
+        return {value.storage for value in values if value is not None}
 
     def _find_crowds(self) -> None:
         """The regions on which several of the tensors returned lie: these stay on one memory."""
-        met: dict[int, int] = {}
-        for x in {id(x): x for x in _leaves(self.trace.result) if isinstance(x, Tensor)}.values():
-            value = self.trace.value(x._array)
-            if value is None or self.trace.storages[value.storage].external or not value.size:
+        met: set[int] = set()
+        for entry in self.trace.returned:
+            window = entry.window
+            if window is None or self.trace.storages[window.storage].external:
                 continue
-            key = id(self.region(value))
-            if met.setdefault(key, id(x)) != id(x):
+            key = id(self.region(window))
+            if key in met:
                 self.crowds[key] = -1
+            met.add(key)
 
-    def _crowd(self, region: Region, x: Tensor, value: Value) -> tuple[int, tuple]:
-        """The output that is a whole region, and where a tensor lies on it."""
+    def _crowd(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
+        """Where a tensor lies on the output that is a whole region."""
         strides = tuple(s for _, s in region.axes)
-        if strides != _packed(region.shape, region.dtype.itemsize):
+        if 0 not in region.shape and strides != _packed(region.shape, region.dtype.itemsize):
             raise Untraceable("it returns views of one memory that leave gaps")
+        owned = array.base is None and array.flags.c_contiguous and array.size == math.prod(
+            region.shape)  # fmt: skip
         if self.crowds[id(region)] < 0:
+            shape = array.shape if owned else region.shape
             whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
-            memory = _as_bytes(owner_of(x._array))
-            self.bindings.expected.append(bind.window_on(memory, whole).copy())
-            self.outputs.append(region.value)
+            memory = _as_bytes(owner_of(array))
+            self.bindings.expected.append(bind.window_on(memory, whole).copy().reshape(shape))
+            self.outputs.append(reshaped(region.value, shape))
             self.crowds[id(region)] = len(self.outputs) - 1
+        number = self.crowds[id(region)]
+        if owned and self.outputs[number].shape == array.shape:
+            return bind.Output(number, array.shape, tuple(range(array.ndim)))
         where = value.offset - region.offset, value.strides, value.dtype
-        return self.crowds[id(region)], where
+        return bind.Output(number, value.shape, (), where)
 
     def _grads(self) -> list[tuple[int, Node]]:
         found = []
@@ -508,14 +543,6 @@ def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
     if tuple(node.shape) != value.shape or node.type is not type_of(value.dtype):
         raise NotLowered(operator, f"lowered to {node.type.value}{list(node.shape)} where it "
                          f"gives {value.dtype}{list(value.shape)}")  # fmt: skip
-
-
-def _leaves(x: Any) -> list[Any]:
-    if isinstance(x, (tuple, list)):
-        return [leaf for one in x for leaf in _leaves(one)]
-    if isinstance(x, dict):
-        return _leaves(list(x.values()))
-    return [x]
 
 
 def _packed(shape: tuple[int, ...], item: int) -> tuple[int, ...]:

@@ -33,14 +33,16 @@ def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> di
         if first != i:
             gap = address(array) - address(arrays[first])
             bindings.together.append((first, i, gap))
+            bindings.kinships.append((first, i, bind.kinship(leaves[first], leaf)))
     bindings.apart = [
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
     ]  # fmt: skip
-    bindings.owners = [
-        storage.owner for storage in trace.storages if storage.owner is not None
-        and storage.number in changed and storage.external and storage.number not in found
-    ]  # fmt: skip
+    for storage in trace.storages:
+        if storage.owner is not None and storage.external and storage.number not in found:
+            outer = bindings.owners if storage.number in changed else bindings.readers
+            outer.append(storage.owner)
+    bindings.written_leaves = [i for i, number in places.items() if number in changed]
     return found
 
 

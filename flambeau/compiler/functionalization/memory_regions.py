@@ -46,10 +46,10 @@ class Region:
 
     def read(self, window: Value) -> Node:
         """What a window on the region sees."""
+        if 0 in window.shape:
+            return stretched(number(0, type_of(window.dtype)), window.shape)
         if window.dtype != self.dtype:
             return self._read_as(window)
-        if 0 in window.shape:
-            return stretched(number(0, type_of(self.dtype)), window.shape)
         if self._is_all(window):
             return reshaped(self.value, window.shape)
         found = place(self.axes, window.offset - self.offset, window)
@@ -65,14 +65,15 @@ class Region:
 
     def write(self, window: Value, node: Node) -> None:
         """Makes the window see `node`, which is broadcast and cast."""
+        if 0 in window.shape:
+            self.written = True
+            return
         if window.dtype != self.dtype:
             if window.dtype.itemsize != self.dtype.itemsize:
                 raise Untraceable("memory is written as elements of another size")
             node = bits(cast(node, type_of(window.dtype)), type_of(self.dtype))
         node = stretched(cast(node, type_of(self.dtype)), window.shape)
         self.written = True
-        if 0 in window.shape:
-            return
         if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
             raise Untraceable("a window whose elements overlap is written")
         if self._is_all(window):
@@ -228,6 +229,9 @@ def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Regi
     `owner`: the whole storage as an array, where it has a dtype that matters.
     """
     spans = sorted({w.span for w in windows})
+    filled = [(low, high) for low, high in spans if low < high]
+    spans = [(low, high) for low, high in spans
+             if low < high or not any(start <= low <= end for start, end in filled)]  # fmt: skip
     joined: list[list[int]] = []
     for low, high in spans:
         if joined and (low < joined[-1][1] or (low, high) == tuple(joined[-1])):
@@ -237,7 +241,7 @@ def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Regi
     regions = []
     for low, high in joined:
         inside = [w for w in windows if low <= w.span[0] and w.span[1] <= high
-                  and (w.span[0] < high or low == high)]  # fmt: skip
+                  and (w.span[0] < w.span[1] or low == high)]  # fmt: skip
         regions.append(_region(inside, low, high, owner))
     return regions
 

@@ -62,7 +62,7 @@ class _Split:
         graph = Graph(self.sources, self.inputs, outputs, [])
         return bind.BackwardBindings(
             graph, self.slots, self.recorded, inputs, orders, expected,
-            len(backward.outputs), shapes,
+            len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
         )  # fmt: skip
 
     def _cotangent(self, k: int, g: np.ndarray) -> None:
@@ -120,6 +120,21 @@ class _Split:
         self.graph.outputs.append(node)
         kept = bind.Kept(len(self.graph.outputs) - 1)
         return self._source("argument", node.shape, dtype_of(node.type), kept, node.origin, None)
+
+
+def _reads_what_it_writes(graph: Graph) -> bool:
+    """Whether an output depends on the former value of memory that the graph writes."""
+    written = {slot for slot, _ in graph.writes}
+    stack, seen = list(graph.outputs), set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.op is Op.INPUT and node.slot in written:
+            return True
+        stack.extend(node.inputs)
+    return False
 
 
 def _given(*_: Any) -> Any:

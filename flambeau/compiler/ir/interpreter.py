@@ -116,7 +116,7 @@ def _apply(node: Node, *inputs: Array) -> Array:
     if node.operation is Scalar.CAST:
         made = inputs[0] != 0 if node.type is Type.BOOL else inputs[0].astype(kind)
     elif node.operation is Scalar.BITCAST:
-        made = np.ascontiguousarray(inputs[0]).view(kind)
+        made = np.asarray(inputs[0], order="C").view(kind)
     else:
         made = SCALARS[node.operation](*inputs)
     return np.broadcast_to(made, node.shape)

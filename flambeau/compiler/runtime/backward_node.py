@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autograd.mode import MODE
+from ...autograd.backward import partial_grad
+from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node, Output, raise_freed, raise_stale
 from ...autograd.tape import _next_sequence
-from ...tensor.storage import owner_of
+from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ...ops import zeros_like
-from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, State
+from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, OuterMemory, State
+from ..validation.self_check import agree, greatest
 from .commit_results import outputs_of
 
 
@@ -32,7 +35,7 @@ class CompiledFunctionBackward(Node):
                 raise_stale(self, tensor._array, tensor._counter, version, "input")
         gs = g if g.__class__ is tuple else (g,)
         if MODE.grad:
-            return self.runner.differentiate(self.call, gs)
+            return self.runner.differentiate(self, gs)
         return self.runner.run(self.kept, gs)
 
     def release(self) -> None:
@@ -57,15 +60,13 @@ def bare(kind: type[Node]) -> Node:
     return node
 
 
-@dataclass(frozen=True)
-class EagerCall:
-    """What a call of a compiled function computes, to be differentiated by autograd itself."""
+class EagerCall(NamedTuple):
+    """A call of a compiled function, to be differentiated by autograd itself."""
 
-    function: Callable
     args: tuple
     kwargs: dict[str, Any]
-    result: Any  # the form of what it returns, with Outputs for tensors
     inputs: list[Tensor]
+    versions: list[tuple[Tensor, int]]  # of what it reads besides `seen`, as the call left it
 
 
 class Runner:
@@ -80,9 +81,22 @@ class Runner:
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
         # Both must not be written between forward and backward.
         self.states = [t for t in externals if id(owner_of(t._array)) in states]
-        self.eager: Callable | None = None  # the function, where calling it again changes nothing
+        self.eager: Callable | None = None  # the function, where it gives the same again
         self.result: Any = None
+        self.written: list[Tensor] = []  # memory from outside that it writes
+        self.read: list[Tensor] = []  # and that it reads
+        self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
+
+    def repeat(self, function: Callable, result: Any, written: list[np.ndarray]) -> None:
+        """Lets second derivatives call the function again; `result` is the form of what it gives,
+        `written` is the memory from outside that it writes."""
+        self.result, memory = result, OuterMemory(written)
+        self.written = [t for t in self.externals if memory.holds(t._array)]
+        self.read = [t for t in self.externals
+                     if not memory.holds(t._array) and not any(t is s for s in self.states)]
+        if len(self.written) == len(written):  # one tensor on each memory
+            self.eager = function
 
     def node(
         self, outputs: list[np.ndarray], tensors: dict[int, Tensor], args: tuple = (),
@@ -100,7 +114,9 @@ class Runner:
         made.outputs = self.bindings.outputs
         made.runner, made.kept, made.call = self, self.kept(outputs, tensors), None
         if self.eager is not None:
-            made.call = EagerCall(self.eager, args, kwargs or {}, self.result, inputs)
+            also = [*self.read, *[t for i, t in tensors.items()
+                                  if i not in self.leaves and isinstance(t, Tensor)]]  # fmt: skip
+            made.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
         made.seen = [(t, t._version) for t in read]
         return made
@@ -126,22 +142,34 @@ class Runner:
         return [wrap(y.transpose(order))
                 for y, order in zip(outputs, self.bindings.orders, strict=True)]  # fmt: skip
 
-    def differentiate(self, call: EagerCall | None, gs: tuple) -> list[Tensor]:
+    def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor]:
         """The cotangents of the inputs, as part of a graph: the call again, as operators.
 
-        RuntimeError where the call wrote or drew something, which must not happen twice.
+        RuntimeError where the call wrote or drew something, which must not happen twice, and where
+        it would compute something else now.
         """
-        from ...autograd import grad
-
-        if call is None:
+        if node.call is None:
             raise_once()
-        assert call is not None
-        returned = call.function(*call.args, **call.kwargs)
-        live = {form.live: tensor for tensor, form in outputs_of(returned, call.result)}
+        assert self.eager is not None
+        call = EagerCall(*node.call)
+        for tensor, version in call.versions:
+            if tensor._version != version:
+                raise_stale(node, tensor._array, tensor._counter, version, "input")
+        with _set_aside(self.written):
+            returned = self.eager(*call.args, **call.kwargs)
+        live = {form.live: tensor for tensor, form in outputs_of(returned, self.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
-        found = grad([y for y, _ in ways], call.inputs, [g for _, g in ways], create_graph=True,
-                     allow_unused=True)  # fmt: skip
-        return [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
+        found = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
+        found = [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
+        with no_grad():
+            expected = self.run(node.kept, gs)
+        scale = max((greatest(y._array) for y in expected if y._array.size), default=0.0)
+        if not all(agree(x._array, y._array, scale) for x, y in zip(found, expected, strict=True)):
+            raise RuntimeError(
+                "a compiled function cannot be differentiated twice: what it computes has changed "
+                "since it was called"
+            )
+        return found
 
     def cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
         """A cotangent as the program takes it; zeros where none came."""
@@ -150,9 +178,35 @@ class Runner:
         return array.reshape(slot.order)
 
 
-def hung(array: np.ndarray, node: Node, k: int) -> Tensor:
-    """An output of a compiled step, as part of the graph."""
-    made = wrap(array)
-    made._node = node if node.outputs == 1 else Output(node, k)
-    made._requires_grad = made._tracked = True
-    return made
+@contextmanager
+def _set_aside(tensors: list[Tensor]) -> Iterator[None]:
+    """Lends tensors other memory, so that writes to them leave nothing.
+
+    The counter that they get meanwhile never agrees with their own: a graph that reads them later
+    is refused. RuntimeError where other tensors share their memory.
+    """
+    counters = [tensor._counter for tensor in tensors if tensor._counter is not None]
+    if any(t._base is not None for t in tensors) or any(
+        sys.getrefcount(counter) > _ALONE for counter in counters
+    ):
+        raise_once()
+    own = [(t, t._array, t._counter) for t in tensors]
+    try:
+        for tensor in tensors:
+            tensor._array, tensor._counter = tensor._array.copy("K"), VersionCounter()
+            tensor._counter.value = _NEVER
+        yield
+    finally:
+        for tensor, array, counter in own:
+            tensor._array, tensor._counter = array, counter
+
+
+_ALONE = 4  # references to a version counter: the tensor's, and three of who counts them
+_NEVER = -(1 << 62)  # a version that no tensor has
+
+
+def hang(tensor: Tensor, node: Node, k: int) -> Tensor:
+    """Makes an output of a compiled step part of the graph."""
+    tensor._node = node if node.outputs == 1 else Output(node, k)
+    tensor._requires_grad = tensor._tracked = True
+    return tensor

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ..trace.bindings import ANY, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
+from ..trace.bindings import ANY, Bindings, Drawn, Leaf, NewTensor, Output, Same, Scalar, State
 from ..ir.graph import Graph
 from ..trace.trace import UPDATE, Trace
 
@@ -28,7 +28,8 @@ def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
 def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
     """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
     for tensor, output in outputs_of(result, bindings.result) if outputs else ():
-        tensor._array[...] = output.array(outputs)
+        assert isinstance(output.memory, Output)
+        tensor._array[...] = output.memory.array(outputs)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
 
@@ -87,13 +88,16 @@ def _is_of_tensors(form: Any) -> bool:
     """Whether tensors are all that a program has to make: numbers were handed out already."""
     if isinstance(form, (tuple, list, dict)):
         return all(map(_is_of_tensors, form.values() if isinstance(form, dict) else form))
-    return isinstance(form, (Output, Leaf, Same, Seen))
+    return isinstance(form, (NewTensor, Leaf, Same))
 
 
-def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, Output]]:
+def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, NewTensor]]:
     """The tensors of a result that are outputs of the program, by the form of the result."""
-    if isinstance(form, Output):
-        yield made, form
+    if isinstance(form, NewTensor):
+        if isinstance(form.memory, Output):
+            yield made, form
+        if form.is_view:
+            yield from outputs_of(made._base, form.source)
     elif isinstance(form, dict):
         for key, inner in form.items():
             yield from outputs_of(made[key], inner)

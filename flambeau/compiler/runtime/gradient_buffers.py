@@ -50,6 +50,9 @@ class GradMemory:
         for i in sorted(self.due):
             self._part(i, put)
             self.due.discard(i)
+        for _, grad in self.bindings.grads:
+            if grad is not None and grad._counter is not None:
+                grad._counter.value = 0  # who wrote to it wrote to the grad of an earlier run
         self.settle()  # with no names here that refer to them
 
     def _part(self, i: int, put: Callable[[int, Any], None]) -> None:

@@ -6,30 +6,26 @@ Guards that fail give MISS, with nothing changed.
 
 from __future__ import annotations
 
-import collections
 import functools
 import operator
 import threading
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
-from ...autograd.node import Node, raise_freed
 from ...native.target.matmul_precision import Chosen
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
-from ...tensor.size import Size
 from ...tensor.ambient import AMBIENT
 from ...tensor.storage import owner_of
-from ...tensor.tensor import GradLooks, Tensor, view_of, wrap
+from ...tensor.tensor import GradLooks, Tensor, wrap
 from ..trace.ambient_modes import AmbientModes, defaults
 from ..trace.bindings import (
-    ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
-    are_together, is_repeatable,
+    ANY, Argument, Bindings, Drawn, Scalar, State, are_apart, are_together, is_repeatable,
+    OuterMemory, kinship,
 )
 from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
@@ -37,57 +33,20 @@ from ..capture.side_effects import perform
 from ..ir.interpreter import numpy_type
 from .gradient_buffers import GradMemory
 from .guards import Environment, Modules, change_counts, reachable_memory
-from .backward_node import Runner, bare, hung
+from .backward_node import Runner
+from .result_source import ResultSource
 from ..trace.plain_values import PLAIN, unlike
-from ..capture.host_reads import Old
+from ..trace.operands import flat, is_named
 from .sample_inputs import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
 FEW = 64  # tensors that are looked at one by one, which is fastest, but more code
 
 
-class CompiledBackward(Node):
-    """The history of a tensor that a compiled step returns: backward has been through it."""
-
-    __slots__ = ()
-
-    def apply(self, g: Any) -> Any:
-        """Says that the graph was freed."""
-        raise_freed(self)
-
-
-def is_named(x: Any) -> bool:
-    """Whether something is a namedtuple or a Size, whose parts are arguments of their own."""
-    return isinstance(x, tuple) and (hasattr(x, "_fields") or x.__class__ is Size)
-
-
-def _attached(array: np.ndarray) -> Tensor:
-    made = wrap(array)
-    made._node = _FREED
-    made._requires_grad = made._tracked = True
-    return made
-
-
-def _view(source: Any, array: np.ndarray) -> Tensor:
-    """A view of an argument; of a NumPy array just a tensor on its memory."""
-    return view_of(source, array) if isinstance(source, Tensor) else wrap(array)
-
-
-def _alias(source: Any, array: np.ndarray) -> Tensor:
-    """A tensor on an argument's memory that shares its version counter and nothing else."""
-    made = wrap(array)
-    if isinstance(source, Tensor):
-        made._counter = source._alias()._counter
-    return made
-
-
 def _bump(tensor: Tensor, writes: int) -> None:
     """Counts a program's writes to the memory of an argument."""
     for _ in range(writes):
         tensor._bump()
-
-
-_FREED = bare(CompiledBackward)
 
 
 class Program:
@@ -102,8 +61,8 @@ class Program:
         self.backward = None
         if bindings.backward is not None:
             self.backward = Runner(backward, bindings.backward, modules.tensors)
-            if is_repeatable(bindings):
-                self.backward.eager, self.backward.result = environment.function, bindings.result
+            if is_repeatable(bindings) and modes.autocast is None:
+                self.backward.repeat(environment.function, bindings.result, bindings.owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
@@ -160,17 +119,6 @@ class Program:
             leaf._grad = grad
 
 
-def _outputs(x: Any) -> Iterator[int]:
-    """The ids of the outputs in what is returned, as often as they are."""
-    if isinstance(x, Output):
-        yield id(x)
-    elif isinstance(x, (tuple, list, dict)):
-        for one in x.values() if isinstance(x, dict) else x:
-            yield from _outputs(one)
-    elif isinstance(x, Read):
-        yield from _outputs((x.left, x.right))
-
-
 class _Writer:
     """Writes the source of a program's function."""
 
@@ -181,14 +129,12 @@ class _Writer:
             "HANDLES": HANDLES, "AMBIENT": AMBIENT,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.counted,
-            "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
-            "autocast": autocast_now, "CHOSEN": Chosen, "hung": hung,
-            "together": are_together, "apart": are_apart,
+            "ndarray": np.ndarray, "advance": program.advance,
+            "autocast": autocast_now, "CHOSEN": Chosen,
+            "together": are_together, "apart": are_apart, "kinship": kinship,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
-        self.again = collections.Counter(_outputs(self.bindings.result))  # how often it is returned
-        self.returned: dict[int, str] = {}  # names of those that are returned again, by id
         self.tensors: list[int] = []  # the leaves that are tensors or arrays
         self.reachable = reachable_memory(program.environment, program.modules)
         self.args, self.kwargs = args, kwargs
@@ -296,6 +242,11 @@ class _Writer:
                            "        return MISS"]  # fmt: skip
         self.aliases()
         self.checks()
+        arguments = {id(leaf): i for i, leaf in enumerate(flat((self.args, self.kwargs)))}
+        touched = {id(leaf): leaf for leaf, _ in (*self.bindings.entry, *self.bindings.grads)}
+        for key, leaf in touched.items():
+            if key in arguments:
+                self.test(f"t{arguments[key]} is not {self.name(leaf)}")
         for leaf, before in self.bindings.entry:
             if before is ANY:
                 self.test(f"{self.name(leaf)}._grad is None")
@@ -314,13 +265,17 @@ class _Writer:
         bindings = self.bindings
         for i, j, gap in bindings.together:
             self.test(f"not together(b{i}, b{j}, {gap})")
+        for i, j, kind in bindings.kinships:
+            self.test(f"t{i} is not t{j}" if kind[0] else f"kinship(t{i}, t{j}) != {kind}")
         for i, j in bindings.apart:
             self.test(f"not apart(b{i}, b{j})")
-        if bindings.owners:
-            owned = self.name(frozenset(map(id, bindings.owners)))
-            for i in self.tensors:
-                owner = f"id(b{i} if b{i}.base is None else b{i}.base)"
-                self.test(f"{owner} in {owned}")
+        every = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
+        written = self.name(OuterMemory(bindings.owners).holds)
+        for i in self.tensors:
+            if i in bindings.written_leaves and (bindings.owners or bindings.readers):
+                self.test(f"{every}(b{i})")
+            elif bindings.owners:
+                self.test(f"{written}(b{i})")
 
     def checks(self) -> None:
         """Looks at indices; a call with one out of bounds runs eagerly, which says so."""
@@ -374,11 +329,17 @@ class _Writer:
         for call in self.bindings.after:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:
-            lines.append(f"    return {self.result(self.bindings.result)}")
+            lines.append(f"    return {self.result()}")
             return
         self.names["perform"] = functools.partial(perform, self.bindings.effects)
-        lines += [f"    r, kept = {self.result(self.bindings.result)}", "    perform(kept)",
-                  "    return r"]  # fmt: skip
+        lines += [f"    r, kept = {self.result()}", "    perform(kept)", "    return r"]
+
+    def result(self) -> str:
+        """The expression for what is returned, after the statements that it needs."""
+        source = ResultSource(self.bindings.result, self.name, self.argument)
+        statements, expression = source.write()
+        self.lines += statements
+        return expression
 
     def values(self) -> list[str]:
         """What `run` takes; the numbers of one update, which stand together, at once."""
@@ -406,51 +367,3 @@ class _Writer:
         if plain and slot.order is not None and len(slot.order) == len(slot.shape):
             return f"b{slot.leaf}"
         return f"{self.name(slot)}.array({{{slot.leaf}: b{slot.leaf}}})"
-
-    def output(self, x: Output) -> str:
-        """The expression for a tensor made by the program; the same one where it is met again."""
-        if id(x) in self.returned:
-            return self.returned[id(x)]
-        array = f"o[{x.number}]"
-        if x.window is not None:
-            array = f"{self.name(x)}.array(o)"
-        elif x.order != tuple(range(len(x.order))):
-            array += f".transpose({x.order})"
-        made = f"{'attached' if x.requires_grad else 'wrap'}({array})"
-        if x.live is not None:
-            made = f"hung({array}, node, {x.live})"
-        if self.again[id(x)] == 1:
-            return made
-        self.returned[id(x)] = f"r{x.number}_{len(self.returned)}"
-        return f"({self.returned[id(x)]} := {made})"
-
-    def result(self, x: Any) -> str:
-        """The expression for what is returned."""
-        if isinstance(x, Output):
-            return self.output(x)
-        if isinstance(x, Read):
-            left = self.result(x.left)
-            if x.operation == "item":
-                return f"{left}.item()"
-            return f"({left} {x.operation} {self.result(x.right)})"
-        if isinstance(x, Old):
-            place = self.name(x.place)
-            cell = isinstance(x.place, types.CellType)
-            return f"{place}.cell_contents" if cell else f"{place}[{self.name(x.key)}]"
-        if isinstance(x, Leaf):
-            return f"t{x.number}"
-        if isinstance(x, Same):
-            return repr(x.value) if x.value is None else self.name(x.value)
-        if isinstance(x, Seen):
-            shown = self.name(_view if x.is_view else _alias)
-            return f"{shown}(t{x.argument.leaf}, {self.argument(x.argument)})"
-        if isinstance(x, dict):
-            keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
-            pairs = zip(keys, map(self.result, x.values()), strict=True)
-            return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
-        inner = ", ".join(map(self.result, x))
-        if isinstance(x, list):
-            return f"[{inner}]"
-        if hasattr(x, "_fields"):
-            return f"{self.name(type(x))}({inner})"
-        return f"({inner},)" if x else "()"

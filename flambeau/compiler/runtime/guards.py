@@ -15,6 +15,7 @@ from typing import Any
 from ...autograd.handle import HANDLES
 from ...nn import global_hooks
 from ...nn.module import Module
+from ...nn.parameter import is_lazy
 from ...nn.registration import CHANGES
 from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ...tensor.ambient import AMBIENT
@@ -105,7 +106,8 @@ def reachable_memory(environment: Environment, modules: Modules) -> set[int]:
     for module in modules.found:
         own = (*module._parameters.values(), *module._buffers.values())
         tensors += [tensor for tensor in own if tensor is not None]
-    return {id(owner_of(tensor._array)) for tensor in tensors}
+    tensors += modules.tensors
+    return {id(owner_of(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.storage import _as_bytes
+from ...tensor.tensor import Tensor
 from .trace import Effect, Event, Storage, Value, address
 
 
@@ -83,17 +84,15 @@ class Update:
 
 @dataclass(eq=False)
 class Output:
-    """A tensor that the step returns: how it is made of the program's output `number`.
+    """Memory that the program makes: its output `number`, or a part of that.
 
     `order`: its axes, from those of the output, which lie by falling stride. `window`: where it
-    lies on an output that several tensors returned are parts of, as (offset, strides, dtype).
+    lies on the output, as (offset, strides, dtype), where that is not the output transposed.
     """
 
     number: int
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    requires_grad: bool = False
-    live: int | None = None  # which of the outputs that backward may come to
     window: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def array(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -102,6 +101,8 @@ class Output:
         if self.window is None:
             return whole.transpose(self.order)
         offset, strides, dtype = self.window
+        if 0 in self.shape:
+            return np.lib.stride_tricks.as_strided(whole.view(dtype), self.shape, strides)
         return np.ndarray(self.shape, dtype, whole, offset, strides)
 
 
@@ -120,14 +121,22 @@ class Same:
 
 
 @dataclass(eq=False)
-class Seen:
-    """A tensor returned that is a window on an argument's memory.
+class NewTensor:
+    """A tensor that each call makes, to return it or as the base of a view that it returns.
 
-    `is_view`: a view for autograd; else it shares the version counter alone, as detach() does.
+    It lies on an output of the program, on an argument or on memory from outside. `source` is the
+    tensor whose version counter it shares: `is_view` says whether it is a view of that, or of its
+    base, for autograd; else it shares the counter alone, as detach() does.
     """
 
-    argument: Argument
-    is_view: bool = True
+    memory: Output | Argument | State
+    source: Leaf | Same | NewTensor | None = None
+    is_view: bool = False
+    is_whole: bool = False  # on the very array of its source
+    version: int = 0  # where it has a counter of its own
+    requires_grad: bool = False
+    is_leaf: bool = True
+    live: int | None = None  # which of the outputs that backward may come to
 
 
 @dataclass(eq=False)
@@ -170,6 +179,7 @@ class BackwardBindings:
     expected: list[np.ndarray]
     outputs: int  # how many live outputs there are
     shapes: list[tuple[tuple[int, ...], np.dtype]]
+    reads_what_it_writes: bool  # whether results depend on memory that the step writes
 
 
 @dataclass(eq=False)
@@ -178,7 +188,7 @@ class Bindings:
 
     slots: list[Any] = field(default_factory=list)  # for each source
     updates: list[Update] = field(default_factory=list)
-    result: Any = None  # the structure returned, with Output, Leaf, Same and Seen for its leaves
+    result: Any = None  # the structure returned, with NewTensor, Leaf and Same for its leaves
     grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
     homes: dict[int, int] = field(default_factory=dict)  # the slots with their memory, once asked
     entry: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
@@ -187,8 +197,12 @@ class Bindings:
     written: list[np.ndarray | None] = field(default_factory=list)
     recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
     together: list[tuple[int, int, int]] = field(default_factory=list)  # leaves on one memory
+    # For leaves on one memory, by numbers: are they one object, have they one counter, one base?
+    kinships: list[tuple[int, int, tuple[bool, bool, bool]]] = field(default_factory=list)
     apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
     owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
+    readers: list[np.ndarray] = field(default_factory=list)  # and such as is only read
+    written_leaves: list[int] = field(default_factory=list)  # whose memory the step writes
     checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
     looked: bool = False  # whether they depend on what states held
     backward: BackwardBindings | None = None
@@ -219,18 +233,21 @@ class Bindings:
 
 
 def is_repeatable(bindings: Bindings) -> bool:
-    """Whether the recorded function may run once more: it writes, draws and keeps nothing."""
+    """Whether the recorded function gives the same again: it draws and keeps nothing, and what it
+    writes is memory from outside that its results do not depend on."""
     drawn = any(isinstance(slot, Drawn) for slot in bindings.slots)
-    return not (
-        drawn or bindings.version_bumps or bindings.updates or bindings.effects or bindings.after
-        or bindings.grads
+    backward = bindings.backward
+    return backward is not None and not (
+        drawn or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
+        or bindings.effects or bindings.after or bindings.grads
     )
 
 
 def number_bumps(bumps: list[tuple[Any, int]], leaves: list[Any]) -> list[tuple[Any, int]]:
     """Version bumps with the numbers of leaves in place of arguments."""
-    numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
-    return [(numbers.get(id(tensor), tensor), writes) for tensor, writes in bumps]
+    numbers = {id(leaf._counter): number for number, leaf in enumerate(leaves)
+               if isinstance(leaf, Tensor)}  # fmt: skip
+    return [(numbers.get(id(tensor._counter), tensor), writes) for tensor, writes in bumps]
 
 
 def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
@@ -238,6 +255,34 @@ def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
     )  # fmt: skip
+
+
+class OuterMemory:
+    """Some memories outside of a step's arguments, to tell quickly whether an array lies there."""
+
+    def __init__(self, owners: Sequence[np.ndarray]) -> None:
+        self.owners = {id(owner): owner for owner in owners}
+        # NumPy does not tell of whose memory a foreign array is a part.
+        self.foreign = any(not owner.flags.owndata for owner in owners)
+
+    def holds(self, array: np.ndarray) -> bool:
+        """Whether an array shares memory with one of them, as far as bounds can tell."""
+        owner = array if array.base is None else _owner(array)
+        if id(owner) in self.owners:
+            return True
+        if owner.flags.owndata and not self.foreign:
+            return False
+        return any(np.may_share_memory(array, other) for other in self.owners.values())
+
+
+def kinship(a: Any, b: Any) -> tuple[bool, bool, bool]:
+    """How two arguments on one memory are related: one object, one version counter, one base."""
+    if a is b:
+        return True, True, True
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return False, False, False
+    roots = [x if x._base is None else x._base for x in (a, b)]
+    return False, a._counter is b._counter is not None, roots[0] is roots[1]
 
 
 def are_apart(a: np.ndarray, b: np.ndarray) -> bool:

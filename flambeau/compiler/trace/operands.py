@@ -57,6 +57,20 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
     return tuple(args), kwargs
 
 
+def is_named(x: Any) -> bool:
+    """Whether something is a namedtuple or a Size, whose parts are arguments of their own."""
+    return isinstance(x, tuple) and (hasattr(x, "_fields") or x.__class__ is Size)
+
+
+def flat(x: Any) -> list[Any]:
+    """The leaves of nested tuples, lists and dicts, in order."""
+    if x.__class__ in (tuple, list) or is_named(x):
+        return [leaf for part in x for leaf in flat(part)]
+    if x.__class__ is dict:
+        return flat(list(x.values()))
+    return [x]
+
+
 def tensors_in(x: Any) -> list[Tensor]:
     """The tensors in nested tuples, lists and dicts."""
     if isinstance(x, Tensor):

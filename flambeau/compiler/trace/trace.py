@@ -138,6 +138,7 @@ class Backward:
     inputs: list[Any]
     grads: list[Value | None] = field(default_factory=list)
     arrays: list[np.ndarray | None] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)  # numbers of outputs, by position
 
 
 @dataclass(eq=False)
@@ -180,6 +181,10 @@ class Trace:
         self.notes: list[tuple[str, str]] = []
         self.result: Any = None  # with what the effects keep beside it, where there are any
         self.plain: list[Any] = []  # what of the result is Python's
+        self.layout: Any = None  # its structure, with positions in `returned` for tensors
+        self.returned: list[Any] = []  # what each tensor of the result is: ReturnedTensors
+        self.returned_arrays: list[np.ndarray] = []  # of these
+        self.positions: dict[int, int] = {}  # in `returned`, by id of the tensor
         self.effects: list[Effect] = []
         self.host_calls: list[HostCall] = []
         self.known: set[int] = set()  # ids of owners that were there before the call
@@ -282,6 +287,7 @@ class Trace:
             if event.kind in (DRAW, UPDATE):
                 event.array = None
         self.backward = self.result = None
+        self.returned_arrays, self.positions = [], {}
         self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
         self.views = {}
         self.watched = {}
@@ -317,6 +323,8 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         what = _event_difference(one, two, apart)
         if what is not None:
             return what, two.line
+    if a.layout != b.layout or not _alike(a.returned, b.returned, apart):
+        return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
     for kept, others in ((a.effects, b.effects), (b.effects, a.effects)):
@@ -330,7 +338,7 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         longer = a if len(a.events) > len(b.events) else b
         event = longer.events[min(len(a.events), len(b.events))]
         return f"{event.name} runs in some calls only", event.line
-    for old, new in zip(a.storages, b.storages, strict=True):
+    for old, new in zip(a.storages, b.storages, strict=False):
         if old.external != new.external or (old.external and not _same_external(old, new)):
             return (f"it works on {new.name or 'memory'} of another identity in each call "
                     "(a tensor carried over from the call before, or made outside anew)",

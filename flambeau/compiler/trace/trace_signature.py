@@ -31,7 +31,7 @@ from .counter_rng import Counted
 from ..schedule.program_table import compiler_sources, library_sources
 from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
-_VERSION = "4"
+_VERSION = "5"
 _SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
 _SHOWN = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype

@@ -32,7 +32,7 @@ class Reference:
         given.update(self.states)
         sources = [given[k] for k in range(len(self.graph.sources))]
         outputs, writes = evaluate(self.graph, sources)
-        outputs = [np.array(y, numpy_type(n.type))
+        outputs = [np.array(y, numpy_type(n.type), order="C")
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
         for slot, value in [(slot, value.copy()) for slot, value in writes]:
             given[slot][...] = value

@@ -100,7 +100,7 @@ def _wrong(
         if not agree(found, wanted, least):
             return f"result {number} ({_gap(found, wanted)})"
     for found, wanted in cotangents:
-        largest = max(least, *(_scale(one) for _, one in cotangents))
+        largest = max(least, *(greatest(one) for _, one in cotangents))
         if not agree(found, wanted, largest):
             return f"gradient ({_gap(found, wanted)})"
     return _writes(step, bindings, states, least)
@@ -136,7 +136,7 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
             return f"value of {name or 'a state'} ({_gap(found, wanted)})"
     # An activation at its kink may fall to either side by rounding, and moves single elements of
     # gradients: they are compared as a whole where some do not agree.
-    largest = max((_scale(wanted) for _, wanted in gradients), default=least)
+    largest = max((greatest(wanted) for _, wanted in gradients), default=least)
     if not all(agree(found, wanted, largest) for found, wanted in gradients):
         gap = sum(_square(a, b) for a, b in gradients)
         size = sum(_square(b, np.zeros((), b.dtype)) for _, b in gradients)
@@ -153,7 +153,7 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
 
 def _least(bindings: Bindings) -> float:
     given = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    return CANCELLED * min(1.0, max(map(_scale, given), default=0.0))
+    return CANCELLED * min(1.0, max(map(greatest, given), default=0.0))
 
 
 def _laid(slot: Any, value: Any) -> Any:
@@ -161,7 +161,7 @@ def _laid(slot: Any, value: Any) -> Any:
     return float(value) if isinstance(slot, Scalar) else value
 
 
-def _scale(array: np.ndarray) -> float:
+def greatest(array: np.ndarray) -> float:
     """The greatest finite magnitude."""
     with np.errstate(all="ignore"):
         largest = float(np.max(np.abs(array), initial=0.0))
@@ -200,7 +200,7 @@ def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
     if wanted.size > _SHORT and _near(found, wanted, bound, scale):
         return True
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    scale = max(scale, _scale(wanted))
+    scale = max(scale, greatest(wanted))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 

@@ -333,7 +333,8 @@ _BY_PARTS = {
     "masked_fill_": lambda x: x.masked_fill_(_HELD, 7.0), "elu_": F.elu_, "selu_": F.selu_,
     "celu_": F.celu_, "dropout_": lambda x: torch.dropout_(x, 0.5, True),
     "copy_": lambda x: x.copy_(x + 1), "fill_": lambda x: x.fill_(3), "zero_": torch.Tensor.zero_,
-    "requires_grad_": lambda x: x.requires_grad_(), "detach_": lambda x: x.detach_(),
+    "requires_grad_": lambda x: x.mul(2).requires_grad_(),
+    "detach_": lambda x: x.mul(2).detach_(),
     "uniform_": lambda x: x.uniform_(), "normal_": lambda x: x.normal_(),
     "bernoulli_": lambda x: x.bernoulli_(0.5),
 }  # fmt: skip

@@ -165,7 +165,7 @@ def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
     def followed(made, trace, leaves):
         made = json.loads(json.dumps(made))
         one = made[0]
-        where = {"another result": one[4][2], "another gradient": one[5][0], "other memory": one[3]}
+        where = {"another result": one[5][0], "another gradient": one[8][0], "other memory": one[4]}
         where[change][-1] = "something else"
         kept.append(original(made, trace, leaves))
         return kept[-1]

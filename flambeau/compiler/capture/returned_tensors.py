@@ -1,0 +1,131 @@
+"""Returned tensors: what each tensor that a call returns is, as data that two calls can compare.
+
+A tensor is an argument, one from outside, or new. A new one lies on memory of the call, of an
+argument or from outside, and may be a view or a detached alias of another tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...tensor.tensor import Tensor
+from ..trace.trace import Trace, Value
+from .escapes import tensors_of
+
+
+class ReturnedTensor(NamedTuple):
+    """A tensor that a call returns, or the base of one.
+
+    `leaf` is the number of the argument that it is, `outside` the object from outside; both are
+    None for a new tensor. `window` says where a new one lies, `source` which entry's version
+    counter it shares: its base's if `is_view`, else that of any tensor on the same memory.
+    `is_whole` says that both have the very same array.
+    """
+
+    leaf: int | None = None
+    outside: Any = None
+    window: Value | None = None
+    source: int | None = None
+    is_view: bool = False
+    is_whole: bool = False
+    version: int = 0  # of a new tensor with a counter of its own
+    requires_grad: bool = False
+    is_leaf: bool = True
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the call made it."""
+        return self.leaf is None and self.outside is None
+
+
+def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
+    """Fills in the trace's description of the tensors in its result.
+
+    `leaves` are the arguments, flat; `existing` all tensors that were there before the call.
+    """
+    description = _Description(trace, leaves, existing)
+    returned = list(tensors_of(trace.result))
+    for tensor in returned:
+        description.locate(tensor)
+    trace.layout = _layout(trace.result, trace.positions)
+    if trace.backward is not None:
+        outputs = enumerate(trace.backward.outputs)
+        trace.backward.positions = {trace.positions[id(y)]: k for k, y in outputs}
+
+
+class _Description:
+    """Entries in an order in which each comes after its source."""
+
+    def __init__(self, trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
+        self.trace = trace
+        self.leaves = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)])
+                       if isinstance(leaf, Tensor)}  # fmt: skip
+        self.arguments = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self.existing = existing
+        self.counters: dict[int, int] = {}  # positions of new entries, by id of their counter
+
+    def locate(self, tensor: Tensor) -> int:
+        """The position of a tensor's entry."""
+        trace = self.trace
+        known = trace.positions.get(id(tensor))
+        if known is not None:
+            return known
+        entry = self._entry(tensor)
+        position = trace.positions[id(tensor)] = len(trace.returned)
+        trace.returned.append(entry)
+        trace.returned_arrays.append(tensor._array)
+        if entry.is_new and tensor._counter is not None:
+            self.counters.setdefault(id(tensor._counter), position)
+        return position
+
+    def _entry(self, tensor: Tensor) -> ReturnedTensor:
+        trace = self.trace
+        leaf = self.leaves.get(id(tensor))
+        if leaf is not None:
+            return ReturnedTensor(leaf=leaf)
+        if id(tensor) in trace.existing or id(tensor) in trace.given:
+            return ReturnedTensor(outside=tensor)
+        if tensor.__class__ is not Tensor:
+            trace.problem(f"it returns a new tensor of class {tensor.__class__.__name__}", "")
+        elif tensor.__dict__:
+            trace.problem("it returns a new tensor with attributes or hooks of its own", "")
+        base, source = tensor._base, None
+        if base is not None:
+            source = self._locate_base(base)
+        elif tensor._counter is not None:
+            source = self._locate_sharer(tensor._counter)
+        version = tensor._version if source is None else 0
+        whole = source is not None and trace.returned_arrays[source] is tensor._array
+        return ReturnedTensor(
+            None, None, trace.value(tensor._array), source, base is not None, whole, version,
+            bool(tensor.requires_grad), tensor._history() is None,
+        )  # fmt: skip
+
+    def _locate_base(self, base: Tensor) -> int:
+        """The entry of a tensor whose views have this base: an argument, or the base itself."""
+        for leaf in self.arguments:
+            if (leaf if leaf._base is None else leaf._base) is base:
+                return self.locate(leaf)
+        return self.locate(base)
+
+    def _locate_sharer(self, counter: Any) -> int | None:
+        """The entry of a tensor with the same version counter, if there is one."""
+        if id(counter) in self.counters:
+            return self.counters[id(counter)]
+        # Those that the call used come first: another may be what an earlier call returned.
+        for tensor in (*self.arguments, *self.trace.externals.values(), *self.existing):
+            if tensor._counter is counter:
+                return self.locate(tensor)
+        return None
+
+
+def _layout(x: Any, positions: dict[int, int]) -> Any:
+    """The structure of a result: classes, keys, and positions for tensors."""
+    if isinstance(x, Tensor):
+        return positions[id(x)]
+    if isinstance(x, (tuple, list)):
+        return x.__class__, None, tuple(_layout(part, positions) for part in x)
+    if isinstance(x, dict):
+        return x.__class__, tuple(x), tuple(_layout(part, positions) for part in x.values())
+    return x if isinstance(x, str) else x.__class__

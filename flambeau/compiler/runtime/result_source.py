@@ -1,0 +1,164 @@
+"""Result source: the expressions with which a program's function builds what it returns."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...autograd.node import Node, raise_freed
+from ...tensor.storage import VersionCounter
+from ...tensor.tensor import Tensor, view_of
+from ..capture.host_reads import Old
+from ..trace.bindings import Argument, Leaf, NewTensor, Output, Read, Same, State
+from ..trace.plain_values import PLAIN
+from .backward_node import bare, hang
+
+
+class CompiledBackward(Node):
+    """The history of a tensor that a compiled step returns: backward has been through it."""
+
+    __slots__ = ()
+
+    def apply(self, g: Any) -> Any:
+        """Says that the graph was freed."""
+        raise_freed(self)
+
+
+_FREED = bare(CompiledBackward)
+
+
+def view(source: Tensor, array: np.ndarray | None) -> Tensor:
+    """A view of a tensor, on an array or on the source's own."""
+    return view_of(source, source._array if array is None else array)
+
+
+def alias(source: Tensor, array: np.ndarray | None) -> Tensor:
+    """A detached tensor that shares the version counter of another."""
+    tensor = source._alias()
+    if array is not None:
+        tensor._array = array
+    return tensor
+
+
+def count_from(version: int, tensor: Tensor) -> Tensor:
+    """Lets a new tensor's version start where the recorded call left it."""
+    tensor._counter = VersionCounter()
+    tensor._counter.value = version
+    return tensor
+
+
+def require_grad(tensor: Tensor) -> Tensor:
+    """Makes a new tensor a leaf that requires grad."""
+    tensor._requires_grad = tensor._tracked = True
+    return tensor
+
+
+def attach_freed(tensor: Tensor) -> Tensor:
+    """Gives a new tensor a history that backward has been through."""
+    tensor._node = _FREED
+    tensor._requires_grad = tensor._tracked = True
+    return tensor
+
+
+class ResultSource:
+    """Writes a result as an expression, after statements for tensors that it needs twice.
+
+    `name` gives names to objects; `argument` shows the memory of an argument.
+    """
+
+    def __init__(
+        self, result: Any, name: Callable[[Any], str], argument: Callable[[Argument], str]
+    ) -> None:
+        self.result, self.name, self.argument = result, name, argument
+        self.uses = collections.Counter(map(id, _new_tensors(result, set())))
+        self.statements: list[str] = []
+        self.names: dict[int, str] = {}  # of tensors that are used again, by id
+
+    def write(self) -> tuple[list[str], str]:
+        """The statements and the expression."""
+        expression = self.shown(self.result)
+        return self.statements, expression
+
+    def shown(self, x: Any) -> str:
+        """The expression for a part of the result."""
+        if isinstance(x, NewTensor):
+            return self.tensor(x)
+        if isinstance(x, Read):
+            left = self.shown(x.left)
+            if x.operation == "item":
+                return f"{left}.item()"
+            return f"({left} {x.operation} {self.shown(x.right)})"
+        if isinstance(x, Old):
+            place = self.name(x.place)
+            cell = isinstance(x.place, types.CellType)
+            return f"{place}.cell_contents" if cell else f"{place}[{self.name(x.key)}]"
+        if isinstance(x, Leaf):
+            return f"t{x.number}"
+        if isinstance(x, Same):
+            return repr(x.value) if x.value is None else self.name(x.value)
+        if isinstance(x, dict):
+            keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
+            pairs = zip(keys, map(self.shown, x.values()), strict=True)
+            return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+        inner = ", ".join(map(self.shown, x))
+        if isinstance(x, list):
+            return f"[{inner}]"
+        if hasattr(x, "_fields"):
+            return f"{self.name(type(x))}({inner})"
+        return f"({inner},)" if x else "()"
+
+    def tensor(self, x: NewTensor) -> str:
+        """A new tensor: its name if it is used again."""
+        if id(x) in self.names:
+            return self.names[id(x)]
+        expression = self.created(x)
+        if self.uses[id(x)] == 1:
+            return expression
+        name = self.names[id(x)] = f"r{len(self.names)}"
+        self.statements.append(f"    {name} = {expression}")
+        return name
+
+    def created(self, x: NewTensor) -> str:
+        """The expression that makes a tensor."""
+        if x.source is None:
+            tensor = f"wrap({self.memory(x.memory)})"
+        else:
+            source, relation = self.shown(x.source), self.name(view if x.is_view else alias)
+            array = "None" if x.is_whole else self.memory(x.memory)
+            tensor = f"{relation}({source}, {array})"
+        if x.version:
+            tensor = f"{self.name(count_from)}({x.version}, {tensor})"
+        if x.live is not None:
+            return f"{self.name(hang)}({tensor}, node, {x.live})"
+        if x.requires_grad:
+            return f"{self.name(require_grad if x.is_leaf else attach_freed)}({tensor})"
+        return tensor
+
+    def memory(self, x: Output | Argument | State) -> str:
+        """The expression for a tensor's array."""
+        if isinstance(x, Argument):
+            return self.argument(x)
+        if isinstance(x, State):
+            return self.name(x.array)
+        if x.window is not None:
+            return f"{self.name(x)}.array(o)"
+        array = f"o[{x.number}]"
+        return array if x.order == tuple(range(len(x.order))) else f"{array}.transpose({x.order})"
+
+
+def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
+    """The new tensors in what is returned and the sources of these, as often as each is used."""
+    if isinstance(x, NewTensor):
+        yield x
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield from _new_tensors(x.source, seen)
+    elif isinstance(x, (tuple, list, dict)):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from _new_tensors(part, seen)
+    elif isinstance(x, Read):
+        yield from _new_tensors((x.left, x.right), seen)
