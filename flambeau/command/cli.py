@@ -19,6 +19,7 @@ flambeau SCRIPT [ARGS]   run a PyTorch program: in it, `import torch` means flam
 flambeau -m MODULE       the same for a module, as `python -m` runs it
 flambeau -c CODE         the same for a line of code
 flambeau -               the same for a program on standard input
+flambeau alias install   `import torch` means flambeau in every program of this environment
 flambeau --version       the version, and the version of PyTorch that it behaves like
 flambeau --help          this
 The program needs no change, and PyTorch need not be installed. Arguments after the
@@ -44,6 +45,10 @@ def main(argv: list[str] | None = None) -> int:
     if args[0] in ("-m", "-c") and len(args) == 1:
         print(f"Argument expected for the {args[0]} option", file=sys.stderr)
         return 2
+    if args[0] == "alias":
+        from . import alias
+
+        return alias.main(args[1:])
     torch_alias.install()
     if args[0] == "-m":
         return _run(lambda: _module(args[1], args[2:]))
