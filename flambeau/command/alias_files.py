@@ -75,7 +75,10 @@ def digest(data: bytes) -> str:
 
 
 def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
-    """A stub for each module: everything that flambeau's module of that name exports."""
+    """A file for each module, which tells editors what it exports; the finder loads flambeau's.
+
+    They are no `.pyi`: pyright warns of a stub that has no source beside it.
+    """
     modules = sorted({path.with_suffix("") for path in flambeau.rglob("*.py*")
                       if path.suffix in (".py", ".pyi")})  # fmt: skip
     private = []
@@ -87,7 +90,7 @@ def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
         name = ".".join(dotted)
         if len(dotted) == 1 and name.startswith("_"):
             private.append(name)
-        yield f"{PACKAGE}/{'/'.join(parts)}.pyi", f"from flambeau.{name} import *\n"
+        yield f"{PACKAGE}/{'/'.join(parts)}.py", f"from flambeau.{name} import *\n"
     names = ["__version__", *private]
     exports = "".join(f"from flambeau import {name} as {name}\n" for name in names)
     yield f"{PACKAGE}/__init__.pyi", f"from flambeau import *\n{exports}"
