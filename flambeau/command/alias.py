@@ -269,8 +269,9 @@ def status() -> int:
         versions = [info.name.split("-")[1].removesuffix(".dist-info") for info in aliases]
         print(f"`import torch` means flambeau (PyTorch {TORCH_VERSION}): {imported}")
         if folder / DIST_INFO not in aliases:
-            print(f"Its metadata is not that of PyTorch {TORCH_VERSION} "
-                  f"({', '.join(versions) or 'missing'}): run `flambeau alias install`")  # fmt: skip
+            other = ", ".join(versions) or "missing"
+            print(f"Its metadata is not that of PyTorch {TORCH_VERSION} ({other}): run "
+                  "`flambeau alias install`")  # fmt: skip
         else:
             _describe_constraints(folder, None)
         return 0
