@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from .command.cli import leave, main
 
-from .command.cli import main
-
-sys.exit(main())
+leave(main())

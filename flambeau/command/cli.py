@@ -12,15 +12,17 @@ from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from . import torch_alias
+from . import interpreter_options, torch_alias
 
 SUMMARY = """\
 flambeau SCRIPT [ARGS]   run a PyTorch program: in it, `import torch` means flambeau
 flambeau -m MODULE       the same for a module, as `python -m` runs it
 flambeau -c CODE         the same for a line of code
 flambeau -               the same for a program on standard input
+flambeau alias install   `import torch` means flambeau in every program of this environment
 flambeau --version       the version, and the version of PyTorch that it behaves like
 flambeau --help          this
+Python's options come before the program: -u, -W ARG, -O, -X OPT, -B, -E, -I, -s, -i, ...
 The program needs no change, and PyTorch need not be installed. Arguments after the
 program are the program's. In new code, `import flambeau as torch` does the same
 without this command. What flambeau lacks raises NotImplementedError or
@@ -41,6 +43,27 @@ def main(argv: list[str] | None = None) -> int:
     if args[0] in ("--version", "-V"):
         print(f"flambeau {_version()} (PyTorch {torch_alias.TORCH_VERSION})")
         return 0
+    if args[0] == "alias":
+        from . import alias
+
+        return alias.main(args[1:])
+    try:
+        line = interpreter_options.split(args)
+    except interpreter_options.OptionError as error:
+        print(f"{error}\nTry `flambeau --help' for more information.", file=sys.stderr)
+        return 2
+    if line.options or not line.program:
+        return interpreter_options.restart(line)
+    return _program(line.program)
+
+
+def leave(code: int) -> None:
+    """Ends the process, unless `python -i` shall talk to the user in the program's namespace."""
+    if not sys.flags.inspect:
+        sys.exit(code)
+
+
+def _program(args: list[str]) -> int:
     if args[0] in ("-m", "-c") and len(args) == 1:
         print(f"Argument expected for the {args[0]} option", file=sys.stderr)
         return 2
@@ -51,9 +74,6 @@ def main(argv: list[str] | None = None) -> int:
         return _run(lambda: _code(args[1], args[2:]))
     if args[0] == "-":
         return _run(lambda: _stdin(args[1:]))
-    if args[0].startswith("-"):
-        print(f"flambeau: unknown option {args[0]}, try `flambeau --help'", file=sys.stderr)
-        return 2
     return _script(args[0], args[1:])
 
 
@@ -165,8 +185,10 @@ def _run(program: Callable[[], None]) -> int:
     """Runs it; what it raises ends the process as it would end `python`."""
     try:
         program()
-    except SystemExit:
-        raise  # the interpreter knows what to do with it, and shows no frames
+    except SystemExit as error:
+        if not sys.flags.inspect:
+            raise  # the interpreter knows what to do with it, and shows no frames
+        _report(error)
     except BaseException as error:
         _report(error)
         if isinstance(error, KeyboardInterrupt):

@@ -1,6 +1,8 @@
 """`import torch` means flambeau: a finder that gives flambeau's modules under torch's names.
 
-Both names lead to the same module objects. It answers for the distribution `torch` too.
+Both names lead to the same module objects. The finder answers for the distribution `torch` too.
+`flambeau script.py` installs the finder for one process; the package that `flambeau alias install`
+writes calls `replace_torch` when a program imports it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any
 
 # The version of PyTorch whose behaviour flambeau has.
 TORCH_VERSION = "2.13.0"
+# What the distribution's file INSTALLER says where `flambeau alias install` wrote it.
+INSTALLER = "flambeau"
 
 
 class _SameModule:
@@ -80,9 +84,22 @@ class TorchFinder:
         return module
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
-        """The distribution `torch`, in the version whose behaviour flambeau has."""
-        if getattr(context, "name", None) in ("torch", None):
+        """The distribution `torch`, in the version whose behaviour flambeau has.
+
+        Nothing where the alias is installed in the environment: its files answer.
+        """
+        if getattr(context, "name", None) in ("torch", None) and not _on_disk(context):
             yield _distribution()
+
+
+def _on_disk(context: Any) -> bool:
+    from importlib.metadata import DistributionFinder, MetadataPathFinder
+
+    search = DistributionFinder.Context(name="torch", path=getattr(context, "path", sys.path))
+    return any(
+        (found.read_text("INSTALLER") or "").strip() == INSTALLER
+        for found in MetadataPathFinder.find_distributions(search)
+    )
 
 
 def _distribution() -> Any:
@@ -149,6 +166,18 @@ def install() -> None:
     sys.meta_path.insert(0, TorchFinder())
     _wear("torch")
     _reach_children()
+
+
+def replace_torch() -> None:
+    """Puts flambeau in the place of the module `torch` that is being imported.
+
+    The package `torch` that `flambeau alias install` writes calls this and has nothing else in it.
+    Processes that are spawned find that package themselves.
+    """
+    if not installed():
+        sys.meta_path.insert(0, TorchFinder())
+    _wear("torch")
+    sys.modules["torch"] = sys.modules["flambeau"]
 
 
 def uninstall() -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from ..tensor.absent import lacking
-from . import constraints, distribution, homes, kl, transforms
+from . import (
+    constraint_registry,
+    constraints,
+    distribution,
+    homes,
+    kl,
+    kl_across_families,
+    kl_same_family,
+    relaxed,
+    transforms,
+)
+from .circular import VonMises
 from .combined import (
     Gumbel,
     HalfCauchy,
@@ -13,6 +23,8 @@ from .combined import (
     MixtureSameFamily,
     TransformedDistribution,
 )
+from .constraint_registry import biject_to, transform_to
+from .continuous_bernoulli import ContinuousBernoulli
 from .correlation import LKJCholesky
 from .discrete import (
     Bernoulli,
@@ -26,52 +38,32 @@ from .discrete import (
     Poisson,
 )
 from .distribution import Distribution, ExponentialFamily
+from .heavy_tails import FisherSnedecor, GeneralizedPareto
 from .kl import kl_divergence, register_kl
+from .lowrank_normal import LowRankMultivariateNormal
 from .multivariate import MultivariateNormal
 from .positive import Beta, Chi2, Dirichlet, Exponential, Gamma
 from .real_line import Cauchy, Laplace, Normal, StudentT, Uniform
 from .relaxed import LogitRelaxedBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
-from .transforms import (
-    AbsTransform,
-    AffineTransform,
-    ComposeTransform,
-    ExpTransform,
-    PowerTransform,
-    SigmoidTransform,
-    SoftplusTransform,
-    TanhTransform,
-    Transform,
-    identity_transform,
-)
+from .transformed_families import InverseGamma, Kumaraswamy, LogisticNormal, Pareto, Weibull
+from .transforms import *
+from .wishart import Wishart
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
-    "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
-    "ExponentialFamily", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
-    "LKJCholesky", "Laplace", "LogNormal", "LogitRelaxedBernoulli", "MixtureSameFamily",
-    "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
-    "OneHotCategoricalStraightThrough", "Poisson", "PowerTransform", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "SigmoidTransform", "SoftplusTransform", "StudentT",
-    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints",
-    "identity_transform", "kl", "kl_divergence", "register_kl", "transforms",
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli",
+    "Dirichlet", "Distribution", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
+    "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal",
+    "LogitRelaxedBernoulli", "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial",
+    "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises",
+    "Weibull", "Wishart", "biject_to", "constraints", "kl", "kl_divergence", "register_kl",
+    "transform_to", "transforms",
 ]  # fmt: skip
-
-_MISSING = frozenset((
-    "ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "InverseGamma",
-    "Kumaraswamy", "LogisticNormal", "LowRankMultivariateNormal",
-    "Pareto", "VonMises", "Weibull", "Wishart", "CatTransform",
-    "CorrCholeskyTransform", "CumulativeDistributionTransform", "IndependentTransform",
-    "LowerCholeskyTransform", "PositiveDefiniteTransform", "ReshapeTransform", "SoftmaxTransform",
-    "StackTransform", "StickBreakingTransform", "biject_to", "transform_to",
-))  # fmt: skip
-
-__getattr__ = lacking(__name__, _MISSING)
-
-
-def _named(name: str) -> object:
-    found = {**vars(distribution), **globals()}
-    return found[name] if name in found else __getattr__(name)
-
+__all__ += transforms.__all__
 
 # After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
-globals().update(homes.settle(__name__, _named))
+globals().update(homes.settle(
+    __name__, {**vars(distribution), **vars(constraint_registry), **vars(relaxed), **globals()}
+))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
+from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints
 from .discrete import Categorical
@@ -26,6 +28,8 @@ class Independent(Distribution):
     torch.Size([3])
     """
 
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
+
     def __init__(self, base_distribution: Any, reinterpreted_batch_ndims: int,
                  validate_args: bool | None = None) -> None:  # fmt: skip
         batch, n = base_distribution.batch_shape, reinterpreted_batch_ndims
@@ -36,13 +40,27 @@ class Independent(Distribution):
         cut = len(batch) - n
         super().__init__(batch[:cut], batch[cut:] + base_distribution.event_shape,
                          validate_args=validate_args)  # fmt: skip
-        self.has_rsample = base_distribution.has_rsample
 
     @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        """Whether the parts have."""
+        return self.base_dist.has_rsample
+
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """Whether the parts have, and no axis of theirs counts as a value."""
+        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+
+    @constraints.dependent_property
     def support(self) -> Any:
         """That of the parts."""
-        found = self.base_dist.support
-        return found and constraints.independent(found, self.reinterpreted_batch_ndims)
+        support, dims = self.base_dist.support, self.reinterpreted_batch_ndims
+        return constraints.independent(support, dims) if dims else support
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand=expand)
 
     @property
     def mean(self) -> Tensor:
@@ -69,7 +87,8 @@ class Independent(Distribution):
         return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+        return (f"{type(self).__name__}({self.base_dist}, "
+                f"{self.reinterpreted_batch_ndims})")  # fmt: skip
 
 
 class TransformedDistribution(Distribution):
@@ -82,66 +101,106 @@ class TransformedDistribution(Distribution):
     True
     """
 
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
+
     def __init__(self, base_distribution: Distribution,
                  transforms: Transform | Sequence[Transform],
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(self.transforms, list):
+            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
         if not all(isinstance(t, Transform) for t in self.transforms):
-            raise ValueError("transforms must be a Transform or list, but was "
+            raise ValueError(f"transforms must be a Transform or a list of Transforms, but was "
                              f"{transforms}")  # fmt: skip
         whole = ComposeTransform(self.transforms)
-        events = len(base_distribution.event_shape)
-        if whole.event_dim > events:
-            base_distribution = Independent(base_distribution, whole.event_dim - events)
-            events = whole.event_dim
-        self.base_dist = base_distribution
+        taken, given = whole.domain.event_dim, whole.codomain.event_dim
         shape = base_distribution.batch_shape + base_distribution.event_shape
-        for one in self.transforms:
-            parameters = [p for p in vars(one).values() if isinstance(p, Tensor)]
-            shape = ops.broadcast_shapes(shape, *(p.shape for p in parameters))
-        cut = len(shape) - events
-        if shape[:cut] != base_distribution.batch_shape:
-            self.base_dist = base_distribution.expand(shape[:cut])
-        super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
-        self.has_rsample = self.base_dist.has_rsample
+        events = len(base_distribution.event_shape)
+        if len(shape) < taken:
+            raise ValueError("base_distribution needs to have shape with size at least "
+                             f"{taken}, but got {shape}.")  # fmt: skip
+        result = Size(whole.forward_shape(shape))
+        needed = whole.inverse_shape(result)
+        if tuple(shape) != tuple(needed):
+            base_distribution = base_distribution.expand(needed[: len(needed) - events])
+        if taken > events:
+            base_distribution = Independent(base_distribution, taken - events)
+        self.base_dist = base_distribution
+        events = len(base_distribution.event_shape)
+        cut = len(result) - max(given, events + given - taken)
+        super().__init__(result[:cut], result[cut:], validate_args=validate_args)
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        """Whether the base has."""
+        return self.base_dist.has_rsample
+
+    @constraints.dependent_property(is_discrete=False)
+    def support(self) -> Any:
+        """The codomain of the last transform."""
+        if not self.transforms:
+            return self.base_dist.support
+        codomain = self.transforms[-1].codomain
+        more = len(self._event_shape) - codomain.event_dim
+        return constraints.independent(codomain, more) if more > 0 else codomain
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distributions as a larger batch: the base is expanded."""
+        new = copy.copy(self) if _instance is None else _instance
+        new.__dict__.update(self.__dict__)
+        shape = Size(batch_shape) + self._event_shape
+        for transform in reversed(self.transforms):
+            shape = Size(transform.inverse_shape(shape))
+        new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+        new._batch_shape = Size(batch_shape)
+        return new
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         with no_grad():
-            return ComposeTransform(self.transforms)(self.base_dist.sample(sample_shape))
+            return self._transformed(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        return ComposeTransform(self.transforms)(self.base_dist.rsample(sample_shape))
+        return self._transformed(self.base_dist.rsample(sample_shape))
+
+    def _transformed(self, x: Tensor) -> Tensor:
+        for transform in self.transforms:
+            x = transform(x)
+        return x
+
+    def _undone(self, y: Tensor) -> Tensor:
+        for transform in reversed(self.transforms):
+            y = transform.inv(y)
+        return y
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         events, total = len(self._event_shape), 0.0
         y: Tensor = value
         for transform in reversed(self.transforms):
-            x = transform._inverse(y)
-            found = transform.log_abs_det_jacobian(x, y)
-            total = total - sum_rightmost(found, events - transform.event_dim)  # type: ignore[assignment]
+            x = transform.inv(y)
+            events += transform.domain.event_dim - transform.codomain.event_dim
+            change = transform.log_abs_det_jacobian(x, y)
+            total = total - sum_rightmost(change, events - transform.domain.event_dim)  # type: ignore[assignment]
             y = x
         inner = self.base_dist.log_prob(y)
         return total + sum_rightmost(inner, events - len(self.base_dist.event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
-        whole = ComposeTransform(self.transforms)
-        found = self.base_dist.cdf(whole._inverse(value))
-        return found if self._flambeau_rises() else 1 - found
+        value = self._undone(value)
+        self.base_dist._validate_sample(value)
+        return self._turned_where_falling(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        if not self._flambeau_rises():
-            value = 1 - value
-        return ComposeTransform(self.transforms)(self.base_dist.icdf(value))
+        return self._transformed(self.base_dist.icdf(self._turned_where_falling(value)))
 
-    def _flambeau_rises(self) -> bool:
-        """Whether larger values of the base are larger values here."""
-        sign = 1
-        for one in self.transforms:
-            inverse = one.inv
-            scale = getattr(one, "scale", getattr(inverse, "scale", 1))
-            sign *= 1 if float(scale if not isinstance(scale, Tensor) else scale.min()) >= 0 else -1
-        return sign > 0
+    def _turned_where_falling(self, probability: Tensor) -> Tensor:
+        """1 - probability where larger values of the base are smaller values here."""
+        sign: Any = 1
+        for transform in self.transforms:
+            sign = sign * transform.sign
+        if isinstance(sign, int):
+            return probability if sign == 1 else 1 - probability
+        return sign * (probability - 0.5) + 0.5
 
 
 class LogNormal(TransformedDistribution):
@@ -197,9 +256,10 @@ class _Folded(TransformedDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         found = self.base_dist.log_prob(value) + math.log(2)
-        return found.masked_fill(value < 0, -math.inf)
+        return ops.where(value >= 0, found, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -228,6 +288,10 @@ class HalfNormal(_Folded):
     @property
     def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self) -> Tensor:
+        return ops.zeros_like(self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -298,8 +362,20 @@ class Gumbel(TransformedDistribution):
         return self.loc
 
     @property
+    def stddev(self) -> Tensor:
+        return math.pi / math.sqrt(6) * self.scale
+
+    @property
     def variance(self) -> Tensor:
-        return (math.pi / math.sqrt(6)) ** 2 * self.scale.pow(2)
+        return self.stddev.pow(2)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distributions as a larger batch."""
+        new = self._get_checked_instance(Gumbel, _instance)
+        new.loc, new.scale = self.loc.expand(batch_shape), self.scale.expand(batch_shape)
+        Gumbel.__init__(new, new.loc, new.scale, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -320,25 +396,48 @@ class MixtureSameFamily(Distribution):
     (tensor(3.), tensor(4.))
     """
 
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
+    has_rsample = False
+
     def __init__(self, mixture_distribution: Categorical, component_distribution: Any,
                  validate_args: bool | None = None) -> None:  # fmt: skip
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(" The Mixture distribution needs to be an instance of "
                              "torch.distributions.Categorical")  # fmt: skip
-        batch = component_distribution.batch_shape
-        if mixture_distribution._num_events != batch[-1]:
-            raise ValueError(f"`mixture_distribution component` ({mixture_distribution._num_events}"
-                             f") does not equal `component_distribution.batch_shape[-1]` "
-                             f"({batch[-1]})")  # fmt: skip
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError("The Component distribution need to be an instance of "
+                             "torch.distributions.Distribution")  # fmt: skip
+        batch, mixing = component_distribution.batch_shape, mixture_distribution.batch_shape
+        for mine, theirs in zip(reversed(mixing), reversed(batch[:-1]), strict=False):
+            if mine != 1 and theirs != 1 and mine != theirs:
+                raise ValueError(
+                    f"`mixture_distribution.batch_shape` ({mixing}) is not compatible with "
+                    f"`component_distribution.batch_shape`({batch[:-1]})")
+        counts = mixture_distribution.logits.shape[-1], batch[-1]
+        if counts[0] != counts[1]:
+            raise ValueError(f"`mixture_distribution component` ({counts[0]}) does not equal "
+                             f"`component_distribution.batch_shape[-1]` ({counts[1]})")  # fmt: skip
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
+        self._num_component = counts[1]
         super().__init__(batch[:-1], component_distribution.event_shape,
                          validate_args=validate_args)  # fmt: skip
 
-    @property
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distributions as a larger batch."""
+        new = copy.copy(self) if _instance is None else _instance
+        new.__dict__.update(self.__dict__)
+        shape = Size(batch_shape)
+        components = (*shape, self._num_component)
+        new.component_distribution = self.component_distribution.expand(components)
+        new.mixture_distribution = self.mixture_distribution.expand(shape)
+        new._batch_shape = shape
+        return new
+
+    @constraints.dependent_property
     def support(self) -> Any:
-        """That of the components."""
-        return self.component_distribution.support
+        """What every component may give."""
+        return constraints.MixtureSameFamilyConstraint(self.component_distribution.support)
 
     def _flambeau_weights(self) -> Tensor:
         probs = self.mixture_distribution.probs
@@ -371,3 +470,11 @@ class MixtureSameFamily(Distribution):
         inside = self.component_distribution.log_prob(value.unsqueeze(-1 - len(self._event_shape)))
         mixing = ops.log_softmax(self.mixture_distribution.logits, -1)
         return ops.logsumexp(inside + mixing, -1)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        inside = self.component_distribution.cdf(value.unsqueeze(-1 - len(self._event_shape)))
+        return (inside * self.mixture_distribution.probs).sum(-1)
+
+    def __repr__(self) -> str:
+        return (f"MixtureSameFamily(\n  {self.mixture_distribution},\n  "
+                f"{self.component_distribution})")  # fmt: skip

@@ -1,74 +1,217 @@
-"""Constraints: where a distribution's parameters and values must lie."""
+"""Constraints: where a distribution's parameters and values must lie.
+
+A constraint is a class, so that programs subclass it and ask `isinstance`; sets without parameters
+are instances (`positive`, `simplex`), sets with parameters the classes (`greater_than(0.)`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import linalg, ops
 from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 
+__all__ = [
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
+    "dependent_property", "greater_than", "greater_than_eq", "half_open_interval", "independent",
+    "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
+    "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
+    "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector",
+    "simplex", "square", "stack", "symmetric", "unit_interval",
+]  # fmt: skip
+
 
 class Constraint:
-    """A set; `check` says for each element whether it lies in it."""
+    """A set; `check` tells for each element of a batch whether it is a member.
+
+    is_discrete: whether the members are separate points.
+    event_dim: how many trailing axes make up one value.
+
+    >>> positive = torch.distributions.constraints.positive
+    >>> positive.check(torch.tensor([-1., 2.]))
+    tensor([False,  True])
+    """
 
     is_discrete = False
     event_dim = 0
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         """A bool tensor of the batch's shape."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__.removeprefix('_')}()"
+        return type(self).__name__.removeprefix("_") + "()"
 
 
-class _Real(Constraint):
-    def check(self, value: Tensor) -> Tensor:
-        return value == value  # NaN is no number
+# ------------------------------------------------------------- sets that other values decide
+
+
+class _Dependent(Constraint):
+    """A set that depends on other parameters: nothing can be checked without them."""
+
+    def __init__(self, *, is_discrete: Any = NotImplemented,
+                 event_dim: Any = NotImplemented) -> None:  # fmt: skip
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+        super().__init__()
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether the members are separate points, where that is known beforehand."""
+        if self._is_discrete is NotImplemented:
+            raise NotImplementedError(".is_discrete cannot be determined statically")
+        return self._is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """How many trailing axes make up one value, where that is known beforehand."""
+        if self._event_dim is NotImplemented:
+            raise NotImplementedError(".event_dim cannot be determined statically")
+        return self._event_dim
+
+    def __call__(self, *, is_discrete: Any = NotImplemented,
+                 event_dim: Any = NotImplemented) -> _Dependent:  # fmt: skip
+        """The same with what is known of it: `dependent(event_dim=1)`."""
+        if is_discrete is NotImplemented:
+            is_discrete = self._is_discrete
+        if event_dim is NotImplemented:
+            event_dim = self._event_dim
+        return _Dependent(is_discrete=is_discrete, event_dim=event_dim)
+
+    def check(self, value: Any) -> Tensor:
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether the set depends on other parameters.
+
+    >>> constraints = torch.distributions.constraints
+    >>> constraints.is_dependent(constraints.dependent), constraints.is_dependent(constraints.real)
+    (True, False)
+    """
+    return isinstance(constraint, _Dependent)
+
+
+class _DependentProperty(property, _Dependent):
+    """A property of an instance that is a constraint, and of the class a dependent one.
+
+    >>> constraints = torch.distributions.constraints
+    >>> class Above(torch.distributions.Distribution):
+    ...     @constraints.dependent_property(is_discrete=False, event_dim=0)
+    ...     def support(self):
+    ...         return constraints.greater_than(self.low)
+    >>> constraints.is_dependent(Above.support)
+    True
+    """
+
+    def __init__(self, fn: Callable | None = None, *, is_discrete: Any = NotImplemented,
+                 event_dim: Any = NotImplemented) -> None:  # fmt: skip
+        super().__init__(fn)
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    def __call__(self, fn: Callable) -> _DependentProperty:  # type: ignore[override]
+        """The property of this function: the second call of `@dependent_property(...)`."""
+        return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
+
+
+# ---------------------------------------------------------------------------- numbers
 
 
 class _Boolean(Constraint):
     is_discrete = True
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return (value == 0) | (value == 1)
 
 
+class _Real(Constraint):
+    def check(self, value: Any) -> Tensor:
+        return value == value  # NaN is no number
+
+
 class _Bounded(Constraint):
-    """Between two bounds, each of which belongs to the set or not; None: no bound."""
-
-    def __init__(self, low: Any = None, high: Any = None, closed: tuple = (True, True),
-                 name: str = "Interval") -> None:  # fmt: skip
-        self.lower_bound, self.upper_bound, self.closed, self.name = low, high, closed, name
-
-    def check(self, value: Tensor) -> Tensor:
-        inside = value == value
-        if self.lower_bound is not None:
-            low = self.lower_bound
-            inside = inside & ((value >= low) if self.closed[0] else (value > low))
-        if self.upper_bound is not None:
-            high = self.upper_bound
-            inside = inside & ((value <= high) if self.closed[1] else (value < high))
-        return inside
+    """Numbers with bounds; the classes say which and whether they are members."""
 
     def __repr__(self) -> str:
-        bounds = (("lower_bound", self.lower_bound), ("upper_bound", self.upper_bound))
-        inner = ", ".join(f"{n}={b}" for n, b in bounds if b is not None)
-        return f"{self.name}({inner})"
+        bounds = {name: vars(self)[name] for name in ("lower_bound", "upper_bound")
+                  if name in vars(self)}  # fmt: skip
+        inner = ", ".join(f"{name}={bound}" for name, bound in bounds.items())
+        return f"{type(self).__name__.removeprefix('_')}({inner})"
 
 
-class _IntegerBounded(_Bounded):
+class _Above(_Bounded):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+        super().__init__()
+
+
+class _Below(_Bounded):
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+        super().__init__()
+
+
+class _Between(_Bounded):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+        super().__init__()
+
+
+class _GreaterThan(_Above):
+    def check(self, value: Any) -> Tensor:
+        return self.lower_bound < value
+
+
+class _GreaterThanEq(_Above):
+    def check(self, value: Any) -> Tensor:
+        return self.lower_bound <= value
+
+
+class _LessThan(_Below):
+    def check(self, value: Any) -> Tensor:
+        return value < self.upper_bound
+
+
+class _Interval(_Between):
+    def check(self, value: Any) -> Tensor:
+        return (self.lower_bound <= value) & (value <= self.upper_bound)
+
+
+class _HalfOpenInterval(_Between):
+    def check(self, value: Any) -> Tensor:
+        return (self.lower_bound <= value) & (value < self.upper_bound)
+
+
+class _IntegerInterval(_Between):
     is_discrete = True
 
-    def check(self, value: Tensor) -> Tensor:
-        return super().check(value) & (value % 1 == 0)
+    def check(self, value: Any) -> Tensor:
+        inside = (self.lower_bound <= value) & (value <= self.upper_bound)
+        return (value % 1 == 0) & inside
+
+
+class _IntegerGreaterThan(_Above):
+    is_discrete = True
+
+    def check(self, value: Any) -> Tensor:
+        return (value % 1 == 0) & (value >= self.lower_bound)
+
+
+class _IntegerLessThan(_Below):
+    is_discrete = True
+
+    def check(self, value: Any) -> Tensor:
+        return (value % 1 == 0) & (value <= self.upper_bound)
+
+
+# ---------------------------------------------------------------------------- vectors
 
 
 class _Simplex(Constraint):
     event_dim = 1
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
@@ -76,7 +219,7 @@ class _OneHot(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
@@ -84,114 +227,217 @@ class _Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: int) -> None:
+    def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
-class _LowerCholesky(Constraint):
-    event_dim = 2
-
-    def check(self, value: Tensor) -> Tensor:
-        lower = (value.tril() == value).flatten(-2).all(-1)
-        return lower & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+# --------------------------------------------------------------------------- matrices
 
 
 class _LowerTriangular(Constraint):
     event_dim = 2
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return (value.tril() == value).flatten(-2).all(-1)
 
 
-class _CorrCholesky(_LowerCholesky):
-    def check(self, value: Tensor) -> Tensor:
+class _LowerCholesky(Constraint):
+    event_dim = 2
+
+    def check(self, value: Any) -> Tensor:
+        lower = (value.tril() == value).flatten(-2).all(-1)
+        return lower & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _CorrCholesky(Constraint):
+    event_dim = 2
+
+    def check(self, value: Any) -> Tensor:
         near = 10 * value.size(-1) * types.finfo(value.dtype).eps
         unit = ((value.square().sum(-1) - 1).abs() <= near).all(-1)
-        return super().check(value) & unit
+        return lower_cholesky.check(value) & unit
 
 
 class _Square(Constraint):
     event_dim = 2
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, value: Any) -> Tensor:
         return ops.full(value.shape[:-2], value.size(-1) == value.size(-2))
 
 
 class _Symmetric(_Square):
-    def check(self, value: Tensor) -> Tensor:
-        close = ops.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
-        return super().check(value) & close
+    def check(self, value: Any) -> Tensor:
+        if value.size(-1) != value.size(-2):
+            return super().check(value)
+        return ops.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
 
-class _PositiveDefinite(Constraint):
-    event_dim = 2
-
-    def check(self, value: Tensor) -> Tensor:
-        close = ops.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
-        return close & (linalg.cholesky_ex(value).info == 0)
-
-
-class _Independent(Constraint):
-    """A constraint whose last `dims` batch axes count as one value."""
-
-    def __init__(self, base: Constraint, dims: int) -> None:
-        self.base, self.is_discrete = base, base.is_discrete
-        self.event_dim = base.event_dim + dims
-        self.dims = dims
-
-    def check(self, value: Tensor) -> Tensor:
-        inside = self.base.check(value)
-        return inside.flatten(-self.dims).all(-1) if self.dims else inside
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Any) -> Tensor:
+        if value.size(-1) != value.size(-2):
+            return super().check(value)
+        return super().check(value) & linalg.eigvalsh(value).ge(0).all(-1)
 
 
-real = _Real()
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Any) -> Tensor:
+        if value.size(-1) != value.size(-2):
+            return super().check(value)
+        return super().check(value) & (linalg.cholesky_ex(value).info == 0)
+
+
+# ----------------------------------------------------------------- sets made of others
+
+
+class _IndependentConstraint(Constraint):
+    """A constraint whose last `reinterpreted_batch_ndims` batch axes count as one value."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        super().__init__()
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """That of the parts."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """The parts' own axes and those that count as one value."""
+        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+
+    def check(self, value: Any) -> Tensor:
+        inside = self.base_constraint.check(value)
+        dims = self.reinterpreted_batch_ndims
+        if inside.dim() < dims:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
+        return inside.flatten(-dims).all(-1) if dims else inside
+
+    def __repr__(self) -> str:
+        return (f"{type(self).__name__.removeprefix('_')}({self.base_constraint!r}, "
+                f"{self.reinterpreted_batch_ndims})")  # fmt: skip
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """The values of a mixture: those that each component may give."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        assert isinstance(base_constraint, Constraint)
+        self.base_constraint = base_constraint
+        super().__init__()
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """That of the components."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """That of the components."""
+        return self.base_constraint.event_dim
+
+    def check(self, value: Any) -> Tensor:
+        axis = -1 - self.event_dim
+        each = self.base_constraint.check(value.unsqueeze(axis))  # (..., components, event)
+        if value.dim() < self.event_dim:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
+        members = value.dim() - self.event_dim
+        return each.reshape(each.shape[:members] + (-1,)).all(-1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
+class _Parts(Constraint):
+    """One constraint for each part of an axis."""
+
+    cseq: list[Constraint]
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether any part is."""
+        return any(part.is_discrete for part in self.cseq)
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """The most of the parts."""
+        return max(part.event_dim for part in self.cseq)
+
+
+class _Cat(_Parts):
+    """Parts that lie one after another along axis `dim`, `lengths` long."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0,
+                 lengths: Sequence[int] | None = None) -> None:  # fmt: skip
+        assert all(isinstance(part, Constraint) for part in cseq)
+        self.cseq = list(cseq)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        assert len(self.lengths) == len(self.cseq)
+        self.dim = dim
+        super().__init__()
+
+    def check(self, value: Any) -> Tensor:
+        assert -value.dim() <= self.dim < value.dim()
+        parts, start = [], 0
+        for part, length in zip(self.cseq, self.lengths, strict=True):
+            parts.append(part.check(value.narrow(self.dim, start, length)))
+            start += length
+        return ops.cat(parts, self.dim)
+
+
+class _Stack(_Parts):
+    """Parts that are the elements of axis `dim`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        assert all(isinstance(part, Constraint) for part in cseq)
+        self.cseq, self.dim = list(cseq), dim
+        super().__init__()
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """The most of the parts, and the axis itself where it counts from the end."""
+        dim = super().event_dim
+        return dim if self.dim + dim >= 0 else dim + 1
+
+    def check(self, value: Any) -> Tensor:
+        assert -value.dim() <= self.dim < value.dim()
+        parts = [value.select(self.dim, i) for i in range(value.size(self.dim))]
+        checked = [c.check(part) for c, part in zip(self.cseq, parts, strict=False)]
+        return ops.stack(checked, self.dim)
+
+
+# ------------------------------------------------------------------------------- names
+
+dependent = _Dependent()
+dependent_property = _DependentProperty
+independent = _IndependentConstraint
 boolean = _Boolean()
-positive = _Bounded(0.0, None, (False, True), "GreaterThan")
-nonnegative = _Bounded(0.0, None, (True, True), "GreaterThanEq")
-nonnegative_integer = _IntegerBounded(0, None, (True, True), "IntegerGreaterThan")
-positive_integer = _IntegerBounded(1, None, (True, True), "IntegerGreaterThan")
-unit_interval = _Bounded(0.0, 1.0)
-simplex = _Simplex()
 one_hot = _OneHot()
+nonnegative_integer = _IntegerGreaterThan(0)
+positive_integer = _IntegerGreaterThan(1)
+integer_interval = _IntegerInterval
+real = _Real()
+real_vector = independent(real, 1)
+positive = _GreaterThan(0.0)
+nonnegative = _GreaterThanEq(0.0)
+greater_than = _GreaterThan
+greater_than_eq = _GreaterThanEq
+less_than = _LessThan
 multinomial = _Multinomial
-lower_cholesky = _LowerCholesky()
+unit_interval = _Interval(0.0, 1.0)
+interval = _Interval
+half_open_interval = _HalfOpenInterval
+simplex = _Simplex()
 lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
 corr_cholesky = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
-real_vector = _Independent(real, 1)
-independent = _Independent
-
-
-def interval(low: Any, high: Any) -> Constraint:
-    """low <= value <= high."""
-    return _Bounded(low, high)
-
-
-def greater_than(low: Any) -> Constraint:
-    """value > low."""
-    return _Bounded(low, None, (False, True), "GreaterThan")
-
-
-def integer_interval(low: Any, high: Any) -> Constraint:
-    """Integers from low to high."""
-    return _IntegerBounded(low, high, (True, True), "IntegerInterval")
-
-
-def greater_than_eq(low: Any) -> Constraint:
-    """value >= low."""
-    return _Bounded(low, None, (True, True), "GreaterThanEq")
-
-
-def less_than(high: Any) -> Constraint:
-    """value < high."""
-    return _Bounded(None, high, (True, False), "LessThan")
-
-
-def half_open_interval(low: Any, high: Any) -> Constraint:
-    """low <= value < high."""
-    return _Bounded(low, high, (True, False), "HalfOpenInterval")
+cat = _Cat
+stack = _Stack

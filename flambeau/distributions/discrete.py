@@ -19,6 +19,7 @@ from .distribution import (
     EVENTLESS,
     Distribution,
     ExponentialFamily,
+    all_true,
     broadcast_all,
     clamp_probs,
     lazy_property,
@@ -35,6 +36,11 @@ def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
 
 class Binary(ExponentialFamily):
     """Of independent yes and no; holds `probs` or `logits`, and works the other one out."""
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self.__dict__["probs" if "probs" in self.__dict__ else "logits"].size()
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "probs": constraints.unit_interval,
@@ -68,11 +74,19 @@ class Bernoulli(Binary):
 
     support = constraints.boolean
     has_enumerate_support = True
+    _mean_carrier_measure: ClassVar[float] = 0
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
         (made,) = self._flambeau_hold(probs, logits)
         super().__init__(made.shape, validate_args=validate_args)
+
+    @property
+    def _natural_params(self) -> Any:
+        return (ops.logit(self.probs),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.log1p(ops.exp(x))
 
     @property
     def mean(self) -> Tensor:
@@ -118,10 +132,19 @@ class Geometric(Binary):
                  validate_args: bool | None = None) -> None:  # fmt: skip
         (made,) = self._flambeau_hold(probs, logits)
         super().__init__(made.shape, validate_args=validate_args)
+        if self._validate_args and probs is not None and not all_true(self.probs > 0):
+            p = self.probs.detach()
+            raise ValueError(
+                f"Expected parameter probs ({type(p).__name__} of shape {tuple(p.shape)}) of "
+                f"distribution {self!r} to be positive but found invalid values:\n{p[~(p > 0)]}")
 
     @property
     def mean(self) -> Tensor:
         return 1.0 / self.probs - 1.0
+
+    @property
+    def mode(self) -> Tensor:
+        return ops.zeros_like(self.probs)
 
     @property
     def variance(self) -> Tensor:
@@ -164,7 +187,9 @@ class Binomial(Binary):
         self.total_count = self.total_count.type_as(made)
         super().__init__(made.shape, validate_args=validate_args)
 
-    @property
+    has_enumerate_support = True
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         """Integers from 0 to total_count."""
         return constraints.integer_interval(0, self.total_count)
@@ -172,6 +197,10 @@ class Binomial(Binary):
     @property
     def mean(self) -> Tensor:
         return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
 
     @property
     def variance(self) -> Tensor:
@@ -187,6 +216,24 @@ class Binomial(Binary):
         n = self.total_count
         ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
         return ways + value * self.logits - n * softplus(self.logits)
+
+    def entropy(self) -> Tensor:
+        largest = self._same_count("inhomogeneous total count not supported by `entropy`.")
+        log_prob = self.log_prob(self.enumerate_support(False))
+        return -(ops.exp(log_prob) * log_prob).sum(0) if largest else log_prob.sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        largest = self._same_count(
+            "Inhomogeneous total count not supported by `enumerate_support`.")
+        values = ops.arange(1 + largest, dtype=self.total_count.dtype)
+        values = values.view((-1,) + (1,) * len(self._batch_shape))
+        return values.expand((-1, *self._batch_shape)) if expand else values
+
+    def _same_count(self, message: str) -> int:
+        largest = int(self.total_count.max())
+        if not int(self.total_count.min()) == largest:
+            raise NotImplementedError(message)
+        return largest
 
 
 class NegativeBinomial(Binary):
@@ -251,6 +298,13 @@ class Poisson(ExponentialFamily):
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     @property
+    def _natural_params(self) -> Any:
+        return (ops.log(self.rate),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.exp(x)
+
+    @property
     def mean(self) -> Tensor:
         return self.rate
 
@@ -312,7 +366,7 @@ class Categorical(Distribution):
         """The shape of the parameter."""
         return self.__dict__["probs" if "probs" in self.__dict__ else "logits"].size()
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         """The categories' numbers."""
         return constraints.integer_interval(0, self._num_events - 1)
@@ -371,6 +425,11 @@ class _OfCategories(Distribution):
         """The logarithms of the probabilities."""
         return self._categorical.logits
 
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self._categorical.param_shape
+
 
 class OneHotCategorical(_OfCategories):
     """A category, as a row with a single 1.
@@ -395,6 +454,15 @@ class OneHotCategorical(_OfCategories):
     @property
     def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
+
+    @property
+    def mode(self) -> Tensor:
+        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self._event_shape[0]
+        values = ops.eye(n, dtype=self.probs.dtype).view((n, *(1,) * len(self._batch_shape), n))
+        return values.expand((n, *self._batch_shape, n)) if expand else values
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         drawn = self._categorical.sample(sample_shape)
@@ -440,7 +508,7 @@ class Multinomial(_OfCategories):
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         """Counts that sum to total_count."""
         return constraints.multinomial(self.total_count)
@@ -465,3 +533,10 @@ class Multinomial(_OfCategories):
         logits = logits.masked_fill((value == 0) & (logits == -float("inf")), 0)
         ways = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
         return ways + (logits * value).sum(-1)
+
+    def entropy(self) -> Tensor:
+        n = ops.tensor(self.total_count)
+        each = Binomial(self.total_count, probs=self.probs)  # counts of one category
+        counts = each.enumerate_support(expand=False)[1:]
+        spread = (ops.exp(each.log_prob(counts)) * ops.lgamma(counts + 1)).sum([0, -1])
+        return n * self._categorical.entropy() - ops.lgamma(n + 1) + spread

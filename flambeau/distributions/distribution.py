@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import ops
-from ..autograd import enable_grad, no_grad
+from ..autograd import enable_grad, grad, no_grad
 from ..tensor import dtypes as types
 from ..tensor.untracked_read import peek
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
-from .constraints import Constraint
+from . import constraints
 
 EVENTLESS = Size(())
+EULER = 0.57721566490153286060  # the Euler-Mascheroni constant
 
 
 class lazy_property(functools.cached_property[Tensor]):
@@ -113,9 +115,18 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
+def is_tensor_like(x: Any) -> bool:
+    """Whether x is a tensor, or an object that handles torch functions itself."""
+    return isinstance(x, Tensor) or hasattr(type(x), "__torch_function__")
+
+
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     """The sum over the last `dims` axes."""
     return value.flatten(-dims).sum(-1) if dims else value
+
+
+# PyTorch's names of these in torch.distributions.utils.
+_sum_rightmost, euler_constant = sum_rightmost, EULER
 
 
 class Distribution:
@@ -136,9 +147,8 @@ class Distribution:
 
     has_rsample = False
     has_enumerate_support = False
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
-    support: Any = None
-    _validate_args = True
+    _validate_args = __debug__
+    _unexpanded: ClassVar[frozenset[str]] = frozenset()  # tensors that `expand` leaves alone
     _batch_shape: Size
     _event_shape: Size
 
@@ -147,20 +157,48 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if not self._validate_args:
-            return
-        for name, constraint in self.arg_constraints.items():
-            value = self.__dict__.get(name)
-            if isinstance(value, Tensor) and not _all(constraint.check(value)):
+        if self._validate_args:
+            self._check_parameters()
+        super().__init__()
+
+    def _check_parameters(self) -> None:
+        try:
+            arg_constraints = self.arg_constraints
+        except NotImplementedError:
+            arg_constraints = {}
+            warnings.warn(
+                f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints "
+                "= {}` or initialize the distribution with `validate_args=False` to turn off "
+                "validation.", stacklevel=3)  # fmt: skip
+        for name, constraint in arg_constraints.items():
+            if constraints.is_dependent(constraint):
+                continue
+            if name not in self.__dict__ and isinstance(
+                    getattr(type(self), name, None), lazy_property):  # fmt: skip
+                continue  # another parameter gives it
+            value = getattr(self, name)
+            if not all_true(constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
                     f"{constraint!r}, but found invalid values:\n{value}"
                 )
 
+    @property
+    def arg_constraints(self) -> Any:
+        """The constraint of each parameter, by name."""
+        raise NotImplementedError
+
+    @property
+    def support(self) -> Any:
+        """The constraint of the values."""
+        raise NotImplementedError
+
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Whether distributions check their arguments when they are not told."""
+        if value not in [True, False]:
+            raise ValueError
         Distribution._validate_args = value
 
     @property
@@ -176,7 +214,7 @@ class Distribution:
     @property
     def mean(self) -> Tensor:
         """The mean."""
-        raise NotImplementedError(f"{type(self).__name__}.mean")
+        raise NotImplementedError
 
     @property
     def mode(self) -> Tensor:
@@ -186,7 +224,7 @@ class Distribution:
     @property
     def variance(self) -> Tensor:
         """The variance."""
-        raise NotImplementedError(f"{type(self).__name__}.variance")
+        raise NotImplementedError
 
     @property
     def stddev(self) -> Tensor:
@@ -200,51 +238,73 @@ class Distribution:
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         """Draws through which gradients reach the parameters."""
-        raise NotImplementedError(f"{type(self).__name__}.rsample")
+        raise NotImplementedError
+
+    def sample_n(self, n: int) -> Tensor:
+        """n draws; deprecated for `sample((n,))`."""
+        warnings.warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning,
+                      stacklevel=2)  # fmt: skip
+        return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or probability, at `value`."""
-        raise NotImplementedError(f"{type(self).__name__}.log_prob")
+        raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
         """The probability of numbers up to `value`."""
-        raise NotImplementedError(f"{type(self).__name__}.cdf")
+        raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
         """The number up to which the probability is `value`."""
-        raise NotImplementedError(f"{type(self).__name__}.icdf")
+        raise NotImplementedError
 
     def entropy(self) -> Tensor:
         """The entropy, in nats."""
-        raise NotImplementedError(f"{type(self).__name__}.entropy")
+        raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values that can come."""
-        raise NotImplementedError(f"{type(self).__name__}.enumerate_support")
+        raise NotImplementedError
 
     def perplexity(self) -> Tensor:
         """exp(entropy)."""
         return ops.exp(self.entropy())
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distributions as a larger batch."""
+        """The same distributions as a larger batch, whose parameters are views.
+
+        _instance: of a subclass that overrides this, where to put them.
+        """
         shape = Size(batch_shape)
-        new = copy.copy(self)
+        new = copy.copy(self) if _instance is None else _instance
         for name, value in list(self.__dict__.items()):
-            if isinstance(value, Tensor):
+            if name in self._unexpanded:
+                pass
+            elif isinstance(value, Tensor) and value.dim() >= len(self._batch_shape):
                 own = value.dim() - len(self._batch_shape)
-                new.__dict__[name] = value.expand(shape + value.shape[value.dim() - own :])
+                value = value.expand(shape + value.shape[value.dim() - own :])
             elif isinstance(value, Distribution):
                 more = len(value._batch_shape) - len(self._batch_shape)
                 tail = value._batch_shape[len(value._batch_shape) - more :]
-                new.__dict__[name] = value.expand(shape + tail)
+                value = value.expand(shape + tail)
+            new.__dict__[name] = value
         new._batch_shape = shape
         return new
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """A new instance for a subclass's `expand` to fill, or the one it has made already."""
+        if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {self.__class__.__name__} of {cls.__name__} that defines a custom "
+                "__init__ method must also define a custom .expand() method."
+            )
+        return self.__new__(type(self)) if _instance is None else _instance
 
     def _extended_shape(self, sample_shape: Sequence[int] = EVENTLESS) -> Size:
         return Size(tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape))
 
     def _validate_sample(self, value: Any) -> None:
+        """ValueError for a value outside the support, unless validate_args is False."""
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
@@ -253,11 +313,24 @@ class Distribution:
         if value.shape[value.dim() - events :] != self._event_shape:
             raise ValueError(f"The right-most size of value must match event_shape: {value.shape} "
                              f"vs {self._event_shape}.")  # fmt: skip
-        np.broadcast_shapes(value.shape, self._extended_shape())
-        if self.support is not None and not _all(self.support.check(value)):
+        expected = self._batch_shape + self._event_shape
+        for i, j in zip(reversed(value.shape), reversed(expected), strict=False):
+            if i != 1 and j != 1 and i != j:
+                raise ValueError("Value is not broadcastable with batch_shape+event_shape: "
+                                 f"{value.shape} vs {expected}.")  # fmt: skip
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{self.__class__} does not define `support` to enable sample validation. Please "
+                "initialize the distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3)  # fmt: skip
+            return
+        assert support is not None
+        if not all_true(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
-                f"to be within the support ({self.support!r}) of the distribution {self!r}, but "
+                f"to be within the support ({support!r}) of the distribution {self!r}, but "
                 f"found invalid values:\n{value}"
             )
 
@@ -271,13 +344,38 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """A distribution of the exponential family.
+    """A distribution with density exp(<t(x), eta> - F(eta) + k(x)).
+
+    Subclasses give `_natural_params` (eta), `_log_normalizer` (F) and `_mean_carrier_measure` (the
+    mean of k); the entropy follows from them and the derivative of F.
 
     >>> issubclass(torch.distributions.Normal, torch.distributions.ExponentialFamily)
     True
     """
 
+    @property
+    def _natural_params(self) -> Any:
+        raise NotImplementedError
 
-def _all(inside: Tensor) -> bool:
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        level = -self._mean_carrier_measure
+        with enable_grad():
+            natural = [p.detach().requires_grad_() for p in self._natural_params]
+            normalizer = self._log_normalizer(*natural)
+            slopes = grad(normalizer.sum(), natural, create_graph=True)
+        level = level + normalizer
+        for parameter, slope in zip(natural, slopes, strict=True):
+            level = level - sum_rightmost(parameter * slope, parameter.dim() - level.dim())
+        return level
+
+
+def all_true(inside: Any) -> bool:
     """Whether all is True, read past the compiler: a check does not keep a step eager."""
     return bool(np.all(peek(inside)))

@@ -7,14 +7,14 @@ torch.distributions.normal import Normal` must find it all the same.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 _HOMES = {
     "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial",
-    "categorical": "Categorical", "constraint_registry": "biject_to transform_to",
+    "categorical": "Categorical",
     "continuous_bernoulli": "ContinuousBernoulli", "fishersnedecor": "FisherSnedecor",
     "generalized_pareto": "GeneralizedPareto", "inverse_gamma": "InverseGamma",
     "kumaraswamy": "Kumaraswamy", "logistic_normal": "LogisticNormal",
@@ -31,19 +31,20 @@ _HOMES = {
     "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough",
     "poisson": "Poisson",
     "relaxed_bernoulli": "LogitRelaxedBernoulli RelaxedBernoulli",
-    "relaxed_categorical": "RelaxedOneHotCategorical", "studentT": "StudentT",
+    "relaxed_categorical": "ExpRelaxedCategorical RelaxedOneHotCategorical", "studentT": "StudentT",
     "transformed_distribution": "TransformedDistribution", "uniform": "Uniform",
-    "utils": "_standard_normal broadcast_all clamp_probs lazy_property logits_to_probs "
-             "probs_to_logits tril_matrix_to_vec vec_to_tril_matrix",
+    "utils": "_standard_normal _sum_rightmost broadcast_all clamp_probs euler_constant "
+             "is_tensor_like lazy_property logits_to_probs probs_to_logits tril_matrix_to_vec "
+             "vec_to_tril_matrix",
 }  # fmt: skip
 
 
-def settle(package: str, names: Callable[[str], Any]) -> dict[str, ModuleType]:
+def settle(package: str, names: Mapping[str, Any]) -> dict[str, ModuleType]:
     """The modules by name, put where `import package.module` finds them."""
     made = {}
     for home, inhabitants in _HOMES.items():
         module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")
         module.__spec__ = ModuleSpec(module.__name__, None)
-        module.__dict__.update({name: names(name) for name in inhabitants.split()})
+        module.__dict__.update({name: names[name] for name in inhabitants.split()})
         sys.modules[module.__name__] = made[home] = module
     return made

@@ -1,25 +1,24 @@
-"""Kullback-Leibler divergences, by the classes of the two distributions."""
+"""Kullback-Leibler divergences: the rules by the classes of the two distributions."""
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import linalg, ops
-from ..ops.activation.softplus import softplus
+from ..autograd import enable_grad, grad
 from ..tensor.tensor import Tensor
-from .combined import Independent, TransformedDistribution
-from .discrete import Bernoulli, Categorical, OneHotCategorical, Poisson
-from .distribution import Distribution, sum_rightmost
-from .multivariate import MultivariateNormal
-from .positive import Beta, Dirichlet, Exponential, Gamma
-from .real_line import Laplace, Normal, Uniform
+from .distribution import Distribution, ExponentialFamily, sum_rightmost
 
-_RULES: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+__all__ = ["kl_divergence", "register_kl"]
+
+Rule = Callable[[Any, Any], Tensor]
+
+_KL_REGISTRY: dict[tuple[type, type], Rule] = {}
+_KL_MEMOIZE: dict[tuple[type, type], Rule] = {}  # what the registry gives for a pair of classes
 
 
-def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
+def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
     """Declares the divergence of a pair of classes (and of theirs).
 
     >>> D = torch.distributions
@@ -31,122 +30,67 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
     >>> D.kl_divergence(Mine(0., 1.), Mine(0., 1.))
     tensor(42.)
     """
+    for name, kind in (("type_p", type_p), ("type_q", type_q)):
+        if not isinstance(kind, type) and issubclass(kind, Distribution):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
-    def declare(rule: Callable[[Any, Any], Tensor]) -> Callable:
-        _RULES[type_p, type_q] = rule
+    def declare(rule: Rule) -> Rule:
+        _KL_REGISTRY[type_p, type_q] = rule
+        _KL_MEMOIZE.clear()
         return rule
 
     return declare
 
 
+def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
+    """The rule of the nearest pair of base classes, seen from p first; None where there is none.
+
+    RuntimeWarning where the nearest seen from q is another.
+    """
+    pairs = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
+    if not pairs:
+        return None
+    far_p, far_q = type_p.__mro__.index, type_q.__mro__.index
+    left = min(pairs, key=lambda pair: (far_p(pair[0]), far_q(pair[1])))
+    right = min(pairs, key=lambda pair: (far_q(pair[1]), far_p(pair[0])))
+    if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
+            f"Please register_kl({left[0].__name__}, {right[1].__name__})",
+            RuntimeWarning, stacklevel=3,
+        )  # fmt: skip
+    return _KL_REGISTRY[left]
+
+
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The mean of log p(x) - log q(x) over x of p.
+    """The mean of log p(x) - log q(x) over x of p; NotImplementedError where no rule is known.
 
     >>> N = torch.distributions.Normal
     >>> torch.distributions.kl_divergence(N(0., 1.), N(1., 1.))
     tensor(0.5000)
     """
-    for one in type(p).__mro__:
-        for other in type(q).__mro__:
-            if (one, other) in _RULES:
-                return _RULES[one, other](p, q)
-    raise NotImplementedError(
-        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
-    )
+    rule = _KL_MEMOIZE.get((type(p), type(q)))
+    if rule is None:
+        rule = _dispatch_kl(type(p), type(q))
+        if rule is None:
+            raise NotImplementedError(f"No KL(p || q) is implemented for p type "
+                                      f"{type(p).__name__} and q type {type(q).__name__}")
+        _KL_MEMOIZE[type(p), type(q)] = rule
+    return rule(p, q)
 
 
-@register_kl(Normal, Normal)
-def _(p: Normal, q: Normal) -> Tensor:
-    ratio = (p.scale / q.scale).pow(2)
-    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).pow(2) - 1 - ratio.log())
-
-
-@register_kl(Bernoulli, Bernoulli)
-def _(p: Bernoulli, q: Bernoulli) -> Tensor:
-    yes = p.probs * (softplus(-q.logits) - softplus(-p.logits))
-    no = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
-    found = yes.masked_fill(p.probs == 0, 0) + no.masked_fill(p.probs == 1, 0)
-    return found.masked_fill(((q.probs == 0) & (p.probs > 0)) | ((q.probs == 1) & (p.probs < 1)),
-                             math.inf)  # fmt: skip
-
-
-@register_kl(Categorical, Categorical)
-def _(p: Categorical, q: Categorical) -> Tensor:
-    t = p.probs * (p.logits - q.logits)
-    t = t.masked_fill((q.probs == 0).expand_as(t), math.inf)
-    return t.masked_fill((p.probs == 0).expand_as(t), 0).sum(-1)
-
-
-@register_kl(OneHotCategorical, OneHotCategorical)
-def _(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
-    return kl_divergence(p._categorical, q._categorical)
-
-
-@register_kl(Beta, Beta)
-def _(p: Beta, q: Beta) -> Tensor:
-    return kl_divergence(p._dirichlet, q._dirichlet)
-
-
-@register_kl(Dirichlet, Dirichlet)
-def _(p: Dirichlet, q: Dirichlet) -> Tensor:
-    a, b = p.concentration, q.concentration
-    total = a.sum(-1)
-    level = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
-    return level + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
-
-
-@register_kl(Exponential, Exponential)
-def _(p: Exponential, q: Exponential) -> Tensor:
-    ratio = q.rate / p.rate
-    return ratio - 1 - ratio.log()
-
-
-@register_kl(Gamma, Gamma)
-def _(p: Gamma, q: Gamma) -> Tensor:
-    a, b = p.concentration, q.concentration
-    return (b * (p.rate / q.rate).log() + ops.lgamma(b) - ops.lgamma(a)
-            + (a - b) * ops.digamma(a) + (q.rate - p.rate) * (a / p.rate))  # fmt: skip
-
-
-@register_kl(Laplace, Laplace)
-def _(p: Laplace, q: Laplace) -> Tensor:
-    ratio, away = p.scale / q.scale, (p.loc - q.loc).abs()
-    return -ratio.log() + away / q.scale + ratio * (-away / p.scale).exp() - 1
-
-
-@register_kl(Poisson, Poisson)
-def _(p: Poisson, q: Poisson) -> Tensor:
-    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
-
-
-@register_kl(Uniform, Uniform)
-def _(p: Uniform, q: Uniform) -> Tensor:
-    found = ((q.high - q.low) / (p.high - p.low)).log()
-    return found.masked_fill((q.low > p.low) | (q.high < p.high), math.inf)
-
-
-@register_kl(MultivariateNormal, MultivariateNormal)
-def _(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
-    first, second = p.scale_tril, q.scale_tril
-    levels = second.diagonal(dim1=-2, dim2=-1).log() - first.diagonal(dim1=-2, dim2=-1).log()
-    batch = ops.broadcast_shapes(first.shape, second.shape)
-    second = second.expand(batch)
-    spread = linalg.solve_triangular(second, first.expand(batch), upper=False).pow(2).sum((-2, -1))
-    away = (q.loc - p.loc).unsqueeze(-1)
-    distance = linalg.solve_triangular(second, away, upper=False).pow(2).sum((-2, -1))
-    return levels.sum(-1) + 0.5 * (spread + distance - p.event_shape[0])
-
-
-@register_kl(Independent, Independent)
-def _(p: Independent, q: Independent) -> Tensor:
-    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("kl_divergence of Independent with other numbers of axes")
-    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
-
-
-@register_kl(TransformedDistribution, TransformedDistribution)
-def _(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
-    same = [type(t) for t in p.transforms] == [type(t) for t in q.transforms]
-    if not same or any(vars(t) != vars(u) for t, u in zip(p.transforms, q.transforms, strict=True)):
-        raise NotImplementedError("kl_divergence of distributions with other transforms")
-    return kl_divergence(p.base_dist, q.base_dist)
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _kl_expfamily_expfamily(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+    """The Bregman divergence of the log normaliser."""
+    if type(p) is not type(q):
+        raise NotImplementedError("The cross KL-divergence between different exponential families "
+                                  "cannot be computed using Bregman divergences")  # fmt: skip
+    with enable_grad():
+        natural = [parameter.detach().requires_grad_() for parameter in p._natural_params]
+        normalizer = p._log_normalizer(*natural)
+        slopes = grad(normalizer.sum(), natural, create_graph=True)
+    divergence = q._log_normalizer(*q._natural_params) - normalizer
+    for mine, theirs, slope in zip(natural, q._natural_params, slopes, strict=True):
+        term = (theirs - mine) * slope
+        divergence = divergence - sum_rightmost(term, term.dim() - divergence.dim())
+    return divergence

@@ -29,6 +29,7 @@ class MultivariateNormal(Distribution):
     }  # fmt: skip
     support = constraints.real_vector
     has_rsample = True
+    _unexpanded = frozenset({"_unbroadcasted_scale_tril"})
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
@@ -102,15 +103,6 @@ class MultivariateNormal(Distribution):
     def entropy(self) -> Tensor:
         level = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
         return (level + _half_log_det(self._unbroadcasted_scale_tril)).expand(self._batch_shape)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distributions as a larger batch."""
-        shape = tuple(batch_shape)
-        return MultivariateNormal(
-            self.loc.expand((*shape, -1)),
-            scale_tril=self._unbroadcasted_scale_tril.expand((*shape, -1, -1)),
-            validate_args=False,
-        )
 
 
 def _half_log_det(L: Tensor) -> Tensor:

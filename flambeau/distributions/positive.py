@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from .. import ops
-from ..autograd import is_grad_enabled, no_grad
+from .. import ops, special
+from ..ops.indexing.embedding import one_hot
 from ..tensor import dtypes as types
-from ..tensor.random import rejection_sampling
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import EVENTLESS, Distribution, ExponentialFamily, broadcast_all
-
-
-def _no_slope(distribution: Distribution, *parameters: Tensor) -> None:
-    if is_grad_enabled() and any(p.requires_grad for p in parameters):
-        raise NotImplementedError(
-            f"{type(distribution).__name__}.rsample: the derivative of gamma numbers by their "
-            "shape is not there; sample() draws without a gradient"
-        )
 
 
 class Exponential(ExponentialFamily):
@@ -38,8 +29,21 @@ class Exponential(ExponentialFamily):
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
+    _mean_carrier_measure: ClassVar[float] = 0
+
+    @property
+    def _natural_params(self) -> Any:
+        return (-self.rate,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return -ops.log(-x)
+
     @property
     def mean(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def stddev(self) -> Tensor:
         return self.rate.reciprocal()
 
     @property
@@ -59,6 +63,7 @@ class Exponential(ExponentialFamily):
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 1 - ops.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -82,6 +87,7 @@ class Gamma(ExponentialFamily):
     }
     support = constraints.nonnegative
     has_rsample = True
+    _mean_carrier_measure: ClassVar[float] = 0
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
@@ -100,15 +106,13 @@ class Gamma(ExponentialFamily):
         return self.concentration / self.rate.pow(2)
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        _no_slope(self, self.concentration)
         shape = self._extended_shape(sample_shape)
-        drawn = wrap(rejection_sampling.standard_gamma(self.concentration.expand(shape)._array))
-        made = drawn / self.rate.expand(shape)
-        with no_grad():
-            made.clamp_(min=types.finfo(made.dtype).tiny)
-        return made
+        drawn = ops._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
+        drawn.detach().clamp_(min=types.finfo(drawn.dtype).tiny)  # no part of the history
+        return drawn
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        value = ops.as_tensor(value, dtype=self.rate.dtype)
         self._validate_sample(value)
         a, rate = self.concentration, self.rate
         return ops.xlogy(a, rate) + ops.xlogy(a - 1, value) - rate * value - ops.lgamma(a)
@@ -116,6 +120,17 @@ class Gamma(ExponentialFamily):
     def entropy(self) -> Tensor:
         a = self.concentration
         return a - ops.log(self.rate) + ops.lgamma(a) + (1.0 - a) * ops.digamma(a)
+
+    def cdf(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        return special.gammainc(self.concentration, self.rate * value)
+
+    @property
+    def _natural_params(self) -> Any:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return ops.lgamma(x + 1) + (x + 1) * ops.log(-y.reciprocal())
 
 
 class Chi2(Gamma):
@@ -129,8 +144,12 @@ class Chi2(Gamma):
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
-        (self.df,) = broadcast_all(df)
-        super().__init__(0.5 * self.df, 0.5, validate_args=validate_args)
+        super().__init__(0.5 * df, 0.5, validate_args=validate_args)
+
+    @property
+    def df(self) -> Tensor:
+        """How many numbers are squared."""
+        return self.concentration * 2
 
 
 class Dirichlet(ExponentialFamily):
@@ -159,14 +178,29 @@ class Dirichlet(ExponentialFamily):
         return self.concentration / self.concentration.sum(-1, True)
 
     @property
+    def mode(self) -> Tensor:
+        excess = (self.concentration - 1).clamp(min=0.0)
+        mode = excess / excess.sum(-1, True)
+        # All parameters below one: the density is highest in a corner.
+        corner = (self.concentration < 1).all(dim=-1)
+        mode[corner] = one_hot(mode[corner].argmax(dim=-1), excess.shape[-1]).to(mode)
+        return mode
+
+    @property
+    def _natural_params(self) -> Any:
+        return (self.concentration,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return x.lgamma().sum(-1) - ops.lgamma(x.sum(-1))
+
+    @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        _no_slope(self, self.concentration)
         shape = self._extended_shape(sample_shape)
-        return wrap(rejection_sampling.dirichlet(self.concentration.expand(shape)._array))
+        return ops._sample_dirichlet(self.concentration.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -197,7 +231,7 @@ class Beta(ExponentialFamily):
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: bool | None = None) -> None:  # fmt: skip
         both = ops.stack(broadcast_all(concentration1, concentration0), -1)
-        self._dirichlet = Dirichlet(both, validate_args=validate_args)
+        self._dirichlet = Dirichlet(both)
         super().__init__(both.shape[:-1], validate_args=validate_args)
 
     @property
@@ -213,6 +247,17 @@ class Beta(ExponentialFamily):
     @property
     def mean(self) -> Tensor:
         return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def mode(self) -> Tensor:
+        return self._dirichlet.mode[..., 0]
+
+    @property
+    def _natural_params(self) -> Any:
+        return self.concentration1, self.concentration0
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return ops.lgamma(x) + ops.lgamma(y) - ops.lgamma(x + y)
 
     @property
     def variance(self) -> Tensor:

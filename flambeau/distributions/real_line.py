@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
-from ..tensor.untracked_read import peek
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -53,6 +52,15 @@ class Normal(_Located, ExponentialFamily):
     tensor(-1.6121)
     """
 
+    _mean_carrier_measure: ClassVar[float] = 0
+
+    @property
+    def _natural_params(self) -> Any:
+        return self.loc / self.scale.pow(2), -0.5 * self.scale.pow(2).reciprocal()
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return -0.25 * x.pow(2) / y + 0.5 * ops.log(-math.pi / y)
+
     @property
     def stddev(self) -> Tensor:
         return self.scale
@@ -95,6 +103,10 @@ class Laplace(_Located):
     @property
     def variance(self) -> Tensor:
         return 2 * self.scale.pow(2)
+
+    @property
+    def stddev(self) -> Tensor:
+        return 2**0.5 * self.scale
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -197,6 +209,12 @@ class StudentT(Distribution):
                  + ops.lgamma(0.5 * self.df) - ops.lgamma(0.5 * (self.df + 1)))  # fmt: skip
         return -0.5 * (self.df + 1) * ops.log1p(y**2 / self.df) - level
 
+    def entropy(self) -> Tensor:
+        half, more = 0.5 * self.df, 0.5 * (self.df + 1)
+        log_beta = ops.lgamma(half) + math.lgamma(0.5) - ops.lgamma(more)
+        return (self.scale.log() + more * (ops.digamma(more) - ops.digamma(half))
+                + 0.5 * self.df.log() + log_beta)  # fmt: skip
+
 
 class Uniform(Distribution):
     """Constant from low up to high.
@@ -205,22 +223,29 @@ class Uniform(Distribution):
     tensor(-1.3863)
     """
 
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
-        "low": constraints.real,
-        "high": constraints.real,
-    }
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        if self._validate_args and not bool(peek(self.low < self.high).all()):
-            raise ValueError("Uniform is not defined when low>= high")
 
     @property
+    def arg_constraints(self) -> Any:
+        """Each bound limits the other."""
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         """From low to high."""
         return constraints.interval(self.low, self.high)
+
+    @property
+    def mode(self) -> Tensor:
+        return math.nan * self.high
+
+    @property
+    def stddev(self) -> Tensor:
+        return (self.high - self.low) / 12**0.5
 
     @property
     def mean(self) -> Tensor:
@@ -240,6 +265,7 @@ class Uniform(Distribution):
         return ops.log(inside) - ops.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ class LogitRelaxedBernoulli(Binary):
 
     support = constraints.real
     has_rsample = True
+    _unexpanded = frozenset({"temperature"})
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
@@ -73,17 +74,48 @@ class RelaxedBernoulli(TransformedDistribution):
         """How smooth it is."""
         return self.base_dist.temperature  # type: ignore[attr-defined]
 
+    @property
+    def probs(self) -> Tensor:
+        """The probability of yes."""
+        return self.base_dist.probs  # type: ignore[attr-defined]
 
-class _ExpRelaxedCategorical(Distribution):
+    @property
+    def logits(self) -> Tensor:
+        """log(p / (1 - p))."""
+        return self.base_dist.logits  # type: ignore[attr-defined]
+
+
+class ExpRelaxedCategorical(Distribution):
     """The logarithm of RelaxedOneHotCategorical."""
 
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     support = constraints.real_vector
     has_rsample = True
+    _unexpanded = frozenset({"temperature"})
 
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:
+    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
         self._categorical, self.temperature = Categorical(probs, logits), temperature
         shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:])
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    @property
+    def probs(self) -> Tensor:
+        """The categories' probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self._categorical.param_shape
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         logits = self._categorical.logits
@@ -111,11 +143,15 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     (torch.Size([3]), True)
     """
 
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     support = constraints.simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        base = _ExpRelaxedCategorical(temperature, probs, logits)
+        base = ExpRelaxedCategorical(temperature, probs, logits)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
     @property
@@ -126,4 +162,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     @property
     def probs(self) -> Tensor:
         """The categories' probabilities."""
-        return self.base_dist._categorical.probs  # type: ignore[attr-defined]
+        return self.base_dist.probs  # type: ignore[attr-defined]
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities."""
+        return self.base_dist.logits  # type: ignore[attr-defined]

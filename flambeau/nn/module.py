@@ -7,6 +7,7 @@ conversion.py dtypes and devices, state_dict.py saving and loading, hooks.py hoo
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,13 @@ from .state_dict import StateDict
 from .tree import Tree
 
 __all__ = ["Module"]
+
+
+def _forward_unimplemented(self: Module, *input: Any) -> None:
+    """Computes the module's output; every subclass defines its own. Call the module, not this."""
+    raise NotImplementedError(
+        f'Module [{self._get_name()}] is missing the required "forward" function'
+    )
 
 
 class Module(Registration, Tree, Conversion, StateDict, Hooks):
@@ -63,11 +71,8 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def forward(self, *input: Any) -> Any:
-        """What the module computes; every subclass defines its own. Call the module, not this."""
-        raise NotImplementedError(
-            f'Module [{self._get_name()}] is missing the required "forward" function'
-        )
+    # A field, so that type checkers let subclasses choose the arguments.
+    forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward`, with the hooks if there are any; compiled, after `compile()`."""

@@ -14,13 +14,13 @@ from .core.registry import OPERATORS, PUBLIC
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
     "core": "attributes callbacks foreach removed_functions subclass",
-    "creation": "conversion copies creation dropout fill interchange random",
+    "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
         "logical power rounding selection trigonometric"
     ),
     "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
-    "special": "bessel entropy error_function gamma polynomials",
+    "special": "bessel entropy error_function gamma polynomials quantile_gradient",
     "reduction": "reduce scan sort statistics unique vector_norms",
     "view": (
         "join padding sections shuffle slices strided triangles unravel view view_copy "

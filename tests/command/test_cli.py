@@ -134,10 +134,58 @@ def test_spawned_processes_see_it_too(tmp_path):
     assert done.stdout == "[(2, 'flambeau')]\n"
 
 
+OPTIONS = {
+    "unbuffered": ["-u"],
+    "joined": ["-OBb"],
+    "twice": ["-OO"],
+    "warnings": ["-W", "error::UserWarning", "-Wignore::DeprecationWarning"],
+    "development": ["-X", "utf8", "-Xfrozen_modules=off"],
+    "isolated": ["-I"],
+    "environment": ["-E", "-s"],
+    "safe path": ["-P"],
+    "end": ["-u", "--"],
+    "hashes": ["--check-hash-based-pycs", "always"],
+}
+FLAGS = """\
+    import os, sys, warnings
+    assert "torch" not in sys.modules
+    print(sys.flags, sys.warnoptions, sys._xoptions, sys.argv, __name__, bool(__debug__))
+    print(sys.path, sys.stdout.write_through, __doc__)
+    """
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_options_of_python_come_before_the_program(options, tmp_path):
+    ours, theirs = (
+        run(*options, "program.py", "-u", "a", cwd=tmp_path, code=FLAGS, flambeau=f)
+        for f in (True, False)
+    )
+    assert (ours.stderr, ours.returncode) == ("", 0)
+    assert ours.stdout == theirs.stdout
+
+
+def test_options_come_before_modules_code_and_stdin(tmp_path):
+    code = "import sys, torch; print(torch.__spec__.name, sys.flags.optimize, sys.argv[1:])"
+    expected = "flambeau 1 ['-u']\n"
+    assert run("-O", "-m", "program", "-u", cwd=tmp_path, code=code).stdout == expected
+    assert run("-BOmprogram", "-u", cwd=tmp_path).stdout == expected
+    assert run("-Oc", code, "-u", cwd=tmp_path).stdout == expected
+    assert run("-O", "-", "-u", cwd=tmp_path, stdin=code).stdout == expected
+    assert run("-O", cwd=tmp_path, stdin=code).stdout == expected.replace("'-u'", "")
+
+
+def test_minus_i_asks_for_more_in_the_names_of_the_program(tmp_path):
+    for ending in ("", "raise SystemExit(3)", "1 / 0"):
+        done = run("-i", "program.py", cwd=tmp_path, code=f"import torch\nx = 3\n{ending}",
+                   stdin="print(x + 1, torch.__name__)")  # fmt: skip
+        assert done.stdout == "4 torch\n"
+        assert ending.partition(" ")[0] in done.stderr
+
+
 def test_own_messages(tmp_path):
     shown = run(cwd=tmp_path)
     assert shown.returncode == 0
-    assert len(shown.stdout.splitlines()) == 10
+    assert len(shown.stdout.splitlines()) == 12
     assert run("--help", cwd=tmp_path).stdout == shown.stdout
     assert f"(PyTorch {torch_alias.TORCH_VERSION})" in run("--version", cwd=tmp_path).stdout
     missing = run("none.py", cwd=tmp_path)
@@ -149,6 +197,8 @@ def test_own_messages(tmp_path):
     assert "No module named none_such" in module.stderr
     assert run("--wrong", cwd=tmp_path).returncode == 2
     assert run("-m", cwd=tmp_path).returncode == 2
+    assert "Argument expected for the -W option" in run("-W", cwd=tmp_path).stderr
+    assert "unknown option -z" in run("-uz", "x", cwd=tmp_path).stderr
 
 
 def test_tensors_say_that_they_are_pytorchs(tmp_path):

@@ -1,0 +1,96 @@
+"""The distribution `torch` as files: a package that hands over to flambeau, stubs, metadata.
+
+pip and editors read these files; `importlib.metadata` finds the version in them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from .torch_alias import INSTALLER, TORCH_VERSION
+
+PACKAGE = "torch"
+DIST_INFO = f"torch-{TORCH_VERSION}.dist-info"
+CONSTRAINTS = f"{DIST_INFO}/constraints.txt"
+# The first line of the package: by it the alias knows its own files.
+MARK = '"""torch stands for flambeau here: `flambeau alias status` says more."""\n'
+
+_MODULE = MARK + """
+try:
+    from flambeau.command.torch_alias import replace_torch
+except ModuleNotFoundError as error:
+    if error.name != "flambeau":
+        raise
+    raise ImportError(
+        "torch stands for flambeau in this environment, and flambeau is not installed: install "
+        "it, or remove torch with `pip uninstall torch`"
+    ) from None
+replace_torch()
+"""
+_METADATA = f"""\
+Metadata-Version: 2.1
+Name: torch
+Version: {TORCH_VERSION}
+Summary: flambeau under the name torch, written by `flambeau alias install`
+"""
+_WHEEL = """\
+Wheel-Version: 1.0
+Generator: flambeau
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+# Folders and modules of flambeau's own that are no part of torch's namespace.
+_INTERNAL = frozenset(
+    {"native", "tensor", "ops", "command", "train", "doctor", "_namespace", "__main__", "_absent"}
+)
+
+
+def contents(flambeau: Path) -> dict[str, bytes]:
+    """The text of each file by its path below site-packages, RECORD included.
+
+    flambeau: the folder of the package flambeau, whose modules get a stub each.
+    """
+    texts = {f"{PACKAGE}/__init__.py": _MODULE, f"{PACKAGE}/py.typed": ""}
+    texts.update(_stubs(flambeau))
+    texts[f"{DIST_INFO}/METADATA"] = _METADATA
+    texts[f"{DIST_INFO}/WHEEL"] = _WHEEL
+    texts[f"{DIST_INFO}/INSTALLER"] = INSTALLER + "\n"
+    texts[f"{DIST_INFO}/REQUESTED"] = ""
+    texts[f"{DIST_INFO}/top_level.txt"] = "torch\n"
+    texts[CONSTRAINTS] = f"torch=={TORCH_VERSION}\n"
+    files = {path: text.encode() for path, text in texts.items()}
+    record = f"{DIST_INFO}/RECORD"
+    rows = [f"{path},{digest(data)},{len(data)}" for path, data in files.items()]
+    files[record] = "\n".join([*rows, f"{record},,", ""]).encode()
+    return files
+
+
+def digest(data: bytes) -> str:
+    """The hash of a file as RECORD has it."""
+    raw = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+    return "sha256=" + raw.decode().rstrip("=")
+
+
+def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
+    """A file for each module, which tells editors what it exports; the finder loads flambeau's.
+
+    They are no `.pyi`: pyright warns of a stub that has no source beside it.
+    """
+    modules = sorted({path.with_suffix("") for path in flambeau.rglob("*.py*")
+                      if path.suffix in (".py", ".pyi")})  # fmt: skip
+    private = []
+    for module in modules:
+        parts = module.relative_to(flambeau).parts
+        if parts[0] in _INTERNAL or parts == ("__init__",):
+            continue
+        dotted = parts[:-1] if parts[-1] == "__init__" else parts
+        name = ".".join(dotted)
+        if len(dotted) == 1 and name.startswith("_"):
+            private.append(name)
+        yield f"{PACKAGE}/{'/'.join(parts)}.py", f"from flambeau.{name} import *\n"
+    names = ["__version__", *private]
+    exports = "".join(f"from flambeau import {name} as {name}\n" for name in names)
+    yield f"{PACKAGE}/__init__.pyi", f"from flambeau import *\n{exports}"

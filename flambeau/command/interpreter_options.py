@@ -1,0 +1,92 @@
+"""Python's own options before the program: `flambeau -u -W error script.py`.
+
+The interpreter reads them as it starts, and `sys.flags` cannot be changed later, so the command
+starts the interpreter once more with them (30 ms and another import of flambeau). `-m`, `-c` and
+`-` say where the program is and need no second start.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+# Letters of `python --help` that stand alone, and those that take an argument.
+_FLAGS = frozenset("bBdEiIOPqRsSuv")
+_WITH_ARGUMENT = frozenset("WX")
+_LONG_WITH_ARGUMENT = ("--check-hash-based-pycs",)
+# What the second interpreter runs: flambeau comes from where it is now, even where the options
+# (-E, -I, -s) hide that place.
+_RESTART = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from flambeau.command import cli
+del sys.path[0], sys.argv[1]
+cli.leave(cli.main())
+"""
+
+
+class OptionError(Exception):
+    """An option that Python does not have or that lacks its argument; the text says which."""
+
+
+class CommandLine(NamedTuple):
+    """The interpreter's options as they stood, and the program with its arguments."""
+
+    options: list[str]
+    program: list[str]
+
+
+def split(args: list[str]) -> CommandLine:
+    """Separates Python's options from the program: `-m`, `-c`, `-` or a file, and the rest.
+
+    Letters may be joined (`-uB`, `-Werror`, `-um module`), as Python takes them. Raises
+    OptionError.
+    """
+    options: list[str] = []
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word.startswith("--"):
+            if word == "--":
+                break
+            if word not in _LONG_WITH_ARGUMENT:
+                raise OptionError(f"unknown option {word}")
+            options += [word, _argument(word, rest)]
+            continue
+        for at, letter in enumerate(word[1:], 1):
+            following = word[at + 1 :]
+            if letter in "mc":
+                joined = [following] if following else []
+                return CommandLine(options, [f"-{letter}", *joined, *rest])
+            if letter in _WITH_ARGUMENT:
+                options += [f"-{letter}", following or _argument(f"-{letter}", rest)]
+                break
+            if letter not in _FLAGS:
+                raise OptionError(f"unknown option -{letter}")
+            options.append(f"-{letter}")
+    return CommandLine(options, rest)
+
+
+def _argument(option: str, rest: list[str]) -> str:
+    if not rest:
+        raise OptionError(f"Argument expected for the {option} option")
+    return rest.pop(0)
+
+
+def restart(line: CommandLine) -> int:
+    """Runs the program in an interpreter with the options; it takes this process's place.
+
+    Without a program Python reads one from standard input, or talks to the user.
+    """
+    options, program = line
+    if not program and sys.stdin.isatty():
+        options, program = [*options, "-i"], ["-c", ""]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    command = [sys.executable, *options, "-c", _RESTART, root, *(program or ["-"])]
+    if os.name == "nt":  # exec there leaves the shell waiting for nobody
+        return subprocess.call(command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, command)

@@ -1,0 +1,288 @@
+"""Transforms of single numbers: exp, powers, sigmoids, affine maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Number
+from typing import Any
+
+from .. import ops
+from ..ops.activation.softplus import softplus
+from ..tensor import dtypes as types
+from ..tensor.untracked_read import peek
+from ..tensor.tensor import Tensor
+from . import constraints
+from .constraints import Constraint
+from .distribution import Distribution, sum_rightmost
+from .transform import Shape, Transform
+
+
+class _Parameterless(Transform):
+    """Rises everywhere; two of one class are equal."""
+
+    bijective = True
+    sign: int = 1  # type: ignore[assignment]
+    domain = constraints.real
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class ExpTransform(_Parameterless):
+    """exp(x).
+
+    >>> torch.distributions.ExpTransform().inv(torch.tensor([1.]))
+    tensor([0.])
+    """
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return x
+
+
+class SigmoidTransform(_Parameterless):
+    """1 / (1 + exp(-x)), kept off 0 and 1.
+
+    >>> torch.distributions.SigmoidTransform()(torch.tensor([0.]))
+    tensor([0.5000])
+    """
+
+    codomain = constraints.unit_interval
+
+    def _call(self, x: Tensor) -> Tensor:
+        limits = types.finfo(x.dtype)
+        return ops.clamp(ops.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        limits = types.finfo(y.dtype)
+        y = y.clamp(min=limits.tiny, max=1.0 - limits.eps)
+        return y.log() - (-y).log1p()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x) - softplus(x)
+
+
+class TanhTransform(_Parameterless):
+    """tanh(x).
+
+    >>> torch.distributions.TanhTransform()(torch.tensor([1.]))
+    tensor([0.7616])
+    """
+
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return ops.atanh(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
+
+
+class SoftplusTransform(_Parameterless):
+    """log(1 + exp(x)).
+
+    >>> torch.distributions.SoftplusTransform()(torch.tensor([0.]))
+    tensor([0.6931])
+    """
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return softplus(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (-y).expm1().neg().log() + y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x)
+
+
+class AbsTransform(Transform):
+    """|x|, whose inverse gives the positive one of two values.
+
+    >>> torch.distributions.AbsTransform()(torch.tensor([-1., 2.]))
+    tensor([1., 2.])
+    """
+
+    domain = constraints.real
+    codomain = constraints.positive
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbsTransform)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two parameters are the same in all elements, read past the compiler."""
+    if a is b or isinstance(a, Number) and isinstance(b, Number):
+        return a is b or a == b
+    return bool(peek(ops.as_tensor(a) == ops.as_tensor(b)).all())
+
+
+class PowerTransform(Transform):
+    """x^exponent, of positive x.
+
+    >>> torch.distributions.PowerTransform(torch.tensor(2.))(torch.tensor([3.]))
+    tensor([9.])
+    """
+
+    bijective = True
+    domain = constraints.positive
+    codomain = constraints.positive
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        (self.exponent,) = (exponent if isinstance(exponent, Tensor) else ops.tensor(exponent),)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size)
+
+    @property
+    def sign(self) -> Tensor:
+        """That of the exponent."""
+        return self.exponent.sign()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PowerTransform) and _equal(self.exponent, other.exponent)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.pow(self.exponent)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.exponent * y / x).abs().log()
+
+    def forward_shape(self, shape: Shape) -> Any:
+        return ops.broadcast_shapes(shape, self.exponent.shape)
+
+    inverse_shape: Callable[..., Any] = forward_shape
+
+
+class AffineTransform(Transform):
+    """loc + scale * x.
+
+    event_dim: how many trailing axes make up one value, over which the Jacobian is summed.
+
+    >>> transform = torch.distributions.AffineTransform(loc=1., scale=2.)
+    >>> x = torch.tensor([0., 3.])
+    >>> transform(x), transform.inv(transform(x)), transform.log_abs_det_jacobian(x, transform(x))
+    (tensor([1., 7.]), tensor([0., 3.]), tensor([0.6931, 0.6931]))
+    """
+
+    bijective = True
+
+    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.loc, self.scale, self._event_dim = loc, scale, event_dim
+
+    @property
+    def event_dim(self) -> int:
+        return self._event_dim
+
+    @property
+    def domain(self) -> Constraint:  # type: ignore[override]
+        """Real numbers, as many as an event has axes."""
+        dims = self._event_dim
+        return constraints.independent(constraints.real, dims) if dims else constraints.real
+
+    @property
+    def codomain(self) -> Constraint:  # type: ignore[override]
+        """As the domain."""
+        return self.domain
+
+    @property
+    def sign(self) -> Any:
+        if isinstance(self.scale, Tensor):
+            return self.scale.sign()
+        return (self.scale > 0) - (self.scale < 0)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, AffineTransform) and _equal(self.loc, other.loc)
+                and _equal(self.scale, other.scale))  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.loc + self.scale * x
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if isinstance(self.scale, Tensor):
+            logarithm = ops.abs(self.scale).log()
+        else:
+            logarithm = ops.full_like(x, math.log(abs(self.scale)))
+        summed = sum_rightmost(logarithm.expand(self.forward_shape(x.shape)), self._event_dim)
+        return summed.expand(x.shape[: x.dim() - self._event_dim])
+
+    def forward_shape(self, shape: Shape) -> Any:
+        return ops.broadcast_shapes(
+            shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))  # fmt: skip
+
+    inverse_shape: Callable[..., Any] = forward_shape
+
+
+class CumulativeDistributionTransform(Transform):
+    """The cumulative distribution of a distribution, which makes its values uniform.
+
+    >>> D = torch.distributions
+    >>> D.CumulativeDistributionTransform(D.Normal(0., 1.))(torch.tensor([0.]))
+    tensor([0.5000])
+    """
+
+    bijective = True
+    sign: int = 1  # type: ignore[assignment]
+    codomain = constraints.unit_interval
+
+    def __init__(self, distribution: Distribution, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    @property
+    def domain(self) -> Any:  # type: ignore[override]
+        """The support of the distribution."""
+        return self.distribution.support
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return CumulativeDistributionTransform(self.distribution, cache_size)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.distribution.log_prob(x)

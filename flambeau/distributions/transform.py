@@ -1,0 +1,185 @@
+"""Transform: a function of random values that can be undone, and the density's change under it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .constraints import Constraint
+
+Shape = Sequence[int]
+
+
+class Transform:
+    """A function of values in `domain` to values in `codomain`.
+
+    `t(x)` is y, `t.inv(y)` x, `t.log_abs_det_jacobian(x, y)` the logarithm of |dy / dx|.
+
+    cache_size: 1 keeps the last pair of x and y, so that undoing the transform of the very tensor
+    that came out of it gives the tensor that went in, without rounding; 0 keeps none.
+
+    >>> transform = torch.distributions.ExpTransform()
+    >>> x = torch.tensor([0., 1.])
+    >>> transform(x), transform.inv(transform(x)), transform.log_abs_det_jacobian(x, transform(x))
+    (tensor([1.0000, 2.7183]), tensor([0.0000, 1.0000]), tensor([0., 1.]))
+    """
+
+    bijective: Any = False
+    domain: Constraint
+    codomain: Constraint
+
+    def __init__(self, cache_size: int = 0) -> None:
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        self._cache_size = cache_size
+        self._inv: Any = None
+        if cache_size:
+            self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inv": None}  # a weak reference, made again when asked for
+
+    @property
+    def event_dim(self) -> int:
+        """How many trailing axes make up one value, where x and y have as many."""
+        if self.domain.event_dim == self.codomain.event_dim:
+            return self.domain.event_dim
+        raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+
+    @property
+    def inv(self) -> Transform:
+        """The inverse."""
+        inverse = self._inv() if self._inv is not None else None
+        if inverse is None:
+            inverse = _InverseTransform(self)
+            self._inv = weakref.ref(inverse)
+        return inverse
+
+    @property
+    def sign(self) -> Any:
+        """1 where y grows with x, -1 where it falls; NotImplementedError where it does neither."""
+        raise NotImplementedError
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """The same with another `cache_size`."""
+        if self._cache_size == cache_size:
+            return self
+        if type(self).__init__ is Transform.__init__:
+            return type(self)(cache_size=cache_size)
+        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return not self.__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # subclasses compare their parameters
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """f(x)."""
+        if self._cache_size == 0:
+            return self._call(x)
+        known_x, known_y = self._cached_x_y
+        if x is known_x:
+            return known_y
+        y = self._call(x)
+        self._cached_x_y = x, y
+        return y
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        if self._cache_size == 0:
+            return self._inverse(y)
+        known_x, known_y = self._cached_x_y
+        if y is known_y:
+            return known_x
+        x = self._inverse(y)
+        self._cached_x_y = x, y
+        return x
+
+    def _call(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |dy/dx| of each value."""
+        raise NotImplementedError
+
+    def forward_shape(self, shape: Shape) -> Any:
+        """The shape of y for an x of this shape."""
+        return shape
+
+    def inverse_shape(self, shape: Shape) -> Any:
+        """The shape of x for a y of this shape."""
+        return shape
+
+    def __repr__(self) -> str:
+        return type(self).__name__ + "()"
+
+
+class _InverseTransform(Transform):
+    """The inverse of a transform, which it uses for everything, its cache included."""
+
+    def __init__(self, transform: Transform) -> None:
+        super().__init__(cache_size=transform._cache_size)
+        self._inv: Transform = transform
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    @property
+    def domain(self) -> Constraint:  # type: ignore[override]
+        """The codomain of what it undoes."""
+        return self._inv.codomain
+
+    @property
+    def codomain(self) -> Constraint:  # type: ignore[override]
+        """The domain of what it undoes."""
+        return self._inv.domain
+
+    @property
+    def bijective(self) -> bool:  # type: ignore[override]
+        """Whether it can be undone in its turn."""
+        return self._inv.bijective
+
+    @property
+    def sign(self) -> Any:
+        return self._inv.sign
+
+    @property
+    def inv(self) -> Transform:
+        return self._inv
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return self._inv.with_cache(cache_size).inv
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _InverseTransform) and self._inv == other._inv
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._inv._inv_call(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self._inv(y)
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        return self._inv(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self._inv.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Shape) -> Any:
+        return self._inv.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Shape) -> Any:
+        return self._inv.forward_shape(shape)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inv!r})"

@@ -1,0 +1,183 @@
+"""Transforms of vectors and matrices: to shares of one, and to Cholesky factors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import linalg, ops
+from ..ops.activation.softmax import softmax
+from ..ops.activation.softplus import softplus
+from ..ops.view.padding import pad
+from ..tensor import dtypes as types
+from ..tensor.tensor import Tensor
+from . import constraints
+from .distribution import tril_matrix_to_vec, vec_to_tril_matrix
+from .transform import Shape, Transform
+
+
+class _Parameterless(Transform):
+    """Two of one class are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class SoftmaxTransform(_Parameterless):
+    """exp(x), scaled so that each row sums to 1; the inverse takes one of the many x.
+
+    >>> torch.distributions.SoftmaxTransform()(torch.tensor([0., 0.]))
+    tensor([0.5000, 0.5000])
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+
+    def _call(self, x: Tensor) -> Tensor:
+        return softmax(x, -1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def forward_shape(self, shape: Shape) -> Any:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return shape
+
+    inverse_shape = forward_shape
+
+
+class StickBreakingTransform(_Parameterless):
+    """n numbers to n + 1 shares of one: each number says which part of the rest its share takes.
+
+    The shift by log(n), ..., log(1) makes zeros the equal shares.
+
+    >>> torch.distributions.StickBreakingTransform()(torch.tensor([0., 0.]))
+    tensor([0.3333, 0.3333, 0.3333])
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+    bijective = True
+
+    @staticmethod
+    def _shift(x: Tensor) -> Tensor:
+        """The logarithm of how many shares are left after each."""
+        n = x.shape[-1]
+        return ops.arange(n, 0, -1, dtype=x.dtype).log()
+
+    def _call(self, x: Tensor) -> Tensor:
+        part = ops.sigmoid(x - self._shift(x))
+        rest = (1 - part).cumprod(-1)
+        return pad(part, [0, 1], value=1) * pad(rest, [1, 0], value=1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        share = y[..., :-1]
+        # The last share may round to nothing, where the rest would be below zero.
+        rest = ops.clamp(1 - share.cumsum(-1), min=types.finfo(y.dtype).tiny)
+        return share.log() - rest.log() + self._shift(share)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        x = x - self._shift(x)
+        return (-x - softplus(-x) + y[..., :-1].log()).sum(-1)
+
+    def forward_shape(self, shape: Shape) -> Any:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return tuple(shape[:-1]) + (shape[-1] + 1,)
+
+    def inverse_shape(self, shape: Shape) -> Any:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return tuple(shape[:-1]) + (shape[-1] - 1,)
+
+
+class CorrCholeskyTransform(_Parameterless):
+    """n (n - 1) / 2 numbers to the Cholesky factor of an n x n correlation matrix.
+
+    tanh of the numbers are the partial correlations, which fill the lower triangle by rows; along
+    a row each takes its part of the length that the ones before it left.
+
+    >>> factor = torch.distributions.CorrCholeskyTransform()(torch.tensor([0.5]))
+    >>> factor, factor @ factor.mT
+    (tensor([[1.0000, 0.0000],
+            [0.4621, 0.8868]]), tensor([[1.0000, 0.4621],
+            [0.4621, 1.0000]]))
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.corr_cholesky
+    bijective = True
+
+    def _call(self, x: Tensor) -> Tensor:
+        eps = types.finfo(x.dtype).eps
+        partial = vec_to_tril_matrix(x.tanh().clamp(min=-1 + eps, max=1 - eps), diag=-1)
+        left = (1 - partial**2).sqrt().cumprod(-1)
+        rows = partial + ops.eye(partial.shape[-1], dtype=partial.dtype)
+        return rows * pad(left[..., :-1], [1, 0], value=1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        left = pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
+        partial = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(left, diag=-1).sqrt()
+        return (partial.log1p() - partial.neg().log1p()) / 2
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        left = tril_matrix_to_vec(1 - (y * y).cumsum(-1), diag=-2)
+        along_rows = 0.5 * left.log().sum(-1)
+        return along_rows - 2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
+
+    def forward_shape(self, shape: Shape) -> Any:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        count = shape[-1]
+        n = round((0.25 + 2 * count) ** 0.5 + 0.5)
+        if n * (n - 1) // 2 != count:
+            raise ValueError("Input is not a flattened lower-diagonal number")
+        return (*shape[:-1], n, n)
+
+    def inverse_shape(self, shape: Shape) -> Any:
+        if len(shape) < 2:
+            raise ValueError("Too few dimensions on input")
+        if shape[-2] != shape[-1]:
+            raise ValueError("Input is not square")
+        n = shape[-1]
+        return (*shape[:-2], n * (n - 1) // 2)
+
+
+class LowerCholeskyTransform(_Parameterless):
+    """A matrix to a Cholesky factor: its lower triangle, with exp of the diagonal.
+
+    >>> torch.distributions.LowerCholeskyTransform()(torch.tensor([[0., 5.], [2., 0.]]))
+    tensor([[1., 0.],
+            [2., 1.]])
+    """
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.lower_cholesky
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+class PositiveDefiniteTransform(_Parameterless):
+    """A matrix to a positive definite one, L L^T of its Cholesky factor L.
+
+    >>> torch.distributions.PositiveDefiniteTransform()(torch.tensor([[0., 5.], [2., 0.]]))
+    tensor([[1., 2.],
+            [2., 5.]])
+    """
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.positive_definite
+
+    def _call(self, x: Tensor) -> Tensor:
+        factor = LowerCholeskyTransform()(x)
+        return factor @ factor.mT
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return LowerCholeskyTransform().inv(linalg.cholesky(y))

@@ -1,0 +1,59 @@
+"""Gamma and Dirichlet numbers whose gradients reach their parameters."""
+
+from __future__ import annotations
+
+from ...autograd.mode import MODE
+from ...tensor.random import rejection_sampling
+from ...tensor.random.generator import Generator
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Array, opaque
+from ..special.quantile_gradient import _dirichlet_grad, _standard_gamma_grad
+from .creation import public
+
+
+@public()
+def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Gamma numbers of unit scale with the shape parameters of `input`.
+
+    >>> torch._standard_gamma(torch.tensor([1e6])).div(1e6).round()
+    tensor([1.])
+    """
+    drawn = wrap(rejection_sampling.standard_gamma(input._array, generator))
+    return _gamma_of(input, drawn) if MODE.grad and input.requires_grad else drawn
+
+
+@public()
+def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Shares of one, with the parameters in the last axis of `input`.
+
+    >>> torch._sample_dirichlet(torch.tensor([1., 2., 3.])).sum()
+    tensor(1.)
+    """
+    drawn = wrap(rejection_sampling.dirichlet(input._array, generator))
+    return _dirichlet_of(input, drawn) if MODE.grad and input.requires_grad else drawn
+
+
+@opaque(name="_gamma_of", node="StandardGammaBackward0", expose=(), ref=None, samples=None,
+        second_order=False)  # fmt: skip
+def _gamma_of(input: Array, drawn: Array) -> Array:
+    """Numbers drawn with the shapes `input`, at whose quantiles they stay."""
+    return drawn
+
+
+@_gamma_of.vjp("input")
+def _(g, input, drawn):
+    return g * _standard_gamma_grad(input, drawn)
+
+
+@opaque(name="_dirichlet_of", node="SampleDirichletBackward0", expose=(), ref=None, samples=None,
+        second_order=False)  # fmt: skip
+def _dirichlet_of(input: Array, drawn: Array) -> Array:
+    """Shares drawn with the parameters `input`; one moves at its quantile, the others make room."""
+    return drawn
+
+
+@_dirichlet_of.vjp("input")
+def _(g, input, drawn):
+    total = input.sum(-1, keepdim=True).expand_as(input)
+    slope = _dirichlet_grad(drawn, input, total)
+    return slope * (g - (drawn * g).sum(-1, keepdim=True))
