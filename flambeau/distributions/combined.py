@@ -157,17 +157,17 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         with no_grad():
-            return self._transformed(self.base_dist.sample(sample_shape))
+            return self._flambeau_transformed(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        return self._transformed(self.base_dist.rsample(sample_shape))
+        return self._flambeau_transformed(self.base_dist.rsample(sample_shape))
 
-    def _transformed(self, x: Tensor) -> Tensor:
+    def _flambeau_transformed(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
             x = transform(x)
         return x
 
-    def _undone(self, y: Tensor) -> Tensor:
+    def _flambeau_undone(self, y: Tensor) -> Tensor:
         for transform in reversed(self.transforms):
             y = transform.inv(y)
         return y
@@ -186,14 +186,15 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(inner, events - len(self.base_dist.event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
-        value = self._undone(value)
+        value = self._flambeau_undone(value)
         self.base_dist._validate_sample(value)
-        return self._turned_where_falling(self.base_dist.cdf(value))
+        return self._flambeau_turned_where_falling(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._transformed(self.base_dist.icdf(self._turned_where_falling(value)))
+        value = self._flambeau_turned_where_falling(value)
+        return self._flambeau_transformed(self.base_dist.icdf(value))
 
-    def _turned_where_falling(self, probability: Tensor) -> Tensor:
+    def _flambeau_turned_where_falling(self, probability: Tensor) -> Tensor:
         """1 - probability where larger values of the base are smaller values here."""
         sign: Any = 1
         for transform in self.transforms:

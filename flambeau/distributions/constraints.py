@@ -346,7 +346,7 @@ class MixtureSameFamilyConstraint(Constraint):
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         members = value.dim() - self.event_dim
-        return each.reshape(each.shape[:members] + (-1,)).all(-1)
+        return each.reshape((*each.shape[:members], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

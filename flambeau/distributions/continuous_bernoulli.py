@@ -44,28 +44,28 @@ class ContinuousBernoulli(Binary):
         self._lims = lims
         super().__init__(made.shape, validate_args=validate_args)
 
-    def _outside(self) -> Tensor:
+    def _flambeau_outside(self) -> Tensor:
         """Where the exact formulas are safe."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
-    def _safe_probs(self) -> Tensor:
+    def _flambeau_safe_probs(self) -> Tensor:
         """The probabilities, off the middle."""
-        return ops.where(self._outside(), self.probs, self._lims[0])
+        return ops.where(self._flambeau_outside(), self.probs, self._lims[0])
 
-    def _log_norm(self) -> Tensor:
+    def _flambeau_log_norm(self) -> Tensor:
         """The logarithm of what makes the density integrate to 1."""
-        p = self._safe_probs()
+        p = self._flambeau_safe_probs()
         low, high = p.clamp(max=0.5), p.clamp(min=0.5)
         exact = (ops.log(ops.abs(ops.log1p(-p) - ops.log(p)))
                  - ops.where(p <= 0.5, ops.log1p(-2 * low), ops.log(2 * high - 1)))  # fmt: skip
         x = (self.probs - 0.5).pow(2)
-        return ops.where(self._outside(), exact, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
+        return ops.where(self._flambeau_outside(), exact, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
 
     @property
     def mean(self) -> Tensor:
-        p, x = self._safe_probs(), self.probs - 0.5
+        p, x = self._flambeau_safe_probs(), self.probs - 0.5
         exact = p / (2 * p - 1) + 1 / (ops.log1p(-p) - ops.log(p))
-        return ops.where(self._outside(), exact, 0.5 + (1 / 3 + 16 / 45 * x.pow(2)) * x)
+        return ops.where(self._flambeau_outside(), exact, 0.5 + (1 / 3 + 16 / 45 * x.pow(2)) * x)
 
     @property
     def stddev(self) -> Tensor:
@@ -73,9 +73,9 @@ class ContinuousBernoulli(Binary):
 
     @property
     def variance(self) -> Tensor:
-        p, x = self._safe_probs(), (self.probs - 0.5).pow(2)
+        p, x = self._flambeau_safe_probs(), (self.probs - 0.5).pow(2)
         exact = p * (p - 1) / (1 - 2 * p).pow(2) + 1 / (ops.log1p(-p) - ops.log(p)).pow(2)
-        return ops.where(self._outside(), exact, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
+        return ops.where(self._flambeau_outside(), exact, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         with no_grad():
@@ -89,23 +89,23 @@ class ContinuousBernoulli(Binary):
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         entropy = binary_cross_entropy_with_logits(logits, value, reduction="none")
-        return -entropy + self._log_norm()
+        return -entropy + self._flambeau_log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        p = self._safe_probs()
+        p = self._flambeau_safe_probs()
         exact = (p.pow(value) * (1 - p).pow(1 - value) + p - 1) / (2 * p - 1)
-        inside = ops.where(self._outside(), exact, value)
+        inside = ops.where(self._flambeau_outside(), exact, value)
         return ops.where(value <= 0, 0.0, ops.where(value >= 1, 1.0, inside).to(inside.dtype))
 
     def icdf(self, value: Tensor) -> Tensor:
-        p = self._safe_probs()
+        p = self._flambeau_safe_probs()
         exact = (ops.log1p(-p + value * (2 * p - 1)) - ops.log1p(-p)) / (ops.log(p) - ops.log1p(-p))
-        return ops.where(self._outside(), exact, value)
+        return ops.where(self._flambeau_outside(), exact, value)
 
     def entropy(self) -> Tensor:
         no, yes = ops.log1p(-self.probs), ops.log(self.probs)
-        return self.mean * (no - yes) - self._log_norm() - no
+        return self.mean * (no - yes) - self._flambeau_log_norm() - no
 
     @property
     def _natural_params(self) -> Any:

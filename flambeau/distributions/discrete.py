@@ -218,18 +218,18 @@ class Binomial(Binary):
         return ways + value * self.logits - n * softplus(self.logits)
 
     def entropy(self) -> Tensor:
-        largest = self._same_count("inhomogeneous total count not supported by `entropy`.")
+        largest = self._flambeau_same_count("inhomogeneous total count not supported by `entropy`.")
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(ops.exp(log_prob) * log_prob).sum(0) if largest else log_prob.sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        largest = self._same_count(
+        largest = self._flambeau_same_count(
             "Inhomogeneous total count not supported by `enumerate_support`.")
         values = ops.arange(1 + largest, dtype=self.total_count.dtype)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
-    def _same_count(self, message: str) -> int:
+    def _flambeau_same_count(self, message: str) -> int:
         largest = int(self.total_count.max())
         if not int(self.total_count.min()) == largest:
             raise NotImplementedError(message)

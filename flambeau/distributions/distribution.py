@@ -148,7 +148,8 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
-    _unexpanded: ClassVar[frozenset[str]] = frozenset()  # tensors that `expand` leaves alone
+    # Tensors that `expand` leaves alone:
+    _flambeau_unexpanded: ClassVar[frozenset[str]] = frozenset()
     _batch_shape: Size
     _event_shape: Size
 
@@ -158,10 +159,10 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
-            self._check_parameters()
+            self._flambeau_check_parameters()
         super().__init__()
 
-    def _check_parameters(self) -> None:
+    def _flambeau_check_parameters(self) -> None:
         try:
             arg_constraints = self.arg_constraints
         except NotImplementedError:
@@ -278,7 +279,7 @@ class Distribution:
         shape = Size(batch_shape)
         new = copy.copy(self) if _instance is None else _instance
         for name, value in list(self.__dict__.items()):
-            if name in self._unexpanded:
+            if name in self._flambeau_unexpanded:
                 pass
             elif isinstance(value, Tensor) and value.dim() >= len(self._batch_shape):
                 own = value.dim() - len(self._batch_shape)

@@ -81,7 +81,7 @@ def _log_gumbel(p: Any, q: Gumbel) -> Tensor:
 
 
 def _log_continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
-    return p.mean * q.logits + ops.log1p(-q.probs) + q._log_norm()
+    return p.mean * q.logits + ops.log1p(-q.probs) + q._flambeau_log_norm()
 
 
 def _log_pareto(p: Any, q: Pareto) -> Tensor:

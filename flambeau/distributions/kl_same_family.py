@@ -62,7 +62,7 @@ def _(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    level = p._log_norm() + ops.log1p(-p.probs) - q._log_norm() - ops.log1p(-q.probs)
+    level = p._flambeau_log_norm() + ops.log1p(-p.probs) - q._flambeau_log_norm() - ops.log1p(-q.probs)
     return p.mean * (p.logits - q.logits) + level
 
 

@@ -33,7 +33,7 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _unexpanded = frozenset({"_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag",
+    _flambeau_unexpanded = frozenset({"_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag",
                              "_capacitance_tril"})  # fmt: skip
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor,

@@ -29,7 +29,7 @@ class MultivariateNormal(Distribution):
     }  # fmt: skip
     support = constraints.real_vector
     has_rsample = True
-    _unexpanded = frozenset({"_unbroadcasted_scale_tril"})
+    _flambeau_unexpanded = frozenset({"_unbroadcasted_scale_tril"})
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,

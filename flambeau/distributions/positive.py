@@ -11,7 +11,7 @@ from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .distribution import EVENTLESS, Distribution, ExponentialFamily, broadcast_all
+from .distribution import EVENTLESS, ExponentialFamily, broadcast_all
 
 
 class Exponential(ExponentialFamily):

@@ -26,7 +26,7 @@ class LogitRelaxedBernoulli(Binary):
 
     support = constraints.real
     has_rsample = True
-    _unexpanded = frozenset({"temperature"})
+    _flambeau_unexpanded = frozenset({"temperature"})
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
@@ -94,7 +94,7 @@ class ExpRelaxedCategorical(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _unexpanded = frozenset({"temperature"})
+    _flambeau_unexpanded = frozenset({"temperature"})
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip

@@ -10,7 +10,7 @@ from .pointwise_transforms import (
     AbsTransform, AffineTransform, CumulativeDistributionTransform, ExpTransform, PowerTransform,
     SigmoidTransform, SoftplusTransform, TanhTransform,
 )  # fmt: skip
-from .transform import Transform, _InverseTransform
+from .transform import Transform
 from .vector_transforms import (
     CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform, SoftmaxTransform,
     StickBreakingTransform,

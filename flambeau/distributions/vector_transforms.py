@@ -86,12 +86,12 @@ class StickBreakingTransform(_Parameterless):
     def forward_shape(self, shape: Shape) -> Any:
         if len(shape) < 1:
             raise ValueError("Too few dimensions on input")
-        return tuple(shape[:-1]) + (shape[-1] + 1,)
+        return (*tuple(shape[:-1]), shape[-1] + 1)
 
     def inverse_shape(self, shape: Shape) -> Any:
         if len(shape) < 1:
             raise ValueError("Too few dimensions on input")
-        return tuple(shape[:-1]) + (shape[-1] - 1,)
+        return (*tuple(shape[:-1]), shape[-1] - 1)
 
 
 class CorrCholeskyTransform(_Parameterless):

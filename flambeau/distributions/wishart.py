@@ -34,7 +34,7 @@ class Wishart(ExponentialFamily):
     support = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure: ClassVar[float] = 0
-    _unexpanded = frozenset({"_unbroadcasted_scale_tril"})
+    _flambeau_unexpanded = frozenset({"_unbroadcasted_scale_tril"})
 
     def __init__(self, df: Any, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
