@@ -86,12 +86,12 @@ class GeneralizedPareto(Distribution):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def _is_exponential(self) -> Tensor:
+    def _flambeau_is_exponential(self) -> Tensor:
         return ops.isclose(self.concentration, ops.tensor(0.0).type_as(self.concentration))
 
-    def _nonzero(self) -> tuple[Tensor, Tensor]:
+    def _flambeau_nonzero(self) -> tuple[Tensor, Tensor]:
         """Where the concentration is zero, and it with ones there, so that it may divide."""
-        zero = self._is_exponential()
+        zero = self._flambeau_is_exponential()
         return zero, ops.where(zero, ops.ones_like(self.concentration), self.concentration)
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
@@ -100,7 +100,7 @@ class GeneralizedPareto(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        zero, c = self._nonzero()
+        zero, c = self._flambeau_nonzero()
         y = (value - self.loc) / self.scale
         fall = ops.where(zero, y, (1 / c + 1) * ops.log1p(c * y))
         return -ops.log(self.scale) - fall
@@ -108,7 +108,7 @@ class GeneralizedPareto(Distribution):
     def log_survival_function(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of more than `value`."""
         self._validate_sample(value)
-        zero, c = self._nonzero()
+        zero, c = self._flambeau_nonzero()
         y = (value - self.loc) / self.scale
         return ops.where(zero, -y, -ops.log1p(c * y) / c)
 
@@ -120,7 +120,7 @@ class GeneralizedPareto(Distribution):
         return ops.exp(self.log_cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        zero, c = self._nonzero()
+        zero, c = self._flambeau_nonzero()
         rest = -ops.log1p(-value)
         return self.loc + self.scale * ops.where(zero, rest, ops.expm1(c * rest) / c)
 

@@ -62,7 +62,8 @@ def _(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    level = p._flambeau_log_norm() + ops.log1p(-p.probs) - q._flambeau_log_norm() - ops.log1p(-q.probs)
+    level = p._flambeau_log_norm() - q._flambeau_log_norm()
+    level = level + ops.log1p(-p.probs) - ops.log1p(-q.probs)
     return p.mean * (p.logits - q.logits) + level
 
 

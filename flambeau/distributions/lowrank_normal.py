@@ -77,13 +77,13 @@ class LowRankMultivariateNormal(Distribution):
         deviation = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         narrow = self._unbroadcasted_cov_factor / deviation
         inside = narrow @ narrow.mT + ops.eye(self._event_shape[0], dtype=narrow.dtype)
-        return self._batched(deviation * linalg.cholesky(inside))
+        return self._flambeau_batched(deviation * linalg.cholesky(inside))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
         w = self._unbroadcasted_cov_factor
-        return self._batched(w @ w.mT + self._unbroadcasted_cov_diag.diag_embed())
+        return self._flambeau_batched(w @ w.mT + self._unbroadcasted_cov_diag.diag_embed())
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
@@ -91,9 +91,9 @@ class LowRankMultivariateNormal(Distribution):
         diagonal = self._unbroadcasted_cov_diag
         scaled = self._unbroadcasted_cov_factor.mT / diagonal.unsqueeze(-2)  # (..., rank, n)
         half = linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
-        return self._batched(diagonal.reciprocal().diag_embed() - half.mT @ half)
+        return self._flambeau_batched(diagonal.reciprocal().diag_embed() - half.mT @ half)
 
-    def _batched(self, matrix: Tensor) -> Tensor:
+    def _flambeau_batched(self, matrix: Tensor) -> Tensor:
         n = self._event_shape[0]
         return matrix.expand((*self._batch_shape, n, n))
 

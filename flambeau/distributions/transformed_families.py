@@ -139,13 +139,13 @@ class Weibull(TransformedDistribution):
         """The same distributions as a larger batch."""
         return _made_anew(self, Weibull, batch_shape, _instance, "scale", "concentration")
 
-    def _moment(self, n: int) -> Tensor:
+    def _flambeau_moment(self, n: int) -> Tensor:
         """The mean of (x / scale)^n."""
         return ops.exp(ops.lgamma(1 + n * self.concentration_reciprocal))
 
     @property
     def mean(self) -> Tensor:
-        return self.scale * self._moment(1)
+        return self.scale * self._flambeau_moment(1)
 
     @property
     def mode(self) -> Tensor:
@@ -154,7 +154,7 @@ class Weibull(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.scale.pow(2) * (self._moment(2) - self._moment(1).pow(2))
+        return self.scale.pow(2) * (self._flambeau_moment(2) - self._flambeau_moment(1).pow(2))
 
     def entropy(self) -> Tensor:
         r = self.concentration_reciprocal
@@ -191,14 +191,14 @@ class Kumaraswamy(TransformedDistribution):
         return _made_anew(
             self, Kumaraswamy, batch_shape, _instance, "concentration1", "concentration0")
 
-    def _moment(self, n: int) -> Tensor:
+    def _flambeau_moment(self, n: int) -> Tensor:
         """The mean of x^n: concentration0 B(1 + n / concentration1, concentration0)."""
         b, more = self.concentration0, 1 + n / self.concentration1
         return (b.log() + ops.lgamma(more) + ops.lgamma(b) - ops.lgamma(more + b)).exp()
 
     @property
     def mean(self) -> Tensor:
-        return self._moment(1)
+        return self._flambeau_moment(1)
 
     @property
     def mode(self) -> Tensor:
@@ -208,7 +208,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).pow(2)
+        return self._flambeau_moment(2) - self._flambeau_moment(1).pow(2)
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0

@@ -87,20 +87,20 @@ class Wishart(ExponentialFamily):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The covariance's Cholesky factor."""
-        return self._batched(self._unbroadcasted_scale_tril)
+        return self._flambeau_batched(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance of the vectors."""
         factor = self._unbroadcasted_scale_tril
-        return self._batched(factor @ factor.mT)
+        return self._flambeau_batched(factor @ factor.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return self._batched(ops.cholesky_inverse(self._unbroadcasted_scale_tril))
+        return self._flambeau_batched(ops.cholesky_inverse(self._unbroadcasted_scale_tril))
 
-    def _batched(self, matrix: Tensor) -> Tensor:
+    def _flambeau_batched(self, matrix: Tensor) -> Tensor:
         return matrix.expand((*self._batch_shape, *self._event_shape))
 
     @property
@@ -120,7 +120,7 @@ class Wishart(ExponentialFamily):
         pairs = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + pairs)
 
-    def _draw(self, sample_shape: Sequence[int]) -> Tensor:
+    def _flambeau_draw(self, sample_shape: Sequence[int]) -> Tensor:
         """By Bartlett's decomposition: chi numbers on the diagonal, normal ones below it."""
         n = self._event_shape[-1]
         noise = self._dist_chi2.rsample(sample_shape).sqrt().diag_embed(dim1=-2, dim2=-1)
@@ -136,13 +136,13 @@ class Wishart(ExponentialFamily):
         if max_try_correction is None:
             max_try_correction = 10
         sample_shape = Size(sample_shape)
-        sample = self._draw(sample_shape)
+        sample = self._flambeau_draw(sample_shape)
         singular = ~self.support.check(sample)
         if not singular.any():
             return sample
         warnings.warn("Singular sample detected.", stacklevel=2)
         for _ in range(max_try_correction):
-            again = self._draw(sample_shape)
+            again = self._flambeau_draw(sample_shape)
             sample = ops.where(singular[..., None, None], again, sample)
             singular = ~self.support.check(sample)
             if not singular.any():
