@@ -76,6 +76,6 @@ class VonMises(Distribution):
         return self.loc
 
     @lazy_property
-    def variance(self) -> Tensor:  # type: ignore[override]
+    def variance(self) -> Tensor:
         """The circular variance: 1 minus the length of the mean of the unit vectors."""
         return 1 - special.i1e(self.concentration) / special.i0e(self.concentration)

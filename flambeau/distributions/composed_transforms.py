@@ -32,7 +32,7 @@ class ComposeTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -57,7 +57,7 @@ class ComposeTransform(Transform):
         return _with_axes(self.parts[-1].codomain, dims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         """Whether all parts are."""
         return all(part.bijective for part in self.parts)
 
@@ -167,7 +167,7 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         """Whether the base is."""
         return self.base_transform.bijective
 
@@ -267,7 +267,7 @@ class _Parts(Transform):
     _split: Callable[[Tensor], list[Tensor]]
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         """Whether all parts are."""
         return all(part.bijective for part in self.transforms)
 
@@ -322,7 +322,7 @@ class CatTransform(_Parts):
             return self
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
-    def _split(self, value: Tensor) -> list[Tensor]:  # type: ignore[override]
+    def _split(self, value: Tensor) -> list[Tensor]:
         assert value.size(self.dim) == self.length
         return list(value.split(self.lengths, self.dim))
 
@@ -372,8 +372,8 @@ class StackTransform(_Parts):
             return self
         return StackTransform(self.transforms, self.dim, cache_size)
 
-    def _split(self, value: Tensor) -> list[Tensor]:  # type: ignore[override]
-        return [value.select(self.dim, i) for i in range(value.size(self.dim))]
+    def _split(self, value: Tensor) -> list[Tensor]:
+        return list(value.unbind(self.dim))
 
     def _call(self, x: Tensor) -> Tensor:
         return ops.stack([part(piece) for part, piece in self._each(x)], dim=self.dim)

@@ -38,7 +38,7 @@ class ConstraintRegistry:
         self._registry: dict[type, Factory] = {}
         super().__init__()
 
-    def register(self, constraint: Any, factory: Factory | None = None) -> Any:
+    def register(self, constraint: Any, factory: Factory | None = None) -> Callable[[Any], Any]:
         """Declares the transform of a class of constraints, or of an instance's class.
 
         factory: takes the constraint, returns the transform; left out where this decorates it.
@@ -112,8 +112,9 @@ def _(constraint: Any) -> Transform:
 
 @_in_both(constraints.interval, constraints.half_open_interval)
 def _(constraint: Any) -> Transform:
-    low, high = constraint.lower_bound, constraint.upper_bound
-    if isinstance(low, Number) and isinstance(high, Number) and (low, high) == (0, 1):
+    low: Any = constraint.lower_bound
+    high: Any = constraint.upper_bound
+    if all(isinstance(x, Number) for x in (low, high)) and (low, high) == (0, 1):
         return transforms.SigmoidTransform()
     return transforms.ComposeTransform(
         [transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])

@@ -34,7 +34,7 @@ class ContinuousBernoulli(Binary):
     def __init__(self, probs: Any = None, logits: Any = None,
                  lims: tuple[float, float] = (0.499, 0.501),
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._hold(probs, logits)
+        (made,) = self._flambeau_hold(probs, logits)
         if validate_args is not None:
             self._validate_args = validate_args
         if probs is not None:

@@ -22,13 +22,13 @@ class _Parameterless(Transform):
     """Rises everywhere; two of one class are equal."""
 
     bijective = True
-    sign: int = 1  # type: ignore[assignment]
+    sign: int = 1
     domain = constraints.real
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 class ExpTransform(_Parameterless):
@@ -123,7 +123,7 @@ class AbsTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbsTransform)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def _call(self, x: Tensor) -> Tensor:
         return x.abs()
@@ -165,7 +165,7 @@ class PowerTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PowerTransform) and _equal(self.exponent, other.exponent)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def _call(self, x: Tensor) -> Tensor:
         return x.pow(self.exponent)
@@ -229,7 +229,7 @@ class AffineTransform(Transform):
         return (isinstance(other, AffineTransform) and _equal(self.loc, other.loc)
                 and _equal(self.scale, other.scale))  # fmt: skip
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def _call(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x
@@ -261,7 +261,7 @@ class CumulativeDistributionTransform(Transform):
     """
 
     bijective = True
-    sign: int = 1  # type: ignore[assignment]
+    sign: int = 1
     codomain = constraints.unit_interval
 
     def __init__(self, distribution: Distribution, cache_size: int = 0) -> None:

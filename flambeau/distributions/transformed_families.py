@@ -30,7 +30,7 @@ class InverseGamma(TransformedDistribution):
         "rate": constraints.positive,
     }
     support = constraints.positive
-    has_rsample = True  # type: ignore[assignment]
+    has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
@@ -174,7 +174,7 @@ class Kumaraswamy(TransformedDistribution):
         "concentration0": constraints.positive,
     }
     support = constraints.unit_interval
-    has_rsample = True  # type: ignore[assignment]
+    has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: bool | None = None) -> None:  # fmt: skip
@@ -229,7 +229,7 @@ class LogisticNormal(TransformedDistribution):
         "scale": constraints.positive,
     }
     support = constraints.simplex
-    has_rsample = True  # type: ignore[assignment]
+    has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)

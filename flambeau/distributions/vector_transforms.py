@@ -22,7 +22,7 @@ class _Parameterless(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 class SoftmaxTransform(_Parameterless):

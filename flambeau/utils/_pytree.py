@@ -26,9 +26,12 @@ __all__ = [
 ]
 
 PyTree = Context = DumpableContext = Any
-FlattenFn = FlattenFunc = Callable[[Any], tuple[Sequence[Any], Any]]
-UnflattenFn = UnflattenFunc = Callable[[Iterable[Any], Any], Any]
-ToDumpableContextFn = FromDumpableContextFn = Callable[[Any], Any]
+FlattenFn = Callable[[Any], tuple[Sequence[Any], Any]]
+FlattenFunc = FlattenFn
+UnflattenFn = Callable[[Iterable[Any], Any], Any]
+UnflattenFunc = UnflattenFn
+ToDumpableContextFn = Callable[[Any], Any]
+FromDumpableContextFn = ToDumpableContextFn
 FlattenWithKeysFn = Callable[[Any], tuple[list[tuple[KeyEntry, Any]], Any]]
 IsLeaf = Callable[[Any], bool] | None
 DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
@@ -63,8 +66,8 @@ class TreeSpec:
         self.type, self.context, self._children = type, context, children_specs
         self.num_children = len(children_specs)
         leaf = type is None
-        self.num_leaves = 1 if leaf else sum(child.num_leaves for child in children_specs)
-        self.num_nodes = 1 + sum(child.num_nodes for child in children_specs)
+        self.num_leaves: int = 1 if leaf else sum(child.num_leaves for child in children_specs)
+        self.num_nodes: int = 1 + sum(child.num_nodes for child in children_specs)
 
     @property
     def children_specs(self) -> list[TreeSpec]:
