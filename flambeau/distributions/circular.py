@@ -18,9 +18,9 @@ from .distribution import EVENTLESS, Distribution, all_true, broadcast_all, lazy
 class VonMises(Distribution):
     """Angles in radians, of density proportional to exp(concentration cos(x - loc)).
 
-    >>> angles = torch.distributions.VonMises(torch.tensor(0.), torch.tensor(4.))
+    >>> angles = torch.distributions.VonMises(torch.tensor(0.), torch.tensor(8.))
     >>> angles.log_prob(torch.tensor(0.)), angles.variance
-    (tensor(-0.2627), tensor(0.1365))
+    (tensor(0.1040), tensor(0.0648))
     """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
