@@ -19,7 +19,7 @@ def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor
     tensor([1.])
     """
     drawn = wrap(rejection_sampling.standard_gamma(input._array, generator))
-    return _gamma_of(input, drawn) if MODE.grad and input.requires_grad else drawn
+    return _gamma_quantile(input, drawn) if MODE.grad and input.requires_grad else drawn
 
 
 @public()
@@ -30,29 +30,29 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
     tensor(1.)
     """
     drawn = wrap(rejection_sampling.dirichlet(input._array, generator))
-    return _dirichlet_of(input, drawn) if MODE.grad and input.requires_grad else drawn
+    return _dirichlet_quantile(input, drawn) if MODE.grad and input.requires_grad else drawn
 
 
-@opaque(name="_gamma_of", node="StandardGammaBackward0", expose=(), ref=None, samples=None,
-        second_order=False)  # fmt: skip
-def _gamma_of(input: Array, drawn: Array) -> Array:
+@opaque(name="_gamma_quantile", node="StandardGammaBackward0", expose=(),
+        ref=None, samples=None, second_order=False)  # fmt: skip
+def _gamma_quantile(input: Array, drawn: Array) -> Array:
     """Numbers drawn with the shapes `input`, at whose quantiles they stay."""
     return drawn
 
 
-@_gamma_of.vjp("input")
+@_gamma_quantile.vjp("input")
 def _(g, input, drawn):
     return g * _standard_gamma_grad(input, drawn)
 
 
-@opaque(name="_dirichlet_of", node="SampleDirichletBackward0", expose=(), ref=None, samples=None,
-        second_order=False)  # fmt: skip
-def _dirichlet_of(input: Array, drawn: Array) -> Array:
+@opaque(name="_dirichlet_quantile", node="SampleDirichletBackward0", expose=(),
+        ref=None, samples=None, second_order=False)  # fmt: skip
+def _dirichlet_quantile(input: Array, drawn: Array) -> Array:
     """Shares drawn with the parameters `input`; one moves at its quantile, the others make room."""
     return drawn
 
 
-@_dirichlet_of.vjp("input")
+@_dirichlet_quantile.vjp("input")
 def _(g, input, drawn):
     total = input.sum(-1, keepdim=True).expand_as(input)
     slope = _dirichlet_grad(drawn, input, total)

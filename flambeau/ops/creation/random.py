@@ -372,17 +372,6 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return wrap(rejection_sampling.binomial(count._array, prob._array, generator))
 
 
-@public()
-def _sample_dirichlet(self: Tensor, generator: Generator | None = None) -> Tensor:
-    """Shares that add up to 1 over the last axis, with these concentrations (Dirichlet numbers).
-
-    >>> shares = torch._sample_dirichlet(torch.tensor([1., 2., 3.]))
-    >>> bool((shares.sum() - 1).abs() < 1e-6)
-    True
-    """
-    return wrap(rejection_sampling.dirichlet(self._array, generator))
-
-
 # -------------------------------------------------------------------------------- in place
 
 

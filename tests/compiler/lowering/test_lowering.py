@@ -29,7 +29,7 @@ WITHOUT_SCALAR_OPERATION = """
     airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma erfcx erfinv gcd i0 i0e i1 i1e igamma
     igammac lcm lgamma log_ndtr modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
     modified_bessel_k1 ndtri nextafter frexp _polygamma scaled_modified_bessel_k0
-    scaled_modified_bessel_k1 zeta
+    scaled_modified_bessel_k1 zeta _standard_gamma_grad _dirichlet_grad
 """
 BY_SORTING = "_median_dim _nanmedian_dim _sort kthvalue mode topk histogram"
 BY_DECOMPOSITION = """
@@ -211,6 +211,8 @@ def by_hand():
     leaf = flambeau.randn(4, 3, requires_grad=True)
     leaf.as_strided((3, 2), (3, 1), 1).sum().backward()
     flambeau.bernoulli(leaf.sigmoid())
+    flambeau._standard_gamma(leaf.exp()).sum().backward()
+    flambeau._sample_dirichlet(leaf.exp()).sum().backward()
     square = leaf.detach().t() @ leaf.detach() + flambeau.eye(3)
     flambeau.linalg.cholesky(square), flambeau.linalg.eigh(square)
     factors = flambeau.linalg.ldl_factor(square)
