@@ -30,10 +30,11 @@ from ..trace.ambient_modes import ambient_modes
 from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flat, tensors_in
 from ..trace.trace_signature import Precedent
-from .host_reads import forgotten, plain, reads
+from .host_reads import Number, forgotten, plain, reads
 from .recorder import Recorder
 from .python_state import Surroundings
 from .patch_targets import restore_all, swap_all
+from ..proof.watcher import Watcher
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
 
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
@@ -66,14 +67,14 @@ _recorders = _Current()
 
 def capture(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
-    like: Precedent | None = None,
+    like: Precedent | None = None, prove: bool = False,
 ) -> tuple[Any, Trace | None]:  # fmt: skip
     """Runs function(*args, **kwargs); what it gives, and its trace.
 
     `values`: whether the trace is to have what memory held, as a graph's check wants it;
     `counter`: whether random numbers are those of a counter; `like`: what the call is expected to
     do. Where it does, nothing was computed: the trace's `deferred` can, and what was returned has
-    no values yet.
+    no values yet. `prove`: whether to watch the call, for the trace's `proof`.
 
     The trace is None when another thread is capturing. What the function raises goes through.
     """
@@ -86,6 +87,10 @@ def capture(
         recorder.counter = counter
         trace = recorder.trace
         _remember(recorder, args, kwargs)
+        watcher = None
+        if prove:
+            leaves = flat((args, kwargs) if kwargs else args)
+            watcher = Watcher(function, args, kwargs, leaves, Number, trace.existing)
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
@@ -97,7 +102,7 @@ def capture(
             Policy.counts = False
             builtins.print = functools.partial(_printed, recorder, real)
             with nullcontext() if like is None else apart():
-                result = _recorded(recorder, function, args, kwargs, like)
+                result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
             raise
@@ -111,6 +116,7 @@ def capture(
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
         _conclude(recorder, states, flat((args, kwargs)))
+        trace.proof = None if watcher is None else watcher.conclude()
         return result, trace
     finally:
         _capturing.release()
@@ -129,12 +135,14 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
 
 
 def _recorded(
-    recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None
-) -> Any:
+    recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
+    watcher: Watcher | None,
+) -> Any:  # fmt: skip
     """Runs the function while all it does is recorded; what it gives."""
     trace = recorder.trace
     recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
-    returned = function(*args, **kwargs)
+    with watcher or nullcontext():
+        returned = function(*args, **kwargs)
     result = plain(returned)
     trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
     if trace.deferred is not None and not _is_finished(trace, like):

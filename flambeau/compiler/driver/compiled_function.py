@@ -357,7 +357,8 @@ class Compiled:
             like = variant.kept if first else variant.like
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
         result, trace = capture(self._function, args, kwargs, waits or not first,
-                                self._options["random"] == "counter", like)  # fmt: skip
+                                self._options["random"] == "counter", like,
+                                not first or like is not None)  # fmt: skip
         if trace is None:
             return result
         variant.recorded += 1
@@ -403,6 +404,10 @@ class Compiled:
             return
         agreed = found is None and (last is not None or self._is_kept(variant, trace))
         self._look(variant, trace)
+        if agreed and not trace.proof.holds:
+            _compute(trace)
+            self._stop(variant, *trace.proof.why)
+            return
         if agreed and trace.deferred is not None and self._completed(
             variant, trace, candidate, result, args, kwargs
         ):
@@ -531,7 +536,7 @@ class Compiled:
             move_all(pending.bindings, pending.step)
         if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
-        pending.given = args, kwargs
+        pending.given, pending.proof = (args, kwargs), trace.proof
         trace.strip()
         with within_memory("sample"):
             pending.sample = pending.sample or Sample(pending.bindings)
@@ -553,7 +558,7 @@ class Compiled:
         trace.deferred.expect(pending.bindings)
         with suppress(MemoryError):  # once more, from what is recorded, which tells why
             pending.step = restored(pending.graph, known.table, trace.deferred.arena)
-        pending.modes = trace.modes
+        pending.modes, pending.proof = trace.modes, trace.proof
         leaves = flat((args, kwargs) if kwargs else args)
         pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
         return None if pending.step is None else pending
@@ -573,6 +578,7 @@ class Compiled:
             made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
         pending.modes, pending.given = trace.modes, (args, kwargs)
+        pending.proof = trace.proof
         return pending
 
     def _work(self, pending: Pending, arena: Arena | None = None) -> None:
@@ -627,7 +633,7 @@ class Compiled:
         assert variant.environment is not None
         variant.program = Program(
             pending.step, pending.bindings, *pending.given, variant.modules,
-            variant.environment, pending.modes, pending.backward, pending.sample,
+            variant.environment, pending.proof, pending.modes, pending.backward, pending.sample,
         )  # fmt: skip
         if pending.precedent is not None:
             pending.precedent.arena = pending.step.size

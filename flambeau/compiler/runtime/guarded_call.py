@@ -31,6 +31,7 @@ from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
 from ..capture.side_effects import perform
 from ..ir.interpreter import numpy_type
+from ..proof.guards import Proof
 from .gradient_buffers import GradMemory
 from .guards import Environment, Modules, change_counts, reachable_memory
 from .backward_node import Runner
@@ -54,7 +55,7 @@ class Program:
 
     def __init__(
         self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
-        environment: Environment, modes: AmbientModes, backward: Any = None,
+        environment: Environment, proof: Proof, modes: AmbientModes, backward: Any = None,
         sample: Sample | None = None,
     ) -> None:  # fmt: skip
         """`backward`: the second program, of a step whose outputs are part of a graph."""
@@ -65,7 +66,7 @@ class Program:
                 self.backward.repeat(environment.function, bindings.result, bindings.owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
-        self.modules, self.environment = modules, environment
+        self.modules, self.environment, self.proof = modules, environment, proof
         self.lock = threading.RLock()
         self.changes, self.handles, self.ambient = modules.counts
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
@@ -218,11 +219,9 @@ class _Writer:
             self.test(f"autocast() != {self.name(modes.autocast)}")
         self.test("(CHANGES.count != program.changes or HANDLES.count != program.handles "
                   "or AMBIENT.changes != program.ambient) and not program.recheck()")  # fmt: skip
-        for wrong in self.program.environment.tests(self.name):
+        self.names.update(self.program.proof.constants)
+        for wrong in self.program.proof.failures(self.name):
             self.test(wrong)
-        if self.program.environment.inside.holders:
-            self.names["inside"] = self.program.environment.inside.same
-            self.test("not inside()")
 
     def states(self) -> None:
         """Guards the memory and flags of parameters, buffers and grads."""

@@ -63,7 +63,7 @@ class Modules:
 
     def _used(self, i: int, name: str) -> bool:
         """Whether the step's code, or a method of the module, has the name of an attribute."""
-        return name in self.names or name in _names_in(type(self.found[i]))  # type: ignore[arg-type]
+        return name in self.names or name == "__class__" or name in _names_in(type(self.found[i]))  # type: ignore[arg-type]
 
     def same(self) -> bool:
         """Whether everything is as it was, hooks included."""
@@ -121,7 +121,7 @@ def _names_in(kind: type) -> frozenset[str]:
 def _shown(module: Module) -> dict[str, Any]:
     """What may matter of a module: plain attributes, and the identity of its members."""
     own = module.__dict__
-    shown: dict[str, Any] = {}
+    shown: dict[str, Any] = {"__class__": type(module)}
     for name, value in own.items():
         if value.__class__ in PLAIN:
             shown[name] = plain_key(value)

@@ -199,6 +199,7 @@ class Trace:
         self.backward: Backward | None = None
         self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
         self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
+        self.proof: Any = None  # whether the Python of such calls may be skipped
         self.deferred: Any = None  # what computes the values, where nothing was computed so far
 
     # ------------------------------------------------------------------------ memory

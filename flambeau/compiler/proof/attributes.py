@@ -1,0 +1,187 @@
+"""What `x.name` gives: where Python finds it, and the guard that it finds the same again."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from .declarations import OF_LAYOUT, in_library
+from .facts import Facts
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .purity import PURE_TYPES, finds_attributes_as_usual
+from .shadow_frame import CallState, ShadowFrame
+
+_MISSING = object()
+_MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.ClassMethodDescriptorType)
+
+
+def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Provenance:
+    """The provenance of `p.name`; `s.call` is set, for Python code may run for it."""
+    s.call = CallState(runs_code=True, takes_tensors=p.kind is Kind.TENSOR)
+    if p.kind is Kind.NUMBER:
+        return Provenance(Kind.METHOD, UNKNOWN, name, items=[p], tainted=True)
+    if p.kind is Kind.TENSOR:
+        return _of_tensor(s.call, p, name)
+    if p.value is UNKNOWN:
+        if p.type is None:
+            raise NotProvedError(f"it reads .{name} of an object that nobody knows")
+        return Provenance(Kind.METHOD, getattr(p.type, name, UNKNOWN), name, items=[p])
+    if p.kind is Kind.OPAQUE:
+        raise NotProvedError(
+            f"it reads .{name} of a {type(p.value).__name__} that comes from code that is not "
+            "watched"
+        )
+    x = p.value
+    if isinstance(x, types.ModuleType):
+        return _of_namespace(facts, p, name)
+    if isinstance(x, type):
+        return _of_class(facts, x, name)
+    if isinstance(x, super):
+        return _of_super(facts, x, name)
+    return _of_object(facts, s.call, p, name)
+
+
+def _of_tensor(call: CallState, p: Provenance, name: str) -> Provenance:
+    x = p.value
+    if x is not UNKNOWN and not hasattr(type(x), name):
+        if name in getattr(x, "__dict__", ()):
+            raise NotProvedError(f"it reads .{name}, which somebody added to a tensor")
+        return Provenance(Kind.PLAIN)  # AttributeError
+    attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
+    if not isinstance(attribute, property):
+        return Provenance(Kind.METHOD, attribute, name, items=[p])
+    if name in ("grad", "grad_fn", "data", "_base"):
+        call.slot = Provenance(Kind.TENSOR)
+    else:
+        call.slot = Provenance(Kind.PLAIN if name in OF_LAYOUT else Kind.TENSOR)
+    call.metadata_path, call.attribute = p.path and f"{p.path}.{name}", name
+    return call.slot
+
+
+def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
+    space = p.value.__dict__
+    if name not in space:
+        raise NotProvedError(f"it reads {p.value.__name__}.{name}, which is not loaded yet")
+    return facts.read((id(space), name), f"{facts.path_of(p)}.{name}", space[name])
+
+
+def _of_class(facts: Facts, kind: type, name: str) -> Provenance:
+    owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
+    if owner is None:
+        raise NotProvedError(f"it reads {kind.__name__}.{name} of a metaclass")
+    raw, value = owner.__dict__[name], getattr(kind, name)
+    is_function = isinstance(raw, (classmethod, staticmethod, types.FunctionType))
+    if not is_function and owner.__module__ != "builtins":
+        return facts.read((id(kind), name), f"{facts.constant(kind)}.{name}", value)
+    facts.guard_class(kind, name)
+    receiver = [Provenance(Kind.OUTSIDE, kind, facts.constant(kind))]
+    bound = receiver if isinstance(raw, classmethod) else []
+    return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=bound)
+
+
+def _of_super(facts: Facts, x: super, name: str) -> Provenance:
+    value = getattr(x, name)
+    order = x.__self_class__.__mro__
+    for owner in order[order.index(x.__thisclass__) + 1 :]:
+        if name in owner.__dict__:
+            facts.guard_class(owner, name)
+            break
+    receiver = facts.identify(x.__self__)
+    return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=[receiver])
+
+
+def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
+    x, kind = p.value, type(p.value)
+    if kind not in PURE_TYPES and not finds_attributes_as_usual(kind):
+        raise NotProvedError(f"a {kind.__name__} looks up its attributes in a way of its own")
+    on_class = next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), _MISSING)
+    own = getattr(x, "__dict__", {})
+    if isinstance(on_class, property):
+        facts.guard_class(kind, name)
+        return _run_getter(facts, call, p, on_class.fget)
+    if name in own and not hasattr(type(on_class), "__set__"):
+        if p.kind in (Kind.FRESH, Kind.ARGUMENT):
+            return facts.part(p, own[name])
+        return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", own[name])
+    if on_class is not _MISSING:
+        return _found_on_class(facts, p, name, on_class)
+    if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:  # type: ignore[attr-defined]
+        for members in ("_parameters", "_buffers", "_modules"):
+            inside = own[members]
+            if name in inside:
+                path = f"{facts.path_of(p)}.{members}[{name!r}]"
+                return facts.read((id(inside), name), path, inside[name])
+    if p.kind is Kind.OUTSIDE:
+        facts.guard_absence(p, name)
+    if hasattr(kind, "__getattr__"):
+        return _run_getter(facts, call, p, kind.__getattr__)
+    return Provenance(Kind.PLAIN)  # AttributeError
+
+
+def _run_getter(
+    facts: Facts, call: CallState, p: Provenance, getter: Callable[..., Any] | None
+) -> Provenance:
+    """A property or `__getattr__` runs; its code is watched."""
+    code = getattr(getter, "__code__", None)
+    if code is None:
+        raise NotProvedError("it reads an attribute that C code computes")
+    call.code, call.function = code, Provenance(Kind.OUTSIDE, getter)
+    call.bind = lambda frame: {code.co_varnames[0]: p}
+    call.slot = Provenance(Kind.PLAIN)
+    if in_library(code):
+        facts.need(p)
+    return call.slot
+
+
+def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
+    x, kind = p.value, type(p.value)
+    if isinstance(raw, types.FunctionType):
+        if p.kind is Kind.OUTSIDE:
+            facts.guard_absence(p, name)
+        facts.guard_class(kind, name)
+        return Provenance(Kind.METHOD, raw, name, items=[p])
+    if isinstance(raw, _C_METHODS):
+        return Provenance(Kind.METHOD, raw, name, items=[p])
+    if isinstance(raw, (classmethod, staticmethod)):
+        facts.guard_class(kind, name)
+        receiver = [Provenance(Kind.OUTSIDE, kind, facts.constant(kind))]
+        bound = receiver if isinstance(raw, classmethod) else []
+        return Provenance(Kind.METHOD, raw.__func__, name, items=bound)
+    if not isinstance(raw, _MEMBERS) and hasattr(type(raw), "__get__"):
+        return _of_descriptor(facts, p, name, raw)
+    is_computed = isinstance(raw, types.GetSetDescriptorType)
+    if is_computed and kind.__module__ not in ("builtins", "numpy") and name != "__dict__":
+        raise NotProvedError(f"it reads {kind.__name__}.{name}, which C computes")
+    value = getattr(x, name)
+    if p.kind is Kind.PLAIN:
+        facts.need(p)
+        return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.identify(value)
+    if p.kind in (Kind.FRESH, Kind.ARGUMENT):
+        return facts.part(p, value)
+    return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", value)
+
+
+def _of_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
+    """Fields of a namedtuple; other descriptors are not understood."""
+    if isinstance(p.value, tuple) and name in getattr(type(p.value), "_fields", ()):
+        at = type(p.value)._fields.index(name)  # type: ignore[attr-defined]
+        if p.items and at < len(p.items):
+            return p.items[at]
+        if p.kind is Kind.OUTSIDE:
+            path = f"{facts.path_of(p)}[{at}]"
+            return facts.read((id(p.value), at), path, p.value[at])
+        return facts.part(p, p.value[at])
+    raise NotProvedError(f"{type(p.value).__name__}.{name} is a {type(raw).__name__}")
+
+
+def has_attribute(x: Any, name: str) -> bool:
+    """Whether an object has an attribute, without running code of its own."""
+    if isinstance(x, Module):
+        members = (x.__dict__, x._parameters, x._buffers, x._modules)
+        return any(name in part for part in members) or hasattr(type(x), name)
+    return name in getattr(x, "__dict__", ()) or hasattr(type(x), name)

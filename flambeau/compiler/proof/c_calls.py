@@ -1,0 +1,192 @@
+"""Calls of C functions: only pure ones, and methods of Python's containers."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from .attributes import has_attribute, load_attribute
+from .contents import guard_content
+from .declarations import in_standard_library
+from .effects import store
+from .facts import Facts
+from .guards import Test
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .purity import (
+    CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
+)
+from .shadow_frame import CallState, ShadowFrame
+
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType, *_C_METHODS)
+_BY_NAME = (getattr, hasattr, setattr)
+
+
+def is_c_function(x: Any) -> bool:
+    """Whether C code runs when it is called."""
+    return isinstance(x, _C_FUNCTIONS)
+
+
+def check_callback(p: Provenance) -> None:
+    """C code may call what it is handed, and nobody sees what C code calls, if that is C too."""
+    x = p.value
+    if p.code is not None or (x is UNKNOWN and p.kind is not Kind.METHOD) or is_plain(x):
+        return
+    if p.kind is not Kind.METHOD and not callable(x):
+        return
+    if isinstance(x, types.MethodType):
+        x = x.__func__
+    if is_pure(x) or (isinstance(x, type) and x in PURE_TYPES):
+        return
+    if isinstance(x, types.FunctionType) and not in_standard_library(x.__code__):
+        return
+    is_object = isinstance(x, (type, Module, Tensor)) or p.kind is Kind.FRESH
+    if p.kind is Kind.METHOD or not (is_object or callable_in_python(x)):
+        raise NotProvedError("it hands a C function to C code")
+
+
+def callable_in_python(x: Any) -> bool:
+    """Whether Python code runs when an object is called."""
+    return isinstance(getattr(type(x), "__call__", None), types.FunctionType)
+
+
+def invoke(
+    facts: Facts, s: ShadowFrame, callee: Provenance, args: list[Provenance],
+    named: dict[str, Provenance],
+) -> Provenance:  # fmt: skip
+    """What a C function gives."""
+    function, operands = callee.value, [*args, *named.values()]
+    call = s.call
+    assert call is not None
+    facts.need(*operands)
+    if function in _BY_NAME and args[1].value.__class__ is str:
+        return _by_name(facts, s, function, args)
+    if function is next:
+        if args[0].kind is not Kind.FRESH:
+            raise NotProvedError("next() advances an iterator from outside")
+        return Provenance(Kind.PLAIN, tainted=args[0].tainted)
+    if isinstance(function, _C_METHODS):
+        return _method(facts, call, function, args)
+    if not is_pure(function):
+        name = getattr(function, "__qualname__", None) or type(function).__name__
+        raise NotProvedError(f"it calls {name}, a C function that is not known to be pure")
+    return _pure_function(facts, call, function, operands)
+
+
+def _method(
+    facts: Facts, call: CallState, function: Any, args: list[Provenance]
+) -> Provenance:
+    kind, name, owner = function.__objclass__, function.__name__, args[0]
+    if kind is object and name in ("__setattr__", "__init__") and owner.kind is Kind.FRESH:
+        owner.tainted |= call.tainted
+        return Provenance(Kind.PLAIN, None)
+    if kind in VALUE_TYPES and owner.kind in (
+        Kind.PLAIN, Kind.NUMBER, Kind.FRESH, Kind.ARGUMENT
+    ) and owner.kind is not Kind.OUTSIDE:  # fmt: skip
+        for p in args[1:]:
+            guard_content(facts, p)
+        if call.takes_tensors:
+            return Provenance(Kind.FRESH, tainted=call.tainted)
+        known = kind if kind in (str, bytes) and name not in ("split", "find") else None
+        return Provenance(Kind.PLAIN, tainted=call.tainted, type=known)
+    if name in READING_METHODS.get(kind, ()):
+        return _read_container(facts, owner, name, args)
+    if name in WRITING_METHODS.get(kind, ()):
+        return _write_container(facts, call, owner, function, args)
+    raise NotProvedError(
+        f"it calls {function.__qualname__}, a C function that is not known to be pure"
+    )
+
+
+def _write_container(
+    facts: Facts, call: CallState, owner: Provenance, function: Any, args: list[Provenance]
+) -> Provenance:
+    if owner.kind is not Kind.FRESH:
+        appends = owner.kind is Kind.OUTSIDE and function in (list.append, list.extend)
+        of_tensors = all(p.kind in (Kind.TENSOR, Kind.NUMBER, Kind.FRESH) for p in args[1:])
+        if not appends or not of_tensors or (id(owner.value), "length") in facts.reads:
+            raise NotProvedError(
+                f"{function.__qualname__} writes to a {type(owner.value).__name__} from outside"
+            )
+        facts.writes[id(owner.value), "length"] = Provenance(Kind.NUMBER)
+        call.keeps_slot = True
+        return Provenance(Kind.PLAIN, None)  # the recorder performs it, or refuses
+    for p in args[1:]:
+        guard_content(facts, p)
+    owner.tainted |= call.tainted
+    call.keeps_slot = True
+    return Provenance(Kind.PLAIN, tainted=owner.tainted)
+
+
+def _read_container(
+    facts: Facts, owner: Provenance, name: str, args: list[Provenance]
+) -> Provenance:
+    is_get = name in ("get", "__getitem__", "__contains__")
+    if owner.kind is Kind.OUTSIDE and is_get:
+        key = args[1].value
+        if not is_plain(key) or args[1].tainted:
+            raise NotProvedError("it looks up a key that nobody knows")
+        if key in owner.value:
+            path = f"{facts.path_of(owner)}[{key!r}]"
+            p = facts.read((id(owner.value), key), path, owner.value[key])
+            return Provenance(Kind.PLAIN, True) if name == "__contains__" else p
+        facts.guard(facts.path_of(owner), Test.ABSENT, key)
+        if name == "__contains__":
+            return Provenance(Kind.PLAIN, False)
+        return args[2] if len(args) > 2 else Provenance(Kind.PLAIN, None)
+    if owner.kind is Kind.OUTSIDE:
+        guard_content(facts, owner)
+    elif owner.kind not in (Kind.FRESH, Kind.ARGUMENT):
+        raise NotProvedError(f"{name}() of an object that nobody knows")
+    return Provenance(Kind.PLAIN if is_get else Kind.FRESH, tainted=owner.tainted)
+
+
+def _by_name(
+    facts: Facts, s: ShadowFrame, function: Callable[..., Any], args: list[Provenance]
+) -> Provenance:
+    """getattr, hasattr and setattr."""
+    owner, name = args[0], args[1].value
+    if function is setattr:
+        store(facts, s, owner, name, args[2], item=False)
+        return Provenance(Kind.PLAIN, None)
+    is_there = has_attribute(owner.value, name)
+    if function is hasattr and not is_there and hasattr(type(owner.value), "__getattr__") and (
+        not isinstance(owner.value, Module)
+    ):  # fmt: skip
+        raise NotProvedError(f"hasattr() runs code of {type(owner.value).__name__}")
+    value = load_attribute(facts, s, owner, name)
+    if function is hasattr:
+        s.call = None
+        return Provenance(Kind.PLAIN, is_there)
+    return value if is_there or len(args) < 3 else args[2]
+
+
+def _pure_function(
+    facts: Facts, call: CallState, function: Any, operands: list[Provenance]
+) -> Provenance:
+    slot = call.slot
+    assert slot is not None
+    if function is iter and len(operands) > 1:
+        raise NotProvedError("iter() calls what it is given")
+    if function not in (isinstance, issubclass, callable):
+        for p in operands:
+            check_callback(p)
+            if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):
+                raise NotProvedError(f"{function.__name__}() of an object that nobody knows")
+            guard_content(facts, p, only_length=function is len)
+    if function is iter:
+        slot = call.slot = Provenance(Kind.FRESH, tainted=call.tainted)
+    elif function in OF_STRUCTURE:
+        call.keeps_slot = True
+        slot.tainted = (function is len and operands[0].tainted
+                        and type(operands[0].value) not in (list, tuple))  # fmt: skip
+        slot.kind = Kind.PLAIN
+    else:
+        call.decides = function in CHOOSING
+        call.keeps_slot = function is not abs  # what a callback gives is not the result
+        if slot.tainted:
+            slot.kind = Kind.NUMBER
+    return slot

@@ -1,0 +1,355 @@
+"""What a call runs and gives: functions of the step, of the library, classes, and C code."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from . import c_calls
+from .contents import declare_module, guard_content
+from .declarations import LIBRARY, in_library, in_standard_library, is_declared, is_performed
+from .facts import Facts
+from .guards import Test
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .purity import NUMBER_TYPES, PURE_TYPES
+from .shadow_frame import CallState, ShadowFrame
+
+Named = dict[str, Provenance]
+_COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code
+
+
+def invoke(
+    facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
+    named: Named,
+) -> Provenance:  # fmt: skip
+    """What a call gives; `s.call` says what it runs."""
+    args = [*(callee.items or ()), *args]
+    operands = [*args, *named.values()]
+    value = callee.value
+    slot = Provenance(Kind.PLAIN, tainted=any(p.tainted for p in operands))
+    s.call = CallState(
+        slot, callee.path, tainted=slot.tainted,
+        takes_tensors=any(p.kind is Kind.TENSOR for p in operands),
+    )  # fmt: skip
+    if callee.kind is Kind.OPAQUE:
+        raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
+    if callee.kind is Kind.PLAIN:
+        raise NotProvedError("it calls something that nobody knows")
+    if callee.code is not None:  # a function that the call created
+        return _python(facts, s.call, callee, callee.code, None, args, named)
+    if args and args[0].kind is Kind.NUMBER and value is UNKNOWN:
+        return Provenance(Kind.NUMBER)
+    if value is UNKNOWN:
+        raise NotProvedError("it calls something that nobody knows")
+    if isinstance(value, types.MethodType):
+        method = Provenance(
+            Kind.METHOD, value.__func__, callee.path, items=[_receiver(facts, value.__self__)]
+        )
+        return invoke(facts, frame, s, method, args, named)
+    if isinstance(value, types.FunctionType):
+        return _function(facts, s.call, callee, args, named)
+    if isinstance(value, type):
+        return _class(facts, frame, s, value, args, named)
+    return _object(facts, frame, s, callee, args, named)
+
+
+def _receiver(facts: Facts, owner: Any) -> Provenance:
+    p = facts.identify(owner)
+    if p.kind is Kind.OPAQUE:
+        p = Provenance(Kind.OUTSIDE, owner, facts.constant(owner))
+        facts.known[id(owner)] = p
+    return p
+
+
+def _object(
+    facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
+    named: Named,
+) -> Provenance:  # fmt: skip
+    """A module, a partial, an object with `__call__`, or a C function."""
+    value = callee.value
+    if isinstance(value, Module):
+        declare_module(facts, value)
+    elif value.__class__ is functools.partial:
+        return _partial(facts, frame, s, callee, args, named)
+    elif c_calls.is_c_function(value):
+        return c_calls.invoke(facts, s, callee, args, named)
+    method = type(value).__dict__.get("__call__") or getattr(type(value), "__call__", None)
+    if not isinstance(method, types.FunctionType):
+        return c_calls.invoke(facts, s, callee, args, named)
+    if not in_library(method.__code__):
+        facts.guard_class(type(value), "__call__")
+    bound = Provenance(Kind.METHOD, method, "__call__", items=[callee])
+    return invoke(facts, frame, s, bound, args, named)
+
+
+def _partial(
+    facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
+    named: Named,
+) -> Provenance:  # fmt: skip
+    """A functools.partial outside: its parts cannot be exchanged."""
+    if callee.kind is not Kind.OUTSIDE:
+        raise NotProvedError("it calls a partial that it created")
+    value, path = callee.value, facts.path_of(callee)
+    function = facts.read((id(value), "func"), f"{path}.func", value.func)
+    first = [facts.read((id(value), "args", i), f"{path}.args[{i}]", x)
+             for i, x in enumerate(value.args)]  # fmt: skip
+    if value.keywords:
+        keywords = facts.read((id(value), "keywords"), f"{path}.keywords", value.keywords)
+        guard_content(facts, keywords)
+        named = {**{key: facts.reads[id(value.keywords), key] for key in value.keywords}, **named}
+    facts.need(*first)
+    return invoke(facts, frame, s, function, [*first, *args], named)
+
+
+# --------------------------------------------------------------------------------- functions
+
+
+def _function(
+    facts: Facts, call: CallState, callee: Provenance, args: list[Provenance], named: Named
+) -> Provenance:
+    function = callee.value
+    code = function.__code__
+    if in_library(code):
+        return _library(facts, call, function, code.co_filename, args, named)
+    if code.co_flags & _COROUTINE:
+        raise NotProvedError("it calls a coroutine")
+    if callee.kind is Kind.OUTSIDE:
+        path = f"{facts.path_of(callee)}.__code__"
+        facts.need(facts.read((id(function), "__code__"), path, code))
+    return _python(facts, call, callee, code, function, args, named)
+
+
+def _python(
+    facts: Facts, call: CallState, callee: Provenance, code: types.CodeType, function: Any,
+    args: list[Provenance], named: Named,
+) -> Provenance:  # fmt: skip
+    """A Python function that is watched too."""
+    assert call.slot is not None
+    if code.co_flags & _GENERATOR:  # its code runs later
+        generator = Provenance(Kind.FRESH, tainted=call.slot.tainted)
+        late = Provenance(Kind.FRESH, code=code, cells=callee.cells)
+        facts.functions[code] = [late] if function is None else [callee]
+        call.slot = None
+        call.tainted = False
+        return generator
+    call.code, call.function = code, callee
+    call.bind = lambda frame: parameters(facts, callee, code, function, args, named)
+    return call.slot
+
+
+def parameters(
+    facts: Facts, callee: Provenance, code: types.CodeType, function: Any,
+    args: list[Provenance], named: Named,
+) -> Named:  # fmt: skip
+    """The provenances of a function's parameters, by name."""
+    count, names = code.co_argcount, code.co_varnames
+    bound = dict(zip(names[:count], args, strict=False))
+    own = names[: count + code.co_kwonlyargcount]
+    rest: Named = {}
+    for key, p in named.items():
+        (bound if key in own else rest)[key] = p
+    at = len(own)
+    if code.co_flags & _STAR:
+        more = args[count:]
+        tainted = any(p.tainted for p in more)
+        bound[names[at]] = Provenance(Kind.FRESH, items=more, tainted=tainted, type=tuple)
+        at += 1
+    if code.co_flags & _STARS:
+        tainted = any(p.tainted for p in rest.values())
+        bound[names[at]] = Provenance(Kind.FRESH, tainted=tainted, type=dict)
+    if function is not None:
+        _add_defaults(facts, callee, function, bound)
+    return bound
+
+
+def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named) -> None:
+    code = function.__code__
+    values = function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
+    defaults = {**dict(zip(names, values, strict=True)), **(function.__kwdefaults__ or {})}
+    for key, x in defaults.items():
+        if key in bound:
+            continue
+        place = (id(function), "defaults")
+        if place not in facts.reads:
+            facts.reads[place] = callee
+            path = facts.constant(function)
+            facts.guard(f"{path}.__defaults__", Test.IDENTITY, function.__defaults__)
+            if function.__kwdefaults__:
+                guard_content(facts, facts.read((id(function), "__kwdefaults__"),
+                              f"{path}.__kwdefaults__", function.__kwdefaults__))  # fmt: skip
+        bound[key] = (Provenance(Kind.PLAIN, x) if is_plain(x) else
+                      facts.read((id(function), key), facts.constant(x), x))  # fmt: skip
+
+
+def _library(
+    facts: Facts, call: CallState, function: Any, file: str, args: list[Provenance], named: Named
+) -> Provenance:
+    """A function of the library: it declares what it reads."""
+    name = getattr(function, "__name__", "")
+    if not is_declared(function, file):
+        raise NotProvedError(f"{name}() changes what later calls see, or reads what no guard does")
+    call.performed = is_performed(function)
+    for p in [*args, *named.values()]:
+        facts.need(p)
+        c_calls.check_callback(p)
+        if p.tainted and p.kind is not Kind.FRESH:
+            raise NotProvedError(f"{name}() gets a number that depends on a tensor's values")
+        if p.tainted:
+            raise NotProvedError(f"{name}() gets numbers that depend on a tensor's values")
+        if p.kind is not Kind.OUTSIDE:
+            continue
+        if isinstance(p.value, Module):
+            declare_module(facts, p.value)
+        elif not type(p.value).__module__.startswith(("flambeau", "torch")):
+            guard_content(facts, p)
+    assert call.slot is not None
+    return call.slot
+
+
+# ----------------------------------------------------------------------------------- classes
+
+
+def _class(
+    facts: Facts, frame: Any, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
+) -> Provenance:
+    """A class is called."""
+    call = s.call
+    assert call is not None
+    if kind is super:
+        return _super(frame, args)
+    if kind is type and len(args) == 1:
+        if args[0].value is UNKNOWN:
+            raise NotProvedError("type() of an object that nobody knows")
+        owner = type(args[0].value)
+        return Provenance(Kind.OUTSIDE, owner, facts.constant(owner))
+    if kind is filter:
+        raise NotProvedError("filter() decides by what C code sees")
+    if kind in PURE_TYPES:
+        return _pure_type(facts, call, kind, args, named)
+    if issubclass(kind, BaseException):
+        return Provenance(Kind.FRESH, type=kind)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
+    if file.startswith(LIBRARY):
+        _library(facts, call, kind, file, args, named)
+        call.keeps_slot = True
+        call.slot = (Provenance(Kind.TENSOR) if issubclass(kind, Tensor) else
+                     Provenance(Kind.FRESH, type=kind))  # fmt: skip
+        return call.slot
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _named_tuple(facts, call, kind, args, named)
+    return _instance(facts, s, kind, args, named)
+
+
+def _super(frame: Any, args: list[Provenance]) -> Provenance:
+    local = frame.f_locals
+    owner = args[0].value if args else local.get("__class__")
+    receiver = args[1].value if args else local[frame.f_code.co_varnames[0]]
+    return Provenance(Kind.FRESH, super(owner, receiver))
+
+
+def _pure_type(
+    facts: Facts, call: CallState, kind: type, args: list[Provenance], named: Named
+) -> Provenance:
+    operands = [*args, *named.values()]
+    facts.need(*operands)
+    for p in operands:
+        c_calls.check_callback(p)
+        guard_content(facts, p)
+        if p.kind is Kind.OPAQUE:
+            raise NotProvedError(f"{kind.__name__}() of an object that nobody knows")
+        if p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__"):
+            raise NotProvedError(f"{kind.__name__}() advances an iterator from outside")
+    call.keeps_slot = True
+    assert call.slot is not None
+    if kind in NUMBER_TYPES:
+        if call.takes_tensors:
+            call.slot.kind, call.slot.tainted = Kind.NUMBER, True
+        call.slot.type = kind
+    else:
+        call.slot = Provenance(Kind.FRESH, tainted=call.tainted, type=kind)
+    return call.slot
+
+
+def _named_tuple(
+    facts: Facts, call: CallState, kind: Any, args: list[Provenance], named: Named
+) -> Provenance:
+    constructor = kind.__new__
+    generated = getattr(constructor, "__globals__", {}).get("__name__", "")
+    if not str(generated).startswith("namedtuple_"):
+        raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
+    facts.guard_class(kind, "__new__")
+    fields = dict(zip(kind._fields, args, strict=False)) | named
+    defaults = {key: Provenance(Kind.PLAIN, x) for key, x in kind._field_defaults.items()
+                if is_plain(x)}  # fmt: skip
+    items = [fields.get(key) or defaults.get(key) for key in kind._fields]
+    if not all(items):
+        raise NotProvedError(f"{kind.__name__} has a default that is an object")
+    call.performed = call.keeps_slot = True  # its constructor runs no code of the step
+    call.slot = Provenance(Kind.FRESH, tainted=call.tainted, type=kind, items=items)
+    return call.slot
+
+
+def _instance(
+    facts: Facts, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
+) -> Provenance:
+    """An object of a class of the step's."""
+    assert s.call is not None
+    init, tainted = kind.__init__, s.call.tainted
+    if isinstance(kind.__new__, types.FunctionType) or type(kind) is not type:
+        raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
+    if not isinstance(init, types.FunctionType) and init is not object.__init__:
+        raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")
+    created = Provenance(Kind.FRESH, tainted=tainted)
+    s.call = CallState(created, tainted=tainted, created=kind, keeps_slot=True)
+    if isinstance(init, types.FunctionType):
+        facts.guard_class(kind, "__init__")
+        function = Provenance(Kind.OUTSIDE, init, facts.constant(init))
+        s.call.code, s.call.function = init.__code__, function
+
+        def bind(frame: Any) -> Named:
+            created.value = frame.f_locals[init.__code__.co_varnames[0]]
+            facts.known[id(created.value)] = created
+            return parameters(facts, function, init.__code__, init, [created, *args], named)
+
+        s.call.bind = bind
+    return created
+
+
+def find_function(frame: Any) -> Any:
+    """The function that a frame runs, where that is certain; None where it is not."""
+    import gc
+
+    code = frame.f_code
+    candidates = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)
+                  and f.__code__ is code]  # fmt: skip
+    if len(candidates) > 1:
+        candidates = [f for f in candidates if _has_cells_of(f, frame)]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _has_cells_of(function: types.FunctionType, frame: Any) -> bool:
+    local = frame.f_locals
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            if cell.cell_contents is not local.get(name, UNKNOWN):
+                return False
+        except ValueError:
+            if name in local:
+                return False
+    return True
+
+
+def runs_unwatched(frame: Any) -> bool:
+    """Whether a frame is Python's own machinery: garbage collection calls it at any moment."""
+    import gc
+
+    codes = [getattr(callback, "__code__", None) for callback in gc.callbacks]
+    return frame.f_code in codes
+
+
+__all__ = ["find_function", "in_standard_library", "invoke", "parameters", "runs_unwatched"]

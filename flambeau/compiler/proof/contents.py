@@ -1,0 +1,88 @@
+"""Guards on what a container, an array or a module outside of the step holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+import numpy as np
+
+from ...nn.module import Module
+from .facts import Facts
+from .guards import Test
+from .provenance import Kind, NotProvedError, Provenance, is_plain
+
+MAX_ARRAY_BYTES = 512  # of a NumPy array that is compared on each call
+_SEQUENCES = (list, tuple, deque)
+_MAPPINGS = (dict, OrderedDict)
+_SETS = (set, frozenset)
+
+
+def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> None:
+    """The step, or C code for it, goes through what an object holds."""
+    if p.kind is not Kind.OUTSIDE:
+        return
+    x = p.value
+    if isinstance(x, np.ndarray):
+        _guard_array(facts, p)
+    elif isinstance(x, Module):
+        declare_module(facts, x)
+    elif x.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS) or _is_plain_tuple(x):
+        _guard_container(facts, p, only_length)
+    elif not callable(x) and not _is_opaque_truth(x, only_length):
+        raise NotProvedError(f"it reads what a {type(x).__name__} holds")
+
+
+def _is_plain_tuple(x: Any) -> bool:
+    return isinstance(x, tuple) and type(x).__iter__ is tuple.__iter__
+
+
+def _is_opaque_truth(x: Any, only_length: bool) -> bool:
+    return only_length and not hasattr(type(x), "__len__") and not hasattr(type(x), "__bool__")
+
+
+def _guard_array(facts: Facts, p: Provenance) -> None:
+    if p.value.nbytes > MAX_ARRAY_BYTES:
+        raise NotProvedError(
+            f"it reads a NumPy array of {p.value.nbytes} bytes, too many to compare on each call"
+        )
+    key = (id(p.value), "bytes")
+    if key not in facts.reads:
+        facts.reads[key] = p
+        facts.guard(facts.path_of(p), Test.BYTES, p.value.tobytes())
+
+
+def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
+    x, path = p.value, facts.path_of(p)
+    key = (id(x), "length")
+    if key not in facts.reads:
+        facts.reads[key] = p
+        facts.guard(path, Test.LENGTH, len(x))
+    if only_length:
+        return
+    if isinstance(x, _SETS):
+        if not all(map(is_plain, x)):
+            raise NotProvedError("it goes through a set of objects")
+        facts.guard(path, Test.VALUE, frozenset(x) if isinstance(x, frozenset) else x.copy())
+        return
+    if isinstance(x, dict):
+        if not all(map(is_plain, x)):
+            raise NotProvedError("it goes through a dictionary whose keys are objects")
+        if x:
+            facts.proof.constants["tuple"] = tuple
+            facts.guard(f"tuple({path})", Test.VALUE, tuple(x))
+    for at, value in x.items() if isinstance(x, dict) else enumerate(x):
+        facts.need(facts.read((id(x), at), f"{path}[{at!r}]", value))
+
+
+def declare_module(facts: Facts, module: Module) -> None:
+    """The library reads the state of a module and of those below: the change counter of modules
+    guards it, but for the code of `forward`."""
+    key = (id(module), "module")
+    if key in facts.reads:
+        return
+    facts.reads[key] = Provenance(Kind.PLAIN)
+    facts.proof.modules.append(module)
+    for below in module.modules():
+        facts.known.setdefault(id(below), Provenance(Kind.OUTSIDE, below))
+        facts.guard_class(type(below), "forward")

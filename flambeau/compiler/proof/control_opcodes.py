@@ -1,0 +1,173 @@
+"""Opcodes of control flow: jumps, loops, exceptions, context managers, calls and returns."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .bytecode import starts_of
+from .calls import invoke
+from .contents import guard_content
+from .declarations import in_library
+from .facts import Facts
+from .opcodes import decide, opcode
+from .provenance import Kind, NotProvedError, Provenance
+from .shadow_frame import CallState, ShadowFrame
+
+# ------------------------------------------------------------------------------ jumps, loops
+
+
+@opcode(
+    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE",
+    "POP_JUMP_BACKWARD_IF_FALSE",
+)  # fmt: skip
+def jump_if(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    decide(facts, s, s.stack.pop())
+
+
+@opcode(
+    "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NONE",
+    "POP_JUMP_BACKWARD_IF_NOT_NONE",
+)  # fmt: skip
+def jump_if_none(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    facts.need(s.stack.pop())
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
+def jump_or_pop(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    decide(facts, s, s.stack[-1])
+    targets = starts_of(s.instructions, i.argval)
+
+    def after(offset: int) -> None:
+        if offset not in targets:
+            s.stack.pop()
+
+    s.after_jump = after
+
+
+@opcode("GET_ITER")
+def get_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    p = s.stack.pop()
+    facts.need(p)
+    is_iterator = p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")
+    if p.kind in (Kind.OPAQUE, Kind.NUMBER) or is_iterator:
+        raise NotProvedError("it goes through an iterator or an object that nobody knows")
+    guard_content(facts, p)
+    iterator = Provenance(Kind.FRESH, tainted=p.tainted)
+    s.stack.append(iterator)
+    s.call = CallState(iterator, keeps_slot=True)
+
+
+@opcode("FOR_ITER")
+def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    iterator = s.stack[-1]
+    if iterator.kind is Kind.OUTSIDE:
+        raise NotProvedError("it advances an iterator from outside")
+    item = Provenance(Kind.PLAIN, tainted=iterator.tainted)
+    s.call = CallState(item, runs_code=True, keeps_slot=True)
+    ends = starts_of(s.instructions, i.argval)
+
+    def after(offset: int) -> None:
+        if offset in ends:
+            s.stack.pop()
+        else:
+            s.stack.append(item)
+
+    s.after_jump = after
+
+
+# -------------------------------------------------------------------------------- exceptions
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.insert(-1, Provenance(Kind.PLAIN))
+
+
+@opcode("POP_EXCEPT", "RERAISE")
+def pop_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def match_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack[-1] = Provenance(Kind.PLAIN)
+
+
+@opcode("RAISE_VARARGS")
+def raise_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.pop(i.arg)
+
+
+# -------------------------------------------------------------------------- context managers
+
+
+@opcode("BEFORE_WITH")
+def enter_context(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    p = s.stack.pop()
+    kind = p.type or type(p.value)
+    enter, leave = getattr(kind, "__enter__", None), getattr(kind, "__exit__", None)
+    if not isinstance(enter, types.FunctionType) or not isinstance(leave, types.FunctionType):
+        raise NotProvedError(f"it enters a {kind.__name__}, whose code is not watched")
+    s.stack.append(Provenance(Kind.METHOD, leave, "__exit__", items=[p]))
+    slot = Provenance(Kind.PLAIN)
+    s.call = CallState(slot, runs_code=True, created=kind)
+    s.stack.append(slot)
+    if not in_library(enter.__code__):
+        facts.guard_class(kind, "__enter__")
+        facts.guard_class(kind, "__exit__")
+        s.call.code, s.call.function = enter.__code__, Provenance(Kind.OUTSIDE, enter)
+        s.call.bind = lambda frame: {enter.__code__.co_varnames[0]: p}
+
+
+@opcode("WITH_EXCEPT_START")
+def leave_context_by_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.PLAIN))
+
+
+# ------------------------------------------------------------------------- calls and returns
+
+
+@opcode("CALL")
+def call(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    first, second, *args = s.pop(i.arg + 2)
+    if first.kind is Kind.NULL:
+        callee = second
+    else:
+        callee, args = first, [second, *args]
+    names, s.keyword_names = s.keyword_names, ()
+    cut = len(args) - len(names)
+    named = dict(zip(names, args[cut:], strict=True))
+    s.stack.append(invoke(facts, frame, s, callee, args[:cut], named))
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    named = s.stack.pop() if i.arg & 1 else None
+    callee, args = s.pop(2)
+    s.stack.pop()
+    for p in (args, named):
+        if p is not None:
+            facts.need(p)
+            guard_content(facts, p)
+    if args.items is not None and named is None:
+        s.stack.append(invoke(facts, frame, s, callee, args.items, {}))
+        return
+    if args.tainted or (named is not None and named.tainted):
+        raise NotProvedError("it hands on numbers of tensors by * or **")
+    positional = args.items or [Provenance(Kind.FRESH, type=tuple)]
+    result = invoke(facts, frame, s, callee, positional, {})
+    if s.call is not None and s.call.bind is not None:
+        s.call.bind = lambda frame: {}  # parameters are recognized by identity
+    s.stack.append(result)
+
+
+@opcode("YIELD_VALUE")
+def yield_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.result = s.stack.pop()
+    s.stack.append(Provenance(Kind.PLAIN, None))
+
+
+@opcode("RETURN_VALUE")
+def return_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.result = s.stack.pop()

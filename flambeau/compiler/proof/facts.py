@@ -1,0 +1,222 @@
+"""What the watcher knows: objects by identity, places that were read, and the guards on them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Container, Iterable
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from .guards import Guard, Proof, Test
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+
+# Objects of C that hand out what they hold: nobody knows how far they are.
+_CONTAINERS = (list, tuple, dict, set)
+
+
+class Facts:
+    """Provenances of all objects that a watched call met.
+
+    Each provenance holds its object, so that ids stay theirs while the call is watched.
+    """
+
+    def __init__(self, number_type: type, existing: Container[int]) -> None:
+        """`number_type`: the class of stand-ins for numbers that a step reads from tensors;
+        `existing`: the ids of the tensors that lived before the call."""
+        self.proof = Proof()
+        self.number_type, self.existing = number_type, existing
+        self.known: dict[int, Provenance] = {}
+        self.reads: dict[Any, Provenance] = {}  # by place
+        self.writes: dict[Any, Provenance] = {}
+        self.functions: dict[types.CodeType, list[Provenance]] = {}  # that the call created
+        self.counters: set[str] = set()  # paths that the call adds to
+        self.line: tuple[str, int] = ("", 0)  # that runs
+        self._names: dict[int, str] = {}
+
+    # ------------------------------------------------------------------------------ guards
+
+    def constant(self, x: Any) -> str:
+        """The name of an object that lives outside, for paths to start from."""
+        name = self._names.get(id(x))
+        if name is None:
+            name = self._names[id(x)] = f"k{len(self._names)}"
+            self.proof.constants[name] = x
+        return name
+
+    def path_of(self, p: Provenance) -> str:
+        """An expression that reads an object outside again."""
+        return p.path or self.constant(p.value)
+
+    def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
+        """Adds a guard."""
+        guard = Guard(path, test, value, needed, self.line)
+        self.proof.guards.append(guard)
+        return guard
+
+    def guard_type(self, p: Provenance) -> None:
+        """An object keeps its class."""
+        key = (id(p.value), "type")
+        if key not in self.reads:
+            self.reads[key] = Provenance(Kind.PLAIN)
+            self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
+
+    def guard_absence(self, p: Provenance, name: str) -> None:
+        """An object has no attribute of its own of a name."""
+        self.guard_type(p)
+        key = (id(p.value), "absent", name)
+        if hasattr(p.value, "__dict__") and key not in self.reads:
+            self.reads[key] = p
+            self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
+
+    def guard_class(self, owner: type, name: str) -> None:
+        """A class's attribute stays the same object."""
+        key = (id(owner), "class", name)
+        if owner.__module__ == "builtins" or key in self.reads:
+            return
+        self.reads[key] = Provenance(Kind.PLAIN)
+        raw = next((c.__dict__[name] for c in owner.__mro__ if name in c.__dict__), None)
+        current = getattr(owner, name)
+        path = f"{self.constant(owner)}.{name}"
+        if isinstance(raw, classmethod):
+            current, path = current.__func__, f"{path}.__func__"
+        if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            return
+        self.guard(path, Test.IDENTITY, current)
+
+    # ------------------------------------------------------------------------------- reads
+
+    def read(self, key: Any, path: str, x: Any) -> Provenance:
+        """What lies at a place outside: the guard is that it stays the same."""
+        earlier = self.writes.get(key) or self.reads.get(key)
+        if earlier is not None:
+            same = earlier.value is x or earlier.value is UNKNOWN
+            if not same and not (is_plain(x) and earlier.value == x):
+                raise NotProvedError(f"{path} changed during the call, nobody knows how")
+            return earlier
+        if is_plain(x):
+            guard = self.guard(path, Test.VALUE, x, needed=False)
+            p = Provenance(Kind.PLAIN, x, path, guard=guard)
+        elif id(x) in self.known:
+            p = self.known[id(x)]
+            if p.kind is not Kind.FRESH:
+                self.guard(path, Test.IDENTITY, x)
+        else:
+            self.guard(path, Test.IDENTITY, x)
+            kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE
+            p = self.known[id(x)] = Provenance(kind, x, self.constant(x))
+        self.reads[key] = p
+        return p
+
+    def argument(self, x: Any, leaves: list[Any]) -> Provenance:
+        """An argument of the call; the program guards its structure, leaves and plain values.
+
+        `leaves`: the flattened arguments, by whose positions the program names tensors.
+        """
+        if is_plain(x):
+            return Provenance(Kind.PLAIN, x)
+        if id(x) in self.known:
+            return self.known[id(x)]
+        if x.__class__ in (list, tuple, dict) or isinstance(x, tuple):
+            p = Provenance(Kind.ARGUMENT, x)
+            parts = x.values() if isinstance(x, dict) else x
+            for part in parts:
+                self.argument(part, leaves)
+        elif isinstance(x, Tensor):
+            at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
+            p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
+        else:
+            p = Provenance(Kind.OUTSIDE, x, self.constant(x))
+        self.known[id(x)] = p
+        return p
+
+    def need(self, *operands: Provenance) -> None:
+        """The step consumes values: the guards on what they were read from count."""
+        for p in operands:
+            if p.guard is not None:
+                p.guard.needed = True
+            if p.increment is not None and p.increment.path in self.counters:
+                raise NotProvedError(
+                    f"what it does depends on {p.increment.path}, which it changes"
+                )
+            if p.items:
+                self.need(*p.items)
+
+    # ---------------------------------------------------------------------------- identity
+
+    def identify(self, x: Any, tainted: bool = False, created: type | None = None) -> Provenance:
+        """The provenance of an object that comes out of code that is not watched."""
+        if isinstance(x, self.number_type):
+            return Provenance(Kind.NUMBER, x)
+        if is_plain(x):
+            return Provenance(Kind.NUMBER if tainted else Kind.PLAIN, x)
+        p = self.known.get(id(x))
+        if p is not None:
+            return p
+        if isinstance(x, Tensor):
+            return self._tensor(x)
+        if created is not None and type(x) is created:
+            return self.fresh(x)
+        if x.__class__ in _CONTAINERS and self._is_of_known(x):
+            return self.fresh(x, tainted=tainted)
+        return Provenance(Kind.OPAQUE, x)
+
+    def fresh(self, x: Any, **more: Any) -> Provenance:
+        """An object that the call created."""
+        p = self.known.get(id(x))
+        if p is None:
+            p = self.known[id(x)] = Provenance(Kind.FRESH, x, **more)
+        return p
+
+    def resolve(self, p: Provenance, x: Any) -> Provenance:
+        """A slot that is in a variable now, where its object can be seen."""
+        if p.value is not UNKNOWN and (p.value is x or is_plain(x)):
+            return p
+        if isinstance(x, self.number_type):
+            return Provenance(Kind.NUMBER, x, increment=p.increment)
+        if is_plain(x):
+            kind = Kind.NUMBER if p.tainted else Kind.PLAIN
+            if p.kind in (Kind.PLAIN, Kind.NUMBER) and p.value is UNKNOWN:
+                return Provenance(kind, x, p.path, guard=p.guard, increment=p.increment)
+            return Provenance(kind, x)
+        earlier = self.known.get(id(x))
+        if earlier is not None:
+            return earlier
+        if isinstance(x, Tensor):
+            return self._tensor(x)
+        if p.kind is Kind.FRESH and p.value is UNKNOWN:
+            p.value = x
+            self.known[id(x)] = p
+            return p
+        if p.kind is Kind.PLAIN and x.__class__ in _CONTAINERS and self._is_of_known(x):
+            return self.fresh(x, tainted=p.tainted)
+        if p.kind is Kind.METHOD:
+            p.value = getattr(x, "__func__", p.value)
+            return p
+        return Provenance(Kind.OPAQUE, x)
+
+    def _tensor(self, x: Tensor) -> Provenance:
+        """A tensor of the call, or one from outside whose layout and flags guards look at."""
+        path = self.constant(x) if id(x) in self.existing else ""
+        return Provenance(Kind.TENSOR, x, path)
+
+    def part(self, whole: Provenance, x: Any) -> Provenance:
+        """A part of an object that the call created, or of an argument."""
+        if whole.tainted and is_plain(x):
+            return Provenance(Kind.NUMBER, x)
+        return self.identify(x, whole.tainted)
+
+    def _is_of_known(self, x: Any) -> bool:
+        parts: Iterable[Any] = [*x.keys(), *x.values()] if isinstance(x, dict) else x
+        return all(
+            is_plain(part) or isinstance(part, (Tensor, self.number_type))
+            or id(part) in self.known
+            or (part.__class__ in _CONTAINERS and self._is_of_known(part))
+            for part in parts
+        )  # fmt: skip
+
+    def forget(self) -> None:
+        """Lets go of the objects of the call."""
+        self.known.clear()
+        self.reads.clear()
+        self.writes.clear()
+        self.functions.clear()

@@ -1,0 +1,243 @@
+"""Opcodes that read and write attributes and entries, and apply operators."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from ...nn.module import Module
+from ...tensor.size import Size
+from .attributes import load_attribute
+from .calls import parameters
+from .contents import declare_module, guard_content
+from .declarations import in_library
+from .effects import store
+from .facts import Facts
+from .guards import Test
+from .opcodes import apply_operator, decide, opcode
+from .provenance import UNKNOWN, Increment, Kind, NotProvedError, Provenance, is_plain
+from .purity import ARITHMETIC
+from .shadow_frame import CallState, ShadowFrame
+
+_INDEXABLE = (list, tuple, dict, OrderedDict)
+
+# -------------------------------------------------------------------- attributes and entries
+
+
+@opcode("LOAD_ATTR")
+def load_attr(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(load_attribute(facts, s, s.stack.pop(), i.argval))
+
+
+@opcode("LOAD_METHOD")
+def load_method(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    owner = s.stack.pop()
+    s.stack += [Provenance(Kind.NULL), load_attribute(facts, s, owner, i.argval)]
+
+
+@opcode("STORE_ATTR")
+def store_attr(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    target, value = s.stack.pop(), s.stack.pop()
+    store(facts, s, target, i.argval, value, item=False)
+
+
+@opcode("STORE_SUBSCR")
+def store_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    value, target, key = s.pop(3)
+    facts.need(key)
+    if key.tainted:
+        raise NotProvedError("a key depends on a tensor's values")
+    store(facts, s, target, key.value, value, item=True)
+
+
+@opcode("BINARY_SUBSCR")
+def load_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    owner, key = s.pop(2)
+    s.stack.append(load_entry(facts, s, owner, key))
+
+
+def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
+    """The provenance of `owner[key]`."""
+    facts.need(key)
+    if key.tainted or (key.kind is Kind.TENSOR and owner.kind is not Kind.TENSOR):
+        raise NotProvedError("an index or a key depends on a tensor's values")
+    if owner.kind is Kind.TENSOR:
+        s.call = CallState(runs_code=True)
+        return Provenance(Kind.TENSOR)
+    if owner.kind is Kind.NUMBER:
+        return Provenance(Kind.NUMBER)
+    if owner.items and isinstance(key.value, int) and -1 <= key.value < len(owner.items):
+        return owner.items[key.value]
+    if owner.kind in (Kind.PLAIN, Kind.FRESH, Kind.ARGUMENT):
+        return _own_entry(facts, s, owner, key)
+    if owner.kind is Kind.OUTSIDE:
+        return _outside_entry(facts, s, owner, key)
+    raise NotProvedError(f"it reads an entry of a {type(owner.value).__name__}")
+
+
+def _own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
+    x = owner.value
+    facts.need(owner)
+    value: Any = UNKNOWN
+    if (x.__class__ in (*_INDEXABLE, str, Size) or isinstance(x, tuple)) and (
+        key.value is not UNKNOWN and key.kind is Kind.PLAIN
+    ):
+        try:
+            value = x[key.value]
+        except (LookupError, TypeError):
+            value = UNKNOWN
+    getter = getattr(type(x), "__getitem__", None)
+    if x is not UNKNOWN and isinstance(getter, types.FunctionType) and not in_library(
+        getter.__code__
+    ):  # fmt: skip
+        return _run_getitem(facts, s, owner, key, getter)
+    if value is UNKNOWN:
+        return Provenance(Kind.PLAIN, tainted=owner.tainted)
+    return facts.part(owner, value)
+
+
+def _outside_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
+    x = owner.value
+    if isinstance(x, Module):
+        declare_module(facts, x)
+        s.call = CallState(Provenance(Kind.PLAIN), runs_code=True)
+        assert s.call.slot is not None
+        return s.call.slot
+    if isinstance(x, np.ndarray):
+        guard_content(facts, owner)
+        value = x[key.value] if is_plain(key.value) else UNKNOWN
+        return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
+    if x.__class__ in _INDEXABLE and is_plain(key.value):
+        if isinstance(key.value, slice) or (isinstance(x, dict) and key.value not in x):
+            guard_content(facts, owner)
+            return Provenance(Kind.FRESH, type=type(x))
+        path = f"{facts.path_of(owner)}[{key.value!r}]"
+        return facts.read((id(x), key.value), path, x[key.value])
+    getter = getattr(type(x), "__getitem__", None)
+    if isinstance(getter, types.FunctionType) and not in_library(getter.__code__):
+        return _run_getitem(facts, s, owner, key, getter)
+    raise NotProvedError(f"it reads an entry of a {type(x).__name__}")
+
+
+def _run_getitem(
+    facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance, getter: types.FunctionType
+) -> Provenance:
+    facts.guard_class(type(owner.value), "__getitem__")
+    slot = Provenance(Kind.PLAIN)
+    s.call = CallState(slot, code=getter.__code__, function=Provenance(Kind.OUTSIDE, getter))
+    s.call.bind = lambda frame: parameters(
+        facts, Provenance(Kind.NULL), getter.__code__, getter, [owner, key], {}
+    )
+    return slot
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    p = s.stack.pop()
+    if p.items and len(p.items) == i.arg:
+        s.stack += p.items[::-1]
+        return
+    if p.kind is Kind.TENSOR:
+        s.stack += [Provenance(Kind.TENSOR) for _ in range(i.arg)]
+        return
+    if p.kind is Kind.OUTSIDE:
+        guard_content(facts, p)
+    elif p.kind not in (Kind.PLAIN, Kind.FRESH, Kind.ARGUMENT):
+        raise NotProvedError("it unpacks what nobody knows")
+    facts.need(p)
+    parts = [load_entry(facts, s, p, Provenance(Kind.PLAIN, at)) for at in range(i.arg)]
+    s.stack += parts[::-1]
+
+
+# --------------------------------------------------------------------------------- operators
+
+
+@opcode("BINARY_OP")
+def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    a, b = s.pop(2)
+    symbol = i.argrepr
+    if _increments(a, b, symbol):
+        assert a.guard is not None or a.increment is not None
+        path = a.increment.path if a.increment else a.path
+        amount = "a tensor's number" if b.tainted else b.value
+        tainted = a.tainted or b.tainted
+        s.stack.append(Provenance(Kind.NUMBER if tainted else Kind.PLAIN, guard=a.guard,
+                                  increment=Increment(path, amount)))  # fmt: skip
+        return
+    if a.kind is b.kind is Kind.PLAIN and UNKNOWN not in (a.value, b.value):
+        facts.need(a, b)
+        s.stack.append(_compute(a, b, symbol))
+        return
+    if symbol.endswith("=") and a.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
+        raise NotProvedError(f"{symbol} may write to a {type(a.value).__name__} from outside")
+    result = apply_operator(facts, s, [a, b], symbol)
+    if symbol.endswith("=") and a.kind is Kind.FRESH:
+        a.tainted |= b.tainted
+    if result.tainted:
+        result.kind = Kind.NUMBER
+    s.stack.append(result)
+
+
+def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
+    """Whether a plain or tensor's number is added to what was read from outside."""
+    from_outside = a.guard is not None or a.increment is not None
+    return (
+        symbol in ("+", "+=") and from_outside and b.kind in (Kind.PLAIN, Kind.NUMBER)
+        and b.increment is None and b.guard is None and isinstance(a.value, (int, float))
+    )  # fmt: skip
+
+
+def _compute(a: Provenance, b: Provenance, symbol: str) -> Provenance:
+    tainted = a.tainted or b.tainted
+    try:
+        value = ARITHMETIC[symbol.rstrip("=")](a.value, b.value)
+    except (ArithmeticError, TypeError, ValueError, KeyError):
+        value = UNKNOWN
+    return Provenance(Kind.PLAIN, value if is_plain(value) else UNKNOWN, tainted=tainted)
+
+
+@opcode("COMPARE_OP")
+def compare(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(apply_operator(facts, s, s.pop(2), i.argrepr))
+
+
+@opcode("CONTAINS_OP")
+def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    member, container = s.pop(2)
+    x = container.value
+    if container.kind is Kind.OUTSIDE and x.__class__ in (dict, OrderedDict) and (
+        member.value.__class__ is str
+    ):  # fmt: skip
+        facts.need(member)
+        path = facts.path_of(container)
+        if member.value in x:
+            key = member.value
+            facts.read((id(x), key), f"{path}[{key!r}]", x[key])
+        else:
+            facts.guard(path, Test.ABSENT, member.value)
+        s.stack.append(Provenance(Kind.PLAIN, member.value in x))
+        return
+    if member.kind is Kind.OUTSIDE:
+        member = Provenance(Kind.PLAIN, None)
+    s.stack.append(apply_operator(facts, s, [member, container], "in"))
+
+
+@opcode("IS_OP")
+def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    a, b = s.pop(2)
+    facts.need(a, b)
+    s.stack.append(Provenance(Kind.PLAIN, tainted=a.tainted or b.tainted))
+
+
+@opcode("UNARY_NOT")
+def negate_truth(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    decide(facts, s, s.stack.pop())
+    s.stack.append(Provenance(Kind.PLAIN))
+
+
+@opcode("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
+def unary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(apply_operator(facts, s, [s.stack.pop()], i.opname))

@@ -1,0 +1,103 @@
+"""The table of opcode handlers: what each instruction does to the shadow stack.
+
+A handler runs before CPython executes its instruction. An opcode without a handler refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .contents import guard_content
+from .facts import Facts
+from .guards import Test
+from .provenance import Kind, NotProvedError, Provenance
+from .shadow_frame import CallState, ShadowFrame
+
+Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
+HANDLERS: dict[str, Handler] = {}
+
+
+def opcode(*names: str) -> Callable[[Handler], Handler]:
+    """Registers the handler of these opcodes."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
+    """What the step does depends on the truth of an object."""
+    facts.need(p)
+    s.call = CallState(decides=True, runs_code=True)
+    if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
+        raise NotProvedError("what it does depends on a tensor's values")
+    if p.kind is Kind.OPAQUE:
+        raise NotProvedError("what it does depends on an object that nobody knows")
+    if p.kind is Kind.OUTSIDE:
+        _guard_truth(facts, p)
+
+
+def _guard_truth(facts: Facts, p: Provenance) -> None:
+    kind = type(p.value)
+    name = "__bool__" if hasattr(kind, "__bool__") else "__len__"
+    method = getattr(kind, name, None)
+    if method is None:
+        return
+    if hasattr(method, "__code__"):
+        facts.guard_class(kind, name)
+    else:
+        guard_content(facts, p, only_length=True)
+
+
+def apply_operator(
+    facts: Facts, s: ShadowFrame, operands: list[Provenance], symbol: str
+) -> Provenance:
+    """An operator of Python on operands that are not all plain."""
+    facts.need(*operands)
+    tainted = any(p.tainted for p in operands)
+    slot = Provenance(Kind.PLAIN, tainted=tainted)
+    if any(p.kind is Kind.TENSOR for p in operands):
+        if any(p.kind is Kind.OUTSIDE for p in operands):
+            raise NotProvedError(f"{symbol} of a tensor and an object from outside")
+        if tainted:
+            raise NotProvedError("an operator gets a number that depends on a tensor's values")
+        slot = Provenance(Kind.TENSOR)
+    s.call = CallState(slot, runs_code=True, tainted=tainted)
+    for p in operands:
+        if p.kind is Kind.OPAQUE:
+            raise NotProvedError(
+                f"{symbol} of a {type(p.value).__name__} from code that is not watched"
+            )
+        guard_content(facts, p)
+        _guard_operator(facts, p, symbol)
+    return slot
+
+
+_METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
+            "**": "pow", "@": "matmul", "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt",
+            ">=": "ge", "in": "contains", "<<": "lshift", ">>": "rshift", "&": "and", "|": "or",
+            "^": "xor"}  # fmt: skip
+
+
+def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
+    """The method of a class of the step's that an operator calls stays the same."""
+    kind = type(p.value)
+    name = f"__{_METHODS.get(symbol.rstrip('=') or symbol, '')}__"
+    if p.kind in (Kind.FRESH, Kind.OUTSIDE) and hasattr(getattr(kind, name, None), "__code__"):
+        facts.guard_class(kind, name)
+
+
+def load_outside(facts: Facts, space: dict[str, Any], name: str) -> Provenance:
+    """A name of a namespace; its absence is guarded where it is not there."""
+    path = facts.constant(space)
+    if name in space:
+        return facts.read((id(space), name), f"{path}[{name!r}]", space[name])
+    key = (id(space), "absent", name)
+    if key not in facts.reads:
+        facts.reads[key] = Provenance(Kind.PLAIN)
+        facts.guard(path, Test.ABSENT, name)
+    raise KeyError(name)

@@ -1,0 +1,69 @@
+"""Which C functions and types of Python are pure, which read a container, and which write to it."""
+
+from __future__ import annotations
+
+import collections
+import math
+import operator
+import types
+from collections import OrderedDict
+from typing import Any
+
+PURE_FUNCTIONS = frozenset((
+    len, isinstance, issubclass, min, max, abs, sum, divmod, pow, round, all, any, iter, repr,
+    callable, ord, chr, sorted, format,
+)) | {
+    f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
+}  # fmt: skip
+# They look at types and lengths alone: what they give does not depend on tensor values.
+OF_STRUCTURE = frozenset((isinstance, issubclass, callable, len))
+# Their result is one of what they are given, chosen by comparing.
+CHOOSING = frozenset((sorted, min, max, any, all))
+PURE_TYPES = frozenset((
+    int, float, bool, complex, str, bytes, tuple, list, dict, set, frozenset, range, slice, zip,
+    enumerate, reversed, map, filter, super, object, type, OrderedDict,
+))  # fmt: skip
+NUMBER_TYPES = frozenset((int, float, bool, complex, str))
+VALUE_TYPES = frozenset((str, bytes, int, float, tuple, range, bool, complex, frozenset))
+READING_METHODS: dict[type, frozenset[str]] = {
+    list: frozenset(("index", "count", "copy", "__len__")),
+    tuple: frozenset(("index", "count")),
+    dict: frozenset(("get", "items", "keys", "values", "copy", "__contains__", "__getitem__")),
+    OrderedDict: frozenset(("get", "items", "keys", "values", "copy")),
+    set: frozenset(("union", "intersection", "difference", "copy", "issubset")),
+    frozenset: frozenset(("union", "intersection", "difference", "copy", "issubset")),
+}
+WRITING_METHODS: dict[type, frozenset[str]] = {
+    list: frozenset(
+        ("append", "extend", "insert", "pop", "sort", "reverse", "clear", "remove")
+    ),
+    dict: frozenset(("update", "setdefault", "pop", "clear")),
+    OrderedDict: frozenset(("update", "setdefault", "pop", "clear", "move_to_end")),
+    set: frozenset(("add", "update", "discard", "remove")),
+}
+# Types of C whose attributes are found as those of any object.
+_GENERIC_LOOKUP = frozenset(
+    kind.__dict__.get("__getattribute__") for kind in (
+        object, tuple, list, dict, set, frozenset, str, bytes, int, float, complex, range, slice,
+        BaseException, OrderedDict, collections.defaultdict, collections.deque,
+        types.SimpleNamespace, types.FunctionType, types.MethodType, types.MappingProxyType,
+    )
+) | {None}  # fmt: skip
+ARITHMETIC: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<<": operator.lshift,
+    ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+
+
+def finds_attributes_as_usual(kind: type) -> bool:
+    """Whether `__getattribute__` of a type is Python's own."""
+    return kind.__module__ == "numpy" or getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
+
+
+def is_pure(x: Any) -> bool:
+    """Whether a C function is pure."""
+    try:
+        return x in PURE_FUNCTIONS
+    except TypeError:
+        return False

@@ -1,0 +1,93 @@
+"""The shadow of one frame: provenances of its stack, its variables and its cells."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .bytecode import exception_entries, instructions
+from .provenance import Kind, NotProvedError, Provenance, Variable
+
+
+@dataclass
+class CallState:
+    """What the running opcode calls, until the next one settles its result.
+
+    `slot`: the provenance of the result while it is unknown. `code`, `function`, `bind`: of the
+    Python function that is to run, and its parameters from the frame. `entered`: whether it began.
+    `created`: the class of the object that the call creates. `keeps_slot`: what callbacks return is
+    not the result. `decides`: the result decides what the step does.
+    """
+
+    slot: Provenance | None = None
+    name: str = ""
+    code: types.CodeType | None = None
+    function: Provenance | None = None
+    bind: Callable[[Any], dict[str, Provenance]] | None = None
+    entered: bool = False
+    created: type | None = None
+    keeps_slot: bool = False
+    decides: bool = False
+    tainted: bool = False
+    takes_tensors: bool = False
+    runs_code: bool = False  # of any kind: an operator's, a property's
+    metadata_path: str = ""  # of a tensor's property
+    attribute: str = ""
+    result: Provenance | None = None  # of a watched function
+    returned: tuple[Any, str] | None = None  # by a function of the library, and its name
+    taints: bool = False  # a function that read tensor values ran inside
+    performed: bool = False  # the program performs this call itself: nothing in it is watched
+
+
+@dataclass(eq=False)
+class ShadowFrame:
+    """What is known of a running frame."""
+
+    code: types.CodeType | None = None
+    function: Provenance | None = None
+    variables: dict[str, Provenance] = field(default_factory=dict)
+    stack: list[Provenance] = field(default_factory=list)
+    cells: dict[str, Variable] = field(default_factory=dict)
+    instructions: dict[int, Any] = field(default_factory=dict)
+    successors: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    last: int = -1  # the offset of the last instruction
+    after_jump: Callable[[int], None] | None = None
+    keyword_names: tuple[str, ...] = ()
+    call: CallState | None = None
+    result: Provenance | None = None
+
+    @classmethod
+    def of(
+        cls, code: types.CodeType, function: Provenance | None, variables: dict[str, Provenance]
+    ) -> ShadowFrame:
+        """The shadow of a frame that begins."""
+        cells = {name: Variable(variables.get(name)) for name in code.co_cellvars}
+        by_offset, successors = instructions(code)
+        return cls(code, function, dict(variables), [], cells, by_offset, successors)
+
+    def pop(self, count: int) -> list[Provenance]:
+        """The last `count` slots, the top one last."""
+        if not count:
+            return []
+        slots = self.stack[-count:]
+        del self.stack[-count:]
+        return slots
+
+    def enter_handler(self, offset: int) -> None:
+        """Cuts the stack where an exception led to this instruction."""
+        if self.last < 0 or offset in self.successors[self.last]:
+            return
+        assert self.code is not None
+        for entry in exception_entries(self.code):
+            if entry.start <= self.last < entry.end and entry.target == offset:
+                del self.stack[entry.depth :]
+                self.stack += [exception_slot() for _ in range(entry.lasti + 1)]
+                return
+        raise NotProvedError("control went another way than the watcher expects")
+
+
+def exception_slot() -> Provenance:
+    """An exception, or the offset where it was raised."""
+    return Provenance(Kind.PLAIN)

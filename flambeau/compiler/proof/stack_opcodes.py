@@ -1,0 +1,249 @@
+"""Opcodes that move slots, read and write variables, and create containers and functions."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from .contents import guard_content
+from .effects import note_write
+from .facts import Facts
+from .opcodes import apply_operator, load_outside, opcode
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .shadow_frame import CallState, ShadowFrame
+
+# ------------------------------------------------------------------------------------- stack
+
+
+@opcode(
+    "RESUME", "NOP", "CACHE", "MAKE_CELL", "COPY_FREE_VARS", "PRECALL", "JUMP_FORWARD",
+    "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "SETUP_ANNOTATIONS",
+)  # fmt: skip
+def leave_stack(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    """These opcodes do not touch the stack."""
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.PLAIN, None))
+
+
+@opcode("KW_NAMES")
+def name_keywords(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    assert s.code is not None
+    s.keyword_names = s.code.co_consts[i.arg]
+
+
+@opcode("POP_TOP")
+def pop_top(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.pop()
+
+
+@opcode("PUSH_NULL")
+def push_null(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.NULL))
+
+
+@opcode("COPY")
+def copy_slot(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(s.stack[-i.arg])
+
+
+@opcode("SWAP")
+def swap_slots(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack[-1], s.stack[-i.arg] = s.stack[-i.arg], s.stack[-1]
+
+
+@opcode("LOAD_CONST")
+def load_constant(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.PLAIN, i.argval))
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    facts.proof.constants["AssertionError"] = AssertionError
+    s.stack.append(Provenance(Kind.OUTSIDE, AssertionError, "AssertionError"))
+
+
+# --------------------------------------------------------------------------------- variables
+
+
+@opcode("LOAD_FAST")
+def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    x = frame.f_locals.get(i.argval, UNKNOWN)
+    p = s.variables.get(i.argval)
+    if p is None:
+        p = facts.identify(x)
+    elif x is not UNKNOWN:
+        p = facts.resolve(p, x)
+    s.variables[i.argval] = p
+    s.stack.append(p)
+
+
+@opcode("STORE_FAST")
+def store_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.variables[i.argval] = s.stack.pop()
+
+
+@opcode("DELETE_FAST")
+def delete_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.variables.pop(i.argval, None)
+
+
+@opcode("LOAD_CLOSURE")
+def load_cell(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    cell = s.cells[i.argval]
+    s.stack.append(Provenance(Kind.CELL, cells=[cell]))
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    cell, x = s.cells[i.argval], frame.f_locals.get(i.argval, UNKNOWN)
+    if cell.content is None:
+        raise NotProvedError(f"{i.argval} is a variable that nobody knows")
+    if x is not UNKNOWN:
+        cell.content = facts.resolve(cell.content, x)
+    s.stack.append(cell.content)
+
+
+@opcode("STORE_DEREF")
+def store_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    p, cell = s.stack.pop(), s.cells[i.argval]
+    if cell.path:
+        owner = cell.path.partition(".")[0]
+        note_write(facts, (id(facts.proof.constants[owner]), ""), cell.path, p)
+    cell.content = p
+
+
+@opcode("DELETE_DEREF")
+def delete_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    if s.cells[i.argval].path:
+        raise NotProvedError(f"it deletes the variable {i.argval}")
+    s.cells[i.argval].content = None
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    if i.arg & 1:
+        s.stack.append(Provenance(Kind.NULL))
+    try:
+        s.stack.append(load_outside(facts, frame.f_globals, i.argval))
+    except KeyError:
+        s.stack.append(load_outside(facts, vars(builtins), i.argval))
+
+
+@opcode("STORE_GLOBAL")
+def store_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    space = frame.f_globals
+    path = f"{facts.constant(space)}[{i.argval!r}]"
+    note_write(facts, (id(space), i.argval), path, s.stack.pop())
+
+
+# -------------------------------------------------------------------------------- containers
+
+
+def _build(
+    facts: Facts, s: ShadowFrame, count: int, kind: type, items: bool = False
+) -> None:
+    operands = s.pop(count)
+    constant = all(p.kind is Kind.PLAIN and p.value is not UNKNOWN and p.guard is None
+                   and not p.tainted for p in operands)  # fmt: skip
+    if kind in (tuple, slice) and constant:
+        values = [p.value for p in operands]
+        x: Any = tuple(values) if kind is tuple else slice(*values)
+        s.stack.append(Provenance(Kind.PLAIN, x, items=operands if kind is tuple else None))
+        return
+    if kind is not tuple:
+        facts.need(*operands)
+    s.stack.append(Provenance(
+        Kind.PLAIN if kind in (str, slice) else Kind.FRESH, type=kind,
+        tainted=any(p.tainted for p in operands), items=operands if items else None,
+    ))  # fmt: skip
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    _build(facts, s, i.arg, tuple, items=True)
+
+
+@opcode("BUILD_LIST", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE")
+def build_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    kinds = {"LIST": list, "SET": set, "STRING": str, "SLICE": slice}
+    _build(facts, s, i.arg, kinds[i.opname.removeprefix("BUILD_")])
+
+
+@opcode("BUILD_MAP")
+def build_map(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    _build(facts, s, 2 * i.arg, dict)
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_map_of_constant_keys(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    _build(facts, s, i.arg + 1, dict)
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.FRESH, tainted=s.stack.pop().tainted, type=tuple))
+
+
+@opcode(
+    "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"
+)
+def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    operands = s.pop(2 if i.opname == "MAP_ADD" else 1)
+    facts.need(*operands)
+    if i.opname.endswith(("EXTEND", "UPDATE", "MERGE")):
+        for p in operands:
+            if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):
+                raise NotProvedError("it takes apart what nobody knows")
+            guard_content(facts, p)
+    s.stack[-i.arg].tainted |= any(p.tainted for p in operands)
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    code = s.stack.pop().value
+    cells = None
+    if i.arg & 0x08:
+        cells = [c for p in s.stack.pop().items or () for c in p.cells or ()]
+    for flag in (0x04, 0x02, 0x01):  # annotations, keyword defaults, defaults
+        if i.arg & flag:
+            facts.need(s.stack.pop())
+    function = Provenance(Kind.FRESH, code=code, cells=cells)
+    facts.functions.setdefault(code, []).append(function)
+    s.stack.append(function)
+
+
+@opcode("FORMAT_VALUE")
+def format_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    operands = s.pop(2 if i.arg & 0x04 else 1)
+    if any(p.kind is Kind.TENSOR for p in operands):
+        raise NotProvedError("it prints a tensor's values")
+    text = apply_operator(facts, s, operands, "a format")
+    assert s.call is not None
+    s.call.keeps_slot, text.type = True, str
+    s.stack.append(text)
+
+
+@opcode("IMPORT_NAME")
+def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    import sys
+
+    s.pop(2)
+    module = sys.modules.get(i.argval)
+    space = sys.modules
+    if module is None or frame.f_builtins["__import__"] is not builtins.__import__:
+        raise NotProvedError(f"it imports {i.argval}, which is not loaded yet")
+    path = f"{facts.constant(space)}[{i.argval!r}]"
+    p = facts.read((id(space), i.argval), path, module)
+    top = sys.modules[i.argval.partition(".")[0]]
+    if top is not module:
+        p = facts.read((id(space), top.__name__), f"{facts.constant(space)}[{top.__name__!r}]", top)
+    s.call = CallState(p, performed=True, keeps_slot=True)
+    s.stack.append(p)
+
+
+def is_constant(p: Provenance) -> bool:
+    """Whether a slot is a value that no guard decides."""
+    return p.kind is Kind.PLAIN and p.guard is None and is_plain(p.value)

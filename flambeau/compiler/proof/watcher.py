@@ -1,0 +1,349 @@
+"""Watches CPython execute one call, opcode by opcode, and proves that its Python may be skipped.
+
+For each frame that is not the library's own, a shadow stack advances in lock-step with the opcodes
+that CPython executes. Nothing is interpreted: what is not understood makes the call "not proved",
+and changes nothing of it. A watched opcode costs 2 to 6 us.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Container
+from typing import Any
+
+from . import control_opcodes, object_opcodes, stack_opcodes
+from .calls import find_function, invoke, runs_unwatched
+from .declarations import (
+    OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
+)
+from .facts import Facts
+from .guards import Proof, Test
+from .opcodes import HANDLERS
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
+from .shadow_frame import CallState, ShadowFrame
+
+TABLES = (control_opcodes, object_opcodes, stack_opcodes)
+WATCHED_VERSIONS = ((3, 11),)  # of Python, whose opcodes the handlers know
+_YIELDS = ("YIELD_VALUE",)
+
+
+class Watcher:
+    """A context in which one call of a function is watched; `conclude` says what was proved."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        leaves: list[Any], number_type: type, existing: Container[int],
+        oracle: Callable[..., int] | None = None,
+    ) -> None:  # fmt: skip
+        """`leaves`: the arguments, flattened; `number_type`, `existing`: see Facts; `oracle`: for
+        tests, counts the slots of the real stack that are other objects than the shadow says."""
+        self.facts = Facts(number_type, existing)
+        self.proof: Proof = self.facts.proof
+        self.shadows: dict[Any, ShadowFrame] = {}
+        self._function, self._args, self._kwargs, self._leaves = function, args, kwargs, leaves
+        self._oracle = oracle
+        self.mismatches = 0
+        self._is_tracing = False
+
+    def __enter__(self) -> Watcher:
+        if sys.version_info[:2] not in WATCHED_VERSIONS:
+            self._refuse("", 0, "the opcodes of this version of Python are not known")
+            return self
+        if sys.gettrace() is not None:
+            self._refuse("", 0, "a debugger or a coverage tool watches this thread")
+            return self
+        root = self.shadows[sys._getframe(1)] = ShadowFrame()
+        try:
+            self._bind_arguments(root)
+        except NotProvedError as error:
+            self._refuse("", 0, str(error))
+            return self
+        self._is_tracing = True
+        sys.settrace(self._start)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if self._is_tracing:
+            sys.settrace(None)
+        if error is not None:
+            self._refuse("", 0, "it raised an exception")
+        self.shadows.clear()
+        self.facts.forget()
+
+    def conclude(self) -> Proof:
+        """Looks at all guards again, now that the call is over."""
+        proof = self.proof
+        proof.guards = [guard for guard in proof.guards if guard.needed]
+        if proof.holds:
+            failing = proof.first_failing(self._leaves)
+            if failing is not None:
+                what = f"what it does depends on {failing.path}, which it changes"
+                self._refuse(*failing.line, what)
+        return proof
+
+    def _refuse(self, file: str, line: int, why: str) -> None:
+        self.proof.refusals.append((file, line, why))
+
+    def _bind_arguments(self, root: ShadowFrame) -> None:
+        facts, function = self.facts, self._function
+        operands = [facts.argument(x, self._leaves) for x in self._args]
+        named = {key: facts.argument(x, self._leaves) for key, x in self._kwargs.items()}
+        callee = Provenance(Kind.OUTSIDE, function, facts.constant(function))
+        facts.known[id(function)] = callee
+        slot = invoke(facts, sys._getframe(2), root, callee, operands, named)
+        root.stack.append(slot)
+
+    # ------------------------------------------------------------------------------- frames
+
+    def _start(self, frame: Any, event: str, arg: Any) -> Any:
+        """A frame begins, or goes on."""
+        caller = frame.f_back
+        above = self.shadows.get(caller)
+        if in_library(frame.f_code):
+            return self._start_library(frame, above)
+        if self.proof.refusals or runs_unwatched(frame):
+            return None
+        shadow = self.shadows.get(frame)
+        if shadow is None:
+            if above is None and self._is_served(frame, caller):
+                return None  # what the library calls for its own ends
+            if self._is_performed(caller):
+                return None
+            shadow = self._attempt(frame, lambda: self._begin(frame, above))
+            if shadow is None:
+                return None
+            self.shadows[frame] = shadow
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _start_library(self, frame: Any, above: ShadowFrame | None) -> Any:
+        if above is None or above.call is None:
+            return None
+        name = frame.f_code.co_name
+        if name in READS_VALUES and above.call.name != name:
+            above.call.taints = True
+        frame.f_trace_lines = False
+        return self._library_returned
+
+    def _is_served(self, frame: Any, caller: Any) -> bool:
+        while caller is not None and caller not in self.shadows:
+            if in_library(caller.f_code):
+                return is_served(frame)
+            caller = caller.f_back
+        return False
+
+    def _is_performed(self, caller: Any) -> bool:
+        """Whether the program performs the call that this frame runs for."""
+        while caller is not None:
+            shadow = self.shadows.get(caller)
+            if shadow is not None:
+                return shadow.call is not None and shadow.call.performed
+            caller = caller.f_back
+        return False
+
+    def _library_returned(self, frame: Any, event: str, arg: Any) -> Any:
+        above = self.shadows.get(frame.f_back)
+        if event == "return" and above is not None and above.call is not None:
+            above.call.returned = arg, frame.f_code.co_name
+        return self._library_returned
+
+    def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
+        """Runs a part of the proof: its own faults must not reach the step."""
+        try:
+            return action()
+        except NotProvedError as error:
+            self._refuse_at(frame, str(error))
+        except Exception as error:
+            self._refuse_at(frame, f"the watcher does not follow ({failure_text(error)})")
+        return None
+
+    def _refuse_at(self, frame: Any, why: str) -> None:
+        """Refuses with the line of the user's code, and where in other code it is, if it is."""
+        code = frame.f_code
+        at = frame
+        while at is not None and (
+            in_standard_library(at.f_code) or at.f_code.co_filename.startswith("<")
+            or in_library(at.f_code)
+        ):  # fmt: skip
+            at = at.f_back
+        if at is None or at is frame:
+            self._refuse(code.co_filename, frame.f_lineno, why)
+        else:
+            where = f"{code.co_filename}:{frame.f_lineno}"
+            self._refuse(at.f_code.co_filename, at.f_lineno, f"{why}, in {where}")
+
+    def _begin(self, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
+        """The shadow of a new frame: from the opcode that calls it, or by identity."""
+        code, facts = frame.f_code, self.facts
+        call = above.call if above is not None else None
+        bound: dict[str, Provenance] = {}
+        function: Provenance | None = None
+        is_called = call is not None and call.code is code and not call.entered
+        if is_called:
+            assert call is not None
+            assert call.bind is not None
+            call.entered = True
+            function, bound = call.function, call.bind(frame)
+        elif code in facts.functions:
+            if len(facts.functions[code]) > 1:
+                raise NotProvedError("code that is not watched calls one of several functions")
+            function = facts.functions[code][0]
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+        for name in code.co_varnames[:count]:
+            if name not in bound and name in frame.f_locals:
+                bound[name] = facts.identify(
+                    frame.f_locals[name], call is not None and call.tainted,
+                    None if call is None else call.created,
+                )  # fmt: skip
+        if not is_called:
+            self._guard_method(frame)
+        shadow = ShadowFrame.of(code, function, bound)
+        if code.co_freevars:
+            self._bind_cells(shadow, frame, function)
+        return shadow
+
+    def _guard_method(self, frame: Any) -> None:
+        """The method that C code or the library looked up stays the one that its class has."""
+        code = frame.f_code
+        if code.co_argcount:
+            kind = type(frame.f_locals.get(code.co_varnames[0]))
+            for owner in kind.__mro__:
+                if getattr(owner.__dict__.get(code.co_name), "__code__", None) is code:
+                    self.facts.guard_class(owner, code.co_name)
+
+    def _bind_cells(self, shadow: ShadowFrame, frame: Any, function: Provenance | None) -> None:
+        code = frame.f_code
+        if function is not None and function.cells is not None:
+            shadow.cells.update(zip(code.co_freevars, function.cells, strict=True))
+            return
+        x = UNKNOWN if function is None else function.value
+        if x is UNKNOWN:
+            x = find_function(frame)
+        x = getattr(x, "__func__", x)
+        if x is None or getattr(x, "__code__", None) is not code:
+            raise NotProvedError(f"nobody knows which function {code.co_name} is")
+        for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
+            path = f"{self.facts.constant(cell)}.cell_contents"
+            shadow.cells[name] = Variable(None, path)
+            try:
+                content = cell.cell_contents
+            except ValueError:  # assigned later
+                continue
+            shadow.cells[name].content = self.facts.read((id(cell), ""), path, content)
+            self.facts.known.setdefault(id(cell), Provenance(Kind.OUTSIDE, cell))
+
+    # ------------------------------------------------------------------------------ opcodes
+
+    def _step(self, frame: Any, event: str, arg: Any) -> Any:
+        """An opcode is about to run, or the frame is left."""
+        if self.proof.refusals:
+            frame.f_trace_opcodes = False
+            return None
+        shadow = self.shadows[frame]
+        if event == "opcode":
+            self._attempt(frame, lambda: self._opcode(frame, shadow))
+        elif event == "return":
+            self._attempt(frame, lambda: self._leave(frame, shadow, arg))
+        return self._step
+
+    def _opcode(self, frame: Any, shadow: ShadowFrame) -> None:
+        self.proof.opcodes += 1
+        offset = frame.f_lasti
+        instruction = shadow.instructions[offset]
+        if _repeats(shadow, instruction, offset):
+            return
+        if shadow.last >= 0:
+            self._settle(shadow)
+        if shadow.after_jump is not None:
+            after, shadow.after_jump = shadow.after_jump, None
+            after(offset)
+        shadow.enter_handler(offset)
+        if self._oracle is not None:
+            self.mismatches += self._oracle(frame, shadow)
+        shadow.last = instruction.offset
+        self.facts.line = frame.f_code.co_filename, frame.f_lineno
+        handler = HANDLERS.get(instruction.opname)
+        if handler is None:
+            raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
+        handler(self.facts, frame, shadow, instruction)
+
+    def _leave(self, frame: Any, shadow: ShadowFrame, arg: Any) -> None:
+        """A watched function returns or yields."""
+        result = shadow.result or Provenance(Kind.PLAIN)
+        if result.tainted:
+            self._taint_caller(frame)
+        if shadow.instructions[frame.f_lasti].opname in _YIELDS:
+            return
+        if result.value is UNKNOWN:
+            result = self.facts.resolve(result, arg)
+        above = self.shadows.get(frame.f_back)
+        call = None if above is None else above.call
+        if call is not None and (call.code is shadow.code or call.runs_code):
+            call.result = result
+
+    def _taint_caller(self, frame: Any) -> None:
+        caller = frame.f_back
+        while caller is not None and caller not in self.shadows:
+            caller = caller.f_back
+        shadow = self.shadows.get(caller)
+        if shadow is not None and shadow.call is not None:
+            shadow.call.taints = True
+
+    def _settle(self, s: ShadowFrame) -> None:
+        """The opcode that called something is over: puts its result where the slot stands."""
+        call, s.call = s.call, None
+        if call is None:
+            return
+        if call.taints:
+            call.tainted = True
+            if call.decides:
+                raise NotProvedError("what it does depends on a tensor's values")
+        slot = call.slot
+        if slot is None:
+            return
+        if call.result is not None and not call.keeps_slot:
+            result = call.result
+        elif call.returned is not None and not call.keeps_slot:
+            result = self._returned(call, *call.returned)
+        else:
+            slot.tainted |= call.taints
+            return
+        s.stack = [result if p is slot else p for p in s.stack]
+
+    def _returned(self, call: CallState, value: Any, name: str) -> Provenance:
+        """What a function of the library gave."""
+        facts = self.facts
+        name = call.attribute or name
+        p = facts.identify(value, call.tainted, call.created)
+        plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
+        if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:
+            p = Provenance(Kind.NUMBER, value)
+        key = (call.metadata_path, "metadata")
+        if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
+            facts.reads[key] = p
+            facts.guard(call.metadata_path, Test.VALUE, value)
+        if p.kind is Kind.FRESH and call.takes_tensors and name in READS_VALUES:
+            p.tainted = True
+        return facts.fresh(value) if p.kind is Kind.OPAQUE and _is_created(value) else p
+
+
+def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
+    """Whether this is the instruction that an EXTENDED_ARG announced."""
+    return (
+        shadow.last == instruction.offset == offset
+        and shadow.instructions.get(offset - 2) is instruction
+    )
+
+
+def _is_created(x: Any) -> bool:
+    """Whether the library creates such an object for each caller."""
+    if isinstance(x, types.GeneratorType):
+        return in_library(x.gi_code)
+    return isinstance(x, tuple) or hasattr(type(x), "__enter__")
+
+
+def failure_text(error: Exception) -> str:
+    """An error of the watcher itself."""
+    return f"{type(error).__name__}: {error}"
