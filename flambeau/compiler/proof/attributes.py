@@ -65,6 +65,9 @@ def _of_tensor(call: CallState, p: Provenance, name: str) -> Provenance:
 
 def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
     space = p.value.__dict__
+    if name not in space and p.value.__name__.partition(".")[0] in ("flambeau", "torch"):
+        value = getattr(p.value, name)  # loaded on demand
+        return Provenance(Kind.OUTSIDE, value, facts.constant(value))
     if name not in space:
         raise NotProvedError(f"it reads {p.value.__name__}.{name}, which is not loaded yet")
     return facts.read((id(space), name), f"{facts.path_of(p)}.{name}", space[name])

@@ -9,7 +9,7 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .attributes import has_attribute, load_attribute
-from .contents import guard_content
+from .contents import guard_content, guard_if_container
 from .declarations import in_standard_library
 from .effects import store
 from .facts import Facts
@@ -115,7 +115,7 @@ def _write_container(
         call.keeps_slot = True
         return Provenance(Kind.PLAIN, None)  # the recorder performs it, or refuses
     for p in args[1:]:
-        guard_content(facts, p)
+        guard_if_container(facts, p)
     owner.tainted |= call.tainted
     call.keeps_slot = True
     return Provenance(Kind.PLAIN, tainted=owner.tainted)

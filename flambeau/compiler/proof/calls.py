@@ -8,6 +8,7 @@ import types
 from typing import Any
 
 from ...nn.module import Module
+from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import declare_module, guard_content
@@ -201,7 +202,7 @@ def _library(
             raise NotProvedError(f"{name}() gets a number that depends on a tensor's values")
         if p.tainted:
             raise NotProvedError(f"{name}() gets numbers that depend on a tensor's values")
-        if p.kind is not Kind.OUTSIDE:
+        if p.kind is not Kind.OUTSIDE or isinstance(p.value, Optimizer):
             continue
         if isinstance(p.value, Module):
             declare_module(facts, p.value)

@@ -13,6 +13,7 @@ from .guards import Test
 from .provenance import Kind, NotProvedError, Provenance, is_plain
 
 MAX_ARRAY_BYTES = 512  # of a NumPy array that is compared on each call
+MAX_GUARDS = 2000
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict)
 _SETS = (set, frozenset)
@@ -20,9 +21,11 @@ _SETS = (set, frozenset)
 
 def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> None:
     """The step, or C code for it, goes through what an object holds."""
+    x = p.value
+    if p.kind is Kind.ARGUMENT and isinstance(x, np.ndarray):
+        raise NotProvedError("it reads numbers out of a NumPy array that is an argument")
     if p.kind is not Kind.OUTSIDE:
         return
-    x = p.value
     if isinstance(x, np.ndarray):
         _guard_array(facts, p)
     elif isinstance(x, Module):
@@ -31,6 +34,13 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
         _guard_container(facts, p, only_length)
     elif not callable(x) and not _is_opaque_truth(x, only_length):
         raise NotProvedError(f"it reads what a {type(x).__name__} holds")
+
+
+def guard_if_container(facts: Facts, *operands: Provenance) -> None:
+    """Lists and dicts from outside go where nobody sees their parts being read."""
+    for p in operands:
+        if p.kind is Kind.OUTSIDE and p.value.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS):
+            guard_content(facts, p)
 
 
 def _is_plain_tuple(x: Any) -> bool:
@@ -58,8 +68,11 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
     if key not in facts.reads:
         facts.reads[key] = p
         facts.guard(path, Test.LENGTH, len(x))
-    if only_length:
+    if only_length or (id(x), "content") in facts.reads:
         return
+    facts.reads[id(x), "content"] = p
+    if len(facts.proof.guards) > MAX_GUARDS:
+        raise NotProvedError(f"it goes through more than {MAX_GUARDS} entries of containers")
     if isinstance(x, _SETS):
         if not all(map(is_plain, x)):
             raise NotProvedError("it goes through a set of objects")
@@ -72,7 +85,9 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
             facts.proof.constants["tuple"] = tuple
             facts.guard(f"tuple({path})", Test.VALUE, tuple(x))
     for at, value in x.items() if isinstance(x, dict) else enumerate(x):
-        facts.need(facts.read((id(x), at), f"{path}[{at!r}]", value))
+        part = facts.read((id(x), at), f"{path}[{at!r}]", value)
+        facts.need(part)
+        guard_if_container(facts, part)
 
 
 def declare_module(facts: Facts, module: Module) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .bytecode import starts_of
 from .calls import invoke
-from .contents import guard_content
+from .contents import guard_content, guard_if_container
 from .declarations import in_library
 from .facts import Facts
 from .opcodes import decide, opcode
@@ -165,6 +165,7 @@ def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("YIELD_VALUE")
 def yield_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.result = s.stack.pop()
+    guard_if_container(facts, s.result)
     s.stack.append(Provenance(Kind.PLAIN, None))
 
 

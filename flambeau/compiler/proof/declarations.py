@@ -11,13 +11,15 @@ import sys
 from types import CodeType
 from typing import Any
 
+import llvmlite
+import ml_dtypes
 import numpy as np
 
 from ...native.foundation.source_hash import PACKAGE
 from ...optim.lr_scheduler import LRScheduler
 
 LIBRARY = PACKAGE + os.sep
-_STANDARD = (os.path.dirname(os.__file__), os.path.dirname(np.__file__))
+_STANDARD = tuple(os.path.dirname(m.__file__) for m in (os, np, ml_dtypes, llvmlite))
 _DECLARED = (
     "ops/", "nn/", "optim/", "autograd/", "tensor/", "functional", "amp/", "linalg", "fft",
     "special", "cuda/", "cpu/", "compiler/api", "compiler/driver/", "utils/_pytree", "overrides",
@@ -56,7 +58,7 @@ def in_library(code: CodeType) -> bool:
 
 
 def in_standard_library(code: CodeType) -> bool:
-    """Whether code is Python's own or NumPy's."""
+    """Whether code is Python's own, or of a library that flambeau stands on."""
     return code.co_filename.startswith((*_STANDARD, "<frozen"))
 
 

@@ -6,6 +6,8 @@ import types
 from collections.abc import Container, Iterable
 from typing import Any
 
+import numpy as np
+
 from ...tensor.tensor import Tensor
 from .guards import Guard, Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
@@ -121,6 +123,8 @@ class Facts:
             parts = x.values() if isinstance(x, dict) else x
             for part in parts:
                 self.argument(part, leaves)
+        elif isinstance(x, np.ndarray):
+            p = Provenance(Kind.ARGUMENT, x)
         elif isinstance(x, Tensor):
             at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
             p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")

@@ -67,6 +67,8 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     if owner.kind is Kind.TENSOR:
         s.call = CallState(runs_code=True)
         return Provenance(Kind.TENSOR)
+    if owner.kind is Kind.ARGUMENT:
+        guard_content(facts, owner)
     if owner.kind is Kind.NUMBER:
         return Provenance(Kind.NUMBER)
     if owner.items and isinstance(key.value, int) and -1 <= key.value < len(owner.items):
@@ -184,9 +186,10 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
     """Whether a plain or tensor's number is added to what was read from outside."""
     from_outside = a.guard is not None or a.increment is not None
+    is_number = a.increment is not None or isinstance(a.value, (int, float))
     return (
         symbol in ("+", "+=") and from_outside and b.kind in (Kind.PLAIN, Kind.NUMBER)
-        and b.increment is None and b.guard is None and isinstance(a.value, (int, float))
+        and b.increment is None and b.guard is None and is_number
     )  # fmt: skip
 
 

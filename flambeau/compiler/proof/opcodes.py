@@ -37,7 +37,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
         raise NotProvedError("what it does depends on a tensor's values")
     if p.kind is Kind.OPAQUE:
         raise NotProvedError("what it does depends on an object that nobody knows")
-    if p.kind is Kind.OUTSIDE:
+    if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
         _guard_truth(facts, p)
 
 

@@ -73,12 +73,14 @@ class Provenance:
 
 
 class Variable:
-    """The content of a closure cell; `path` where the cell lived before the call."""
+    """The content of a closure cell; `cell` and its `path` where it lived before the call."""
 
-    __slots__ = ("content", "path")
+    __slots__ = ("cell", "content", "path")
 
-    def __init__(self, content: Provenance | None = None, path: str = "") -> None:
-        self.content, self.path = content, path
+    def __init__(
+        self, content: Provenance | None = None, path: str = "", cell: Any = None
+    ) -> None:
+        self.content, self.path, self.cell = content, path, cell
 
 
 class NotProvedError(Exception):

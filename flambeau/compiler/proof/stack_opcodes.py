@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from .contents import guard_content
+from .contents import guard_content, guard_if_container
 from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
@@ -98,21 +98,22 @@ def load_cell(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
 def load_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    cell, x = s.cells[i.argval], frame.f_locals.get(i.argval, UNKNOWN)
-    if cell.content is None:
+    variable, x = s.cells[i.argval], frame.f_locals.get(i.argval, UNKNOWN)
+    if variable.cell is not None and x is not UNKNOWN:
+        variable.content = facts.read((id(variable.cell), ""), variable.path, x)
+    if variable.content is None:
         raise NotProvedError(f"{i.argval} is a variable that nobody knows")
     if x is not UNKNOWN:
-        cell.content = facts.resolve(cell.content, x)
-    s.stack.append(cell.content)
+        variable.content = facts.resolve(variable.content, x)
+    s.stack.append(variable.content)
 
 
 @opcode("STORE_DEREF")
 def store_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    p, cell = s.stack.pop(), s.cells[i.argval]
-    if cell.path:
-        owner = cell.path.partition(".")[0]
-        note_write(facts, (id(facts.proof.constants[owner]), ""), cell.path, p)
-    cell.content = p
+    p, variable = s.stack.pop(), s.cells[i.argval]
+    if variable.cell is not None:
+        note_write(facts, (id(variable.cell), ""), variable.path, p)
+    variable.content = p
 
 
 @opcode("DELETE_DEREF")
@@ -155,6 +156,8 @@ def _build(
         return
     if kind is not tuple:
         facts.need(*operands)
+    if not items:
+        guard_if_container(facts, *operands)
     s.stack.append(Provenance(
         Kind.PLAIN if kind in (str, slice) else Kind.FRESH, type=kind,
         tainted=any(p.tainted for p in operands), items=operands if items else None,
@@ -193,6 +196,7 @@ def list_to_tuple(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operands = s.pop(2 if i.opname == "MAP_ADD" else 1)
     facts.need(*operands)
+    guard_if_container(facts, *operands)
     if i.opname.endswith(("EXTEND", "UPDATE", "MERGE")):
         for p in operands:
             if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):

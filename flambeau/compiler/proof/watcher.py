@@ -14,6 +14,7 @@ from typing import Any
 
 from . import control_opcodes, object_opcodes, stack_opcodes
 from .calls import find_function, invoke, runs_unwatched
+from .contents import guard_if_container
 from .declarations import (
     OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
 )
@@ -145,7 +146,10 @@ class Watcher:
     def _library_returned(self, frame: Any, event: str, arg: Any) -> Any:
         above = self.shadows.get(frame.f_back)
         if event == "return" and above is not None and above.call is not None:
-            above.call.returned = arg, frame.f_code.co_name
+            returned = above.call.returned
+            # Later ones are callbacks of what goes with the operands.
+            if returned is None or returned[0] is NotImplemented:
+                above.call.returned = arg, frame.f_code.co_name
         return self._library_returned
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
@@ -226,13 +230,7 @@ class Watcher:
             raise NotProvedError(f"nobody knows which function {code.co_name} is")
         for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
             path = f"{self.facts.constant(cell)}.cell_contents"
-            shadow.cells[name] = Variable(None, path)
-            try:
-                content = cell.cell_contents
-            except ValueError:  # assigned later
-                continue
-            shadow.cells[name].content = self.facts.read((id(cell), ""), path, content)
-            self.facts.known.setdefault(id(cell), Provenance(Kind.OUTSIDE, cell))
+            shadow.cells[name] = Variable(None, path, cell)
 
     # ------------------------------------------------------------------------------ opcodes
 
@@ -280,6 +278,8 @@ class Watcher:
             result = self.facts.resolve(result, arg)
         above = self.shadows.get(frame.f_back)
         call = None if above is None else above.call
+        if call is None or call.keeps_slot:  # C code has it now
+            guard_if_container(self.facts, result)
         if call is not None and (call.code is shadow.code or call.runs_code):
             call.result = result
 

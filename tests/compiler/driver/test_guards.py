@@ -330,16 +330,12 @@ def test_compiled_inside_compiled_and_disable():
 
 
 def test_is_compiling_only_while_recorded():
-    seen = queue.SimpleQueue()
-
     def step(x):
-        seen.put(torch.compiler.is_compiling())
-        return x + 1
+        return x + (1 if torch.compiler.is_compiling() else 2)
 
     fast = compiled(step)
-    for _ in range(5):
-        fast(torch.ones(2))
-    assert [seen.get() for _ in range(seen.qsize())] == [True, True]
+    assert [fast(torch.zeros(1)).item() for _ in range(5)] == [2, 1, 1, 1, 1]
+    assert runs(fast) >= 1
     assert not torch.compiler.is_compiling()
 
 
