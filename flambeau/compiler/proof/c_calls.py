@@ -141,6 +141,12 @@ def _read_container(
         guard_content(facts, owner)
     elif owner.kind not in (Kind.FRESH, Kind.ARGUMENT):
         raise NotProvedError(f"{name}() of an object that nobody knows")
+    elif is_get and owner.value is not UNKNOWN and args[1].kind is Kind.PLAIN and (
+        args[1].value is not UNKNOWN and name != "__contains__"
+    ):  # fmt: skip
+        if args[1].value in owner.value:
+            return facts.part(owner, owner.value[args[1].value])
+        return args[2] if len(args) > 2 else Provenance(Kind.PLAIN, None)
     return Provenance(Kind.PLAIN if is_get else Kind.FRESH, tainted=owner.tainted)
 
 

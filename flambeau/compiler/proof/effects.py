@@ -18,7 +18,7 @@ def store(
     facts: Facts, s: ShadowFrame, target: Provenance, key: Any, value: Provenance, item: bool
 ) -> None:
     """A write to an attribute, or with `item` to an entry."""
-    text = f"[{key!r}]" if item else f".{key}"
+    text = "[...]" if not is_plain(key) else f"[{key!r}]" if item else f".{key}"
     if target.kind is Kind.FRESH:
         facts.need(value)
         target.tainted |= value.tainted

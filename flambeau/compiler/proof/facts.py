@@ -160,6 +160,8 @@ class Facts:
             return self._tensor(x)
         if created is not None and type(x) is created:
             return self.fresh(x)
+        if isinstance(x, types.FunctionType) and x.__code__ in self.functions:
+            return self._created_function(x)
         if x.__class__ in _CONTAINERS and self._is_of_known(x):
             return self.fresh(x, tainted=tainted)
         return Provenance(Kind.OPAQUE, x)
@@ -196,6 +198,19 @@ class Facts:
         if p.kind is Kind.METHOD:
             p.value = getattr(x, "__func__", p.value)
             return p
+        return Provenance(Kind.OPAQUE, x)
+
+    def _created_function(self, x: types.FunctionType) -> Provenance:
+        """A function that the call created, by its code and by what its cells hold."""
+        candidates = self.functions[x.__code__]
+        contents = [cell.cell_contents for cell in x.__closure__ or ()]
+        for p in candidates:
+            cells = p.cells or []
+            if len(candidates) == 1 or all(
+                variable.content is not None and variable.content.value is content
+                for variable, content in zip(cells, contents, strict=True)
+            ):
+                return p
         return Provenance(Kind.OPAQUE, x)
 
     def _tensor(self, x: Tensor) -> Provenance:

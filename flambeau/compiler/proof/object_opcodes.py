@@ -169,7 +169,8 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         s.stack.append(Provenance(Kind.NUMBER if tainted else Kind.PLAIN, guard=a.guard,
                                   increment=Increment(path, amount)))  # fmt: skip
         return
-    if a.kind is b.kind is Kind.PLAIN and UNKNOWN not in (a.value, b.value):
+    known = a.value is not UNKNOWN and b.value is not UNKNOWN
+    if a.kind is b.kind is Kind.PLAIN and known:
         facts.need(a, b)
         s.stack.append(_compute(a, b, symbol))
         return

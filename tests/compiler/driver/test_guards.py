@@ -334,8 +334,9 @@ def test_is_compiling_only_while_recorded():
         return x + (1 if torch.compiler.is_compiling() else 2)
 
     fast = compiled(step)
-    assert [fast(torch.zeros(1)).item() for _ in range(5)] == [2, 1, 1, 1, 1]
+    assert [fast(torch.zeros(1)).item() for _ in range(5)] == [1, 1, 1, 1, 1]
     assert runs(fast) >= 1
+    assert step(torch.zeros(1)).item() == 2
     assert not torch.compiler.is_compiling()
 
 

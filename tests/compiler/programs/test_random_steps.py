@@ -6,10 +6,13 @@ import warnings
 from collections.abc import Callable
 
 import flambeau as torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ..step_comparison import compiled, runs, same
+
+# Explaining traces the lines of a step, which compiled calls then leave to the tracer.
+PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 # Each takes the values so far by number and gives a new one, or None for what does not fit.
 _UNARY = (torch.exp, torch.tanh, torch.relu, torch.neg, torch.sigmoid, torch.abs, torch.square)
@@ -125,7 +128,7 @@ def _inputs(draw_aliasing: int) -> tuple:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True,
-          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)  # fmt: skip
 @given(_programs(), st.integers(0, 3))
 def test_random_programs_compute_what_they_compute_eagerly(step, aliasing):
     torch.compiler.reset()
@@ -143,7 +146,7 @@ def test_random_programs_compute_what_they_compute_eagerly(step, aliasing):
 
 
 @settings(max_examples=20, deadline=None, derandomize=True,
-          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)  # fmt: skip
 @given(_programs(writes=False))
 def test_random_programs_have_the_same_gradients(step):
     weight = torch.nn.Parameter(torch.ones(4, 6))
