@@ -17,7 +17,6 @@ from .shadow_frame import CallState, ShadowFrame
 _MISSING = object()
 _MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
-_C_FUNCTIONS = (types.BuiltinFunctionType, types.ClassMethodDescriptorType)
 
 
 def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Provenance:
@@ -26,7 +25,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     if p.kind is Kind.NUMBER:
         return Provenance(Kind.METHOD, UNKNOWN, name, items=[p], tainted=True)
     if p.kind is Kind.TENSOR:
-        return _of_tensor(s.call, p, name)
+        return _of_tensor(facts, s.call, p, name)
     if p.value is UNKNOWN:
         if p.type is None:
             raise NotProvedError(f"it reads .{name} of an object that nobody knows")
@@ -46,7 +45,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     return _of_object(facts, s.call, p, name)
 
 
-def _of_tensor(call: CallState, p: Provenance, name: str) -> Provenance:
+def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
     x = p.value
     if x is not UNKNOWN and not hasattr(type(x), name):
         if name in getattr(x, "__dict__", ()):
@@ -54,6 +53,7 @@ def _of_tensor(call: CallState, p: Provenance, name: str) -> Provenance:
         return Provenance(Kind.PLAIN)  # AttributeError
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
     if not isinstance(attribute, property):
+        facts.guard_class(Tensor, name)
         return Provenance(Kind.METHOD, attribute, name, items=[p])
     if name in ("grad", "grad_fn", "data", "_base"):
         call.slot = Provenance(Kind.TENSOR)
@@ -87,7 +87,7 @@ def _of_class(facts: Facts, kind: type, name: str) -> Provenance:
     return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=bound)
 
 
-def _of_super(facts: Facts, x: super, name: str) -> Provenance:
+def _of_super(facts: Facts, x: Any, name: str) -> Provenance:
     value = getattr(x, name)
     order = x.__self_class__.__mro__
     for owner in order[order.index(x.__thisclass__) + 1 :]:
@@ -113,7 +113,7 @@ def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", own[name])
     if on_class is not _MISSING:
         return _found_on_class(facts, p, name, on_class)
-    if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:  # type: ignore[attr-defined]
+    if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:
         for members in ("_parameters", "_buffers", "_modules"):
             inside = own[members]
             if name in inside:

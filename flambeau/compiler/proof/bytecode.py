@@ -50,4 +50,4 @@ def starts_of(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
 
 def exception_entries(code: types.CodeType) -> list[Any]:
     """The exception table: `start`, `end`, `target`, `depth` and `lasti` of each entry."""
-    return dis._parse_exception_table(code)  # type: ignore[attr-defined,no-any-return]
+    return dis._parse_exception_table(code)  # type: ignore[attr-defined]

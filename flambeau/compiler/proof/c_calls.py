@@ -50,7 +50,8 @@ def check_callback(p: Provenance) -> None:
 
 def callable_in_python(x: Any) -> bool:
     """Whether Python code runs when an object is called."""
-    return isinstance(getattr(type(x), "__call__", None), types.FunctionType)
+    methods = (c.__dict__["__call__"] for c in type(x).__mro__ if "__call__" in c.__dict__)
+    return isinstance(next(methods, None), types.FunctionType)
 
 
 def invoke(
@@ -85,7 +86,7 @@ def _method(
         return Provenance(Kind.PLAIN, None)
     if kind in VALUE_TYPES and owner.kind in (
         Kind.PLAIN, Kind.NUMBER, Kind.FRESH, Kind.ARGUMENT
-    ) and owner.kind is not Kind.OUTSIDE:  # fmt: skip
+    ):  # fmt: skip
         for p in args[1:]:
             guard_content(facts, p)
         if call.takes_tensors:

@@ -12,7 +12,7 @@ from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import declare_module, guard_content
-from .declarations import LIBRARY, in_library, in_standard_library, is_declared, is_performed
+from .declarations import LIBRARY, in_library, is_declared, is_performed
 from .facts import Facts
 from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
@@ -78,7 +78,7 @@ def _object(
         return _partial(facts, frame, s, callee, args, named)
     elif c_calls.is_c_function(value):
         return c_calls.invoke(facts, s, callee, args, named)
-    method = type(value).__dict__.get("__call__") or getattr(type(value), "__call__", None)
+    method = find_on_class(type(value), "__call__")
     if not isinstance(method, types.FunctionType):
         return c_calls.invoke(facts, s, callee, args, named)
     if not in_library(method.__code__):
@@ -118,10 +118,14 @@ def _function(
         return _library(facts, call, function, code.co_filename, args, named)
     if code.co_flags & _COROUTINE:
         raise NotProvedError("it calls a coroutine")
-    if callee.kind is Kind.OUTSIDE:
-        path = f"{facts.path_of(callee)}.__code__"
-        facts.need(facts.read((id(function), "__code__"), path, code))
+    guard_code(facts, function)
     return _python(facts, call, callee, code, function, args, named)
+
+
+def guard_code(facts: Facts, function: types.FunctionType) -> None:
+    """A function keeps its code."""
+    path = f"{facts.constant(function)}.__code__"
+    facts.need(facts.read((id(function), "__code__"), path, function.__code__))
 
 
 def _python(
@@ -300,10 +304,12 @@ def _instance(
 ) -> Provenance:
     """An object of a class of the step's."""
     assert s.call is not None
-    init, tainted = kind.__init__, s.call.tainted
-    if isinstance(kind.__new__, types.FunctionType) or type(kind) is not type:
+    init = find_on_class(kind, "__init__")
+    constructor: Any = kind.__new__
+    tainted = s.call.tainted
+    if constructor is not object.__new__ or type(kind) is not type:
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
-    if not isinstance(init, types.FunctionType) and init is not object.__init__:
+    if not isinstance(init, types.FunctionType) and init is not vars(object)["__init__"]:
         raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")
     created = Provenance(Kind.FRESH, tainted=tainted)
     s.call = CallState(created, tainted=tainted, created=kind, keeps_slot=True)
@@ -319,6 +325,11 @@ def _instance(
 
         s.call.bind = bind
     return created
+
+
+def find_on_class(kind: type, name: str) -> Any:
+    """What a class and its bases have under a name."""
+    return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), None)
 
 
 def find_function(frame: Any) -> Any:
@@ -351,6 +362,3 @@ def runs_unwatched(frame: Any) -> bool:
 
     codes = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     return frame.f_code in codes
-
-
-__all__ = ["find_function", "in_standard_library", "invoke", "parameters", "runs_unwatched"]

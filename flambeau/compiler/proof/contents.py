@@ -25,6 +25,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
     if p.kind is Kind.ARGUMENT and isinstance(x, np.ndarray):
         raise NotProvedError("it reads numbers out of a NumPy array that is an argument")
     if p.kind is not Kind.OUTSIDE:
+        guard_if_container(facts, *(p.items or ()))
         return
     if isinstance(x, np.ndarray):
         _guard_array(facts, p)
@@ -76,7 +77,8 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
     if isinstance(x, _SETS):
         if not all(map(is_plain, x)):
             raise NotProvedError("it goes through a set of objects")
-        facts.guard(path, Test.VALUE, frozenset(x) if isinstance(x, frozenset) else x.copy())
+        facts.proof.constants["tuple"] = tuple
+        facts.guard(f"tuple({path})", Test.VALUE, tuple(x))  # the order of equal sets may differ
         return
     if isinstance(x, dict):
         if not all(map(is_plain, x)):

@@ -165,6 +165,7 @@ def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("YIELD_VALUE")
 def yield_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.result = s.stack.pop()
+    facts.need(s.result)
     guard_if_container(facts, s.result)
     s.stack.append(Provenance(Kind.PLAIN, None))
 

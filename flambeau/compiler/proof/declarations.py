@@ -1,4 +1,4 @@
-"""What the library declares of its own functions: what they read, and that programs perform the rest.
+"""What the library declares of its own functions: their reads, and what programs perform.
 
 A function of the library is not watched. It reads its arguments, the modules and optimizers among
 them, and the ambient settings, which programs guard; it writes to tensors, which programs do too.
@@ -19,7 +19,7 @@ from ...native.foundation.source_hash import PACKAGE
 from ...optim.lr_scheduler import LRScheduler
 
 LIBRARY = PACKAGE + os.sep
-_STANDARD = tuple(os.path.dirname(m.__file__) for m in (os, np, ml_dtypes, llvmlite))
+_STANDARD = tuple(os.path.dirname(str(m.__file__)) for m in (os, np, ml_dtypes, llvmlite))
 _DECLARED = (
     "ops/", "nn/", "optim/", "autograd/", "tensor/", "functional", "amp/", "linalg", "fft",
     "special", "cuda/", "cpu/", "compiler/api", "compiler/driver/", "utils/_pytree", "overrides",
@@ -98,4 +98,5 @@ def is_performed(function: Any) -> bool:
 
 
 def _classes(base: type) -> list[type]:
-    return [base, *(c for direct in base.__subclasses__() for c in _classes(direct))]
+    below: list[type] = type.__subclasses__(base)
+    return [base, *(kind for direct in below for kind in _classes(direct))]

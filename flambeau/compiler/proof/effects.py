@@ -1,4 +1,4 @@
-"""Writes of the step to objects outside: the few that a program performs, and refusals of others."""
+"""Writes to objects outside: the few that a program performs, and refusals of others."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _check_target(x: Any, key: Any, text: str, item: bool) -> None:
             raise NotProvedError("it writes under a key that nobody knows")
         return
     on_class = next((c.__dict__[key] for c in kind.__mro__ if key in c.__dict__), None)
-    setter = kind.__setattr__
-    usual = setter is object.__setattr__ or setter is Module.__setattr__
+    setter: Any = kind.__setattr__
+    usual = setter in (object.__setattr__, Module.__setattr__)
     if not usual or hasattr(type(on_class), "__set__"):
         raise NotProvedError(f"writing {kind.__name__}{text} runs code")
 

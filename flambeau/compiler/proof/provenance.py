@@ -1,4 +1,4 @@
-"""Provenance: where an object on the shadow stack comes from, and whether tensor values shaped it."""
+"""Where an object on the shadow stack comes from, and whether tensor values shaped it."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from .attributes import load_attribute
 from .contents import guard_content, guard_if_container
 from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import CallState, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack
@@ -248,6 +249,6 @@ def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.stack.append(p)
 
 
-def is_constant(p: Provenance) -> bool:
-    """Whether a slot is a value that no guard decides."""
-    return p.kind is Kind.PLAIN and p.guard is None and is_plain(p.value)
+@opcode("IMPORT_FROM")
+def import_from(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(load_attribute(facts, s, s.stack[-1], i.argval))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from . import control_opcodes, object_opcodes, stack_opcodes
-from .calls import find_function, invoke, runs_unwatched
+from .calls import find_function, guard_code, invoke, runs_unwatched
 from .contents import guard_if_container
 from .declarations import (
     OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
@@ -210,22 +210,24 @@ class Watcher:
 
     def _guard_method(self, frame: Any) -> None:
         """The method that C code or the library looked up stays the one that its class has."""
-        code = frame.f_code
+        code: types.CodeType = frame.f_code
         if code.co_argcount:
             kind = type(frame.f_locals.get(code.co_varnames[0]))
             for owner in kind.__mro__:
-                if getattr(owner.__dict__.get(code.co_name), "__code__", None) is code:
+                method: Any = owner.__dict__.get(code.co_name)
+                if getattr(method, "__code__", None) is code:
                     self.facts.guard_class(owner, code.co_name)
+                    guard_code(self.facts, method)
 
     def _bind_cells(self, shadow: ShadowFrame, frame: Any, function: Provenance | None) -> None:
-        code = frame.f_code
+        code: types.CodeType = frame.f_code
         if function is not None and function.cells is not None:
             shadow.cells.update(zip(code.co_freevars, function.cells, strict=True))
             return
-        x = UNKNOWN if function is None else function.value
+        x: Any = UNKNOWN if function is None else function.value
         if x is UNKNOWN:
             x = find_function(frame)
-        x = getattr(x, "__func__", x)
+        x = getattr(x, "__func__", x)  # of a method
         if x is None or getattr(x, "__code__", None) is not code:
             raise NotProvedError(f"nobody knows which function {code.co_name} is")
         for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
@@ -278,7 +280,8 @@ class Watcher:
             result = self.facts.resolve(result, arg)
         above = self.shadows.get(frame.f_back)
         call = None if above is None else above.call
-        if call is None or call.keeps_slot:  # C code has it now
+        if call is None or call.keeps_slot or call.decides:  # code that is not watched has it now
+            self.facts.need(result)
             guard_if_container(self.facts, result)
         if call is not None and (call.code is shadow.code or call.runs_code):
             call.result = result

@@ -35,7 +35,8 @@ class Modules:
 
     def __init__(self, trace: Trace, environment: Environment) -> None:
         called = [one() for one in trace.modules]
-        roots = [m for m in (*called, *environment.modules) if m is not None]
+        declared = () if trace.proof is None else trace.proof.modules
+        roots = [m for m in (*called, *environment.modules, *declared) if m is not None]
         found: dict[int, Module] = {}
         for root in roots:
             for module in root.modules():
