@@ -76,6 +76,28 @@ def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.after_jump = after
 
 
+@opcode("GET_YIELD_FROM_ITER")
+def get_delegate(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    get_iterator(facts, frame, s, i)
+
+
+@opcode("SEND")
+def send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    """`yield from`: the delegate gives an item, or ends with a result."""
+    s.stack.pop()
+    delegate = s.stack[-1]
+    item = Provenance(Kind.PLAIN, tainted=delegate.tainted)
+    s.call = CallState(item, runs_code=True, keeps_slot=True)
+    ends = starts_of(s.instructions, i.argval)
+
+    def after(offset: int) -> None:
+        if offset in ends:
+            s.stack.pop()
+        s.stack.append(item)
+
+    s.after_jump = after
+
+
 # -------------------------------------------------------------------------------- exceptions
 
 

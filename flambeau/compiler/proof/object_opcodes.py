@@ -154,6 +154,28 @@ def unpack_sequence(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.stack += parts[::-1]
 
 
+@opcode("UNPACK_EX")
+def unpack_with_star(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    p = s.stack.pop()
+    if p.kind in (Kind.OPAQUE, Kind.NUMBER):
+        raise NotProvedError("it unpacks what nobody knows")
+    guard_content(facts, p)
+    facts.need(p)
+    kind = Kind.TENSOR if p.kind is Kind.TENSOR else Kind.PLAIN
+    before, after = i.arg & 0xFF, i.arg >> 8
+    s.stack += [Provenance(kind, tainted=p.tainted) for _ in range(after)]
+    s.stack.append(Provenance(Kind.FRESH, tainted=p.tainted, type=list))
+    s.stack += [Provenance(kind, tainted=p.tainted) for _ in range(before)]
+
+
+@opcode("DELETE_SUBSCR", "DELETE_ATTR")
+def delete(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    operands = s.pop(2 if i.opname == "DELETE_SUBSCR" else 1)
+    facts.need(*operands)
+    if operands[0].kind is not Kind.FRESH:
+        raise NotProvedError("it deletes a part of an object from outside")
+
+
 # --------------------------------------------------------------------------------- operators
 
 
