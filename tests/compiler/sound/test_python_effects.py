@@ -1,4 +1,4 @@
-"""What a step does in Python beside tensors: it happens on every call, or the scene's log differs."""
+"""What a step does in Python beside tensors happens on every call: logs and objects must agree."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def the_best_loss(log):
     best = [float("inf")]
 
     def action(loss):
-        if loss.item() < best[0]:
+        if loss.item() < best[0]:  # noqa: PLR1730
             best[0] = loss.item()
         log[:] = best
 

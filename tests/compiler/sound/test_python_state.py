@@ -185,7 +185,7 @@ def a_list_from_a_callback():
 
     def factor():
         total = 0.0
-        for a, b in map(lambda key: table[key], ["a"]):
+        for a, b in map(lambda key: table[key], ["a"]):  # noqa: C417
             total += a * b
         return total
 
