@@ -41,7 +41,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     if isinstance(x, type):
         return _of_class(facts, x, name)
     if isinstance(x, super):
-        return _of_super(facts, x, name)
+        return load_super_attribute(facts, x, name)
     return _of_object(facts, s.call, p, name)
 
 
@@ -87,7 +87,8 @@ def _of_class(facts: Facts, kind: type, name: str) -> Provenance:
     return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=bound)
 
 
-def _of_super(facts: Facts, x: Any, name: str) -> Provenance:
+def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
+    """The provenance of `super().name`."""
     value = getattr(x, name)
     order = x.__self_class__.__mro__
     for owner in order[order.index(x.__thisclass__) + 1 :]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 import types
 from typing import Any
+
+
+# From Python 3.12 on: LOAD_ATTR says whether it loads a method, SEND leaves its delegate.
+IS_METHOD_FLAG = KEEPS_DELEGATE = sys.version_info >= (3, 12)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -37,6 +42,10 @@ def _successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple[int
             after += order[k + 2][1]  # a generator that goes on
         if instruction.opcode in dis.hasjrel:
             after += starts[instruction.argval]
+            if instruction.opname == "FOR_ITER":  # jumps past END_FOR, and what goes with it
+                at = next(n for n, (_, offsets) in enumerate(order)
+                          if instruction.argval in offsets)  # fmt: skip
+                after += tuple(o for _, offsets in order[at : at + 3] for o in offsets)
         successors[instruction.offset] = after
     return successors
 
@@ -46,6 +55,16 @@ def starts_of(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
     instruction = by_offset[target]
     offsets = range(target, instruction.offset + 1, 2)
     return tuple(at for at in offsets if by_offset.get(at) is instruction)
+
+
+def loop_ends(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
+    """The offsets at which a loop goes on when its iterator is exhausted: past END_FOR, which
+    Python has from 3.12 on, and past the POP_TOP that follows it from 3.13 on."""
+    offsets = sorted(by_offset)
+    if by_offset[target].opname == "END_FOR":
+        skipped = 1 if sys.version_info < (3, 13) else 2
+        target = offsets[offsets.index(target) + skipped]
+    return starts_of(by_offset, target)
 
 
 def exception_entries(code: types.CodeType) -> list[Any]:

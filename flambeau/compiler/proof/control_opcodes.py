@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .bytecode import starts_of
+from .bytecode import KEEPS_DELEGATE, loop_ends, starts_of
 from .calls import invoke
 from .contents import guard_content, guard_if_container
 from .declarations import in_library
@@ -65,7 +65,7 @@ def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         raise NotProvedError("it advances an iterator from outside")
     item = Provenance(Kind.PLAIN, tainted=iterator.tainted)
     s.call = CallState(item, runs_code=True, keeps_slot=True)
-    ends = starts_of(s.instructions, i.argval)
+    ends = loop_ends(s.instructions, i.argval)
 
     def after(offset: int) -> None:
         if offset in ends:
@@ -91,7 +91,7 @@ def send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     ends = starts_of(s.instructions, i.argval)
 
     def after(offset: int) -> None:
-        if offset in ends:
+        if offset in ends and not KEEPS_DELEGATE:
             s.stack.pop()
         s.stack.append(item)
 
@@ -153,21 +153,27 @@ def leave_context_by_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any)
 @opcode("CALL")
 def call(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     first, second, *args = s.pop(i.arg + 2)
-    if first.kind is Kind.NULL:
-        callee = second
-    else:
-        callee, args = first, [second, *args]
+    callee, receiver = split_null(first, second)
+    if receiver is not None:
+        args = [receiver, *args]
     names, s.keyword_names = s.keyword_names, ()
     cut = len(args) - len(names)
     named = dict(zip(names, args[cut:], strict=True))
     s.stack.append(invoke(facts, frame, s, callee, args[:cut], named))
 
 
+def split_null(first: Provenance, second: Provenance) -> tuple[Provenance, Provenance | None]:
+    """(callee, receiver or None): the NULL follows the callee from Python 3.13 on."""
+    if first.kind is Kind.NULL:
+        return second, None
+    return first, None if second.kind is Kind.NULL else second
+
+
 @opcode("CALL_FUNCTION_EX")
 def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     named = s.stack.pop() if i.arg & 1 else None
-    callee, args = s.pop(2)
-    s.stack.pop()
+    args = s.stack.pop()
+    callee, _ = split_null(*s.pop(2))
     for p in (args, named):
         if p is not None:
             facts.need(p)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...nn.module import Module
 from ...tensor.size import Size
+from .bytecode import IS_METHOD_FLAG
 from .attributes import load_attribute
 from .calls import parameters
 from .contents import declare_module, guard_content
@@ -29,7 +30,9 @@ _INDEXABLE = (list, tuple, dict, OrderedDict)
 
 @opcode("LOAD_ATTR")
 def load_attr(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    s.stack.append(load_attribute(facts, s, s.stack.pop(), i.argval))
+    value = load_attribute(facts, s, s.stack.pop(), i.argval)
+    is_method = IS_METHOD_FLAG and i.arg & 0x01
+    s.stack += [Provenance(Kind.NULL), value] if is_method else [value]
 
 
 @opcode("LOAD_METHOD")

@@ -71,19 +71,36 @@ def load_assertion_error(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> No
 
 @opcode("LOAD_FAST")
 def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    x = frame.f_locals.get(i.argval, UNKNOWN)
-    p = s.variables.get(i.argval)
+    load_local(facts, frame, s, i.argval)
+
+
+def load_local(facts: Facts, frame: Any, s: ShadowFrame, name: str) -> None:
+    """Pushes a variable; from Python 3.13 on also the cell of one, for a closure."""
+    if name in s.cells:
+        s.stack.append(Provenance(Kind.CELL, cells=[s.cells[name]]))
+        return
+    x = frame.f_locals.get(name, UNKNOWN)
+    p = s.variables.get(name)
     if p is None:
         p = facts.identify(x)
     elif x is not UNKNOWN:
         p = facts.resolve(p, x)
-    s.variables[i.argval] = p
+    s.variables[name] = p
     s.stack.append(p)
 
 
 @opcode("STORE_FAST")
 def store_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    s.variables[i.argval] = s.stack.pop()
+    store_local(s, i.argval)
+
+
+def store_local(s: ShadowFrame, name: str) -> None:
+    """Pops a variable; one that an inlined comprehension had set aside may be none."""
+    p = s.stack.pop()
+    if p.kind is Kind.NULL:
+        s.variables.pop(name, None)
+    else:
+        s.variables[name] = p
 
 
 @opcode("DELETE_FAST")
@@ -210,10 +227,11 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     code = s.stack.pop().value
     cells = None
-    if i.arg & 0x08:
+    flags = i.arg or 0  # from Python 3.13 on, opcodes of their own set these
+    if flags & 0x08:
         cells = [c for p in s.stack.pop().items or () for c in p.cells or ()]
     for flag in (0x04, 0x02, 0x01):  # annotations, keyword defaults, defaults
-        if i.arg & flag:
+        if flags & flag:
             facts.need(s.stack.pop())
     function = Provenance(Kind.FRESH, code=code, cells=cells)
     facts.functions.setdefault(code, []).append(function)
@@ -222,7 +240,12 @@ def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("FORMAT_VALUE")
 def format_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    operands = s.pop(2 if i.arg & 0x04 else 1)
+    format_operands(facts, s, 2 if i.arg & 0x04 else 1)
+
+
+def format_operands(facts: Facts, s: ShadowFrame, count: int) -> None:
+    """A value, and perhaps a specification, become text."""
+    operands = s.pop(count)
     if any(p.kind is Kind.TENSOR for p in operands):
         raise NotProvedError("it prints a tensor's values")
     text = apply_operator(facts, s, operands, "a format")

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Container
 from typing import Any
 
-from . import control_opcodes, object_opcodes, stack_opcodes
+from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .calls import find_function, guard_code, invoke, runs_unwatched
 from .contents import guard_if_container
 from .declarations import (
@@ -24,9 +24,8 @@ from .opcodes import HANDLERS
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
 from .shadow_frame import CallState, ShadowFrame
 
-TABLES = (control_opcodes, object_opcodes, stack_opcodes)
-WATCHED_VERSIONS = ((3, 11),)  # of Python, whose opcodes the handlers know
-_YIELDS = ("YIELD_VALUE",)
+TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
+WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13))  # of Python, whose opcodes the handlers know
 
 
 class Watcher:
@@ -61,6 +60,7 @@ class Watcher:
             self._refuse("", 0, str(error))
             return self
         self._is_tracing = True
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 asks this when tracing begins
         sys.settrace(self._start)
         return self
 
@@ -115,6 +115,7 @@ class Watcher:
             if shadow is None:
                 return None
             self.shadows[frame] = shadow
+        frame.f_trace = self._step  # before the flag: Python 3.13 looks at both at once
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._step
 
@@ -274,7 +275,7 @@ class Watcher:
         result = shadow.result or Provenance(Kind.PLAIN)
         if result.tainted:
             self._taint_caller(frame)
-        if shadow.instructions[frame.f_lasti].opname in _YIELDS:
+        if shadow.instructions[frame.f_lasti].opname == "YIELD_VALUE":
             return
         if result.value is UNKNOWN:
             result = self.facts.resolve(result, arg)
