@@ -11,6 +11,7 @@ import builtins
 import functools
 import gc
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -49,6 +50,15 @@ def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> N
     """print while a step is recorded."""
     if recorder.on:
         recorder.problem("print() would be silent in compiled calls")
+    real(*args, **kwargs)
+
+
+def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
+    """warnings.warn while a step is recorded."""
+    if recorder.here:
+        recorder.problem("it warns, which no compiled call would")
+    if len(args) < 3:
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
     real(*args, **kwargs)
 
 
@@ -95,19 +105,20 @@ def capture(
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
-        real = builtins.print
+        real, warn = builtins.print, warnings.warn
         try:
             swap_all(recorder)
             _recorders.current = recorder
             Policy.counts = False
             builtins.print = functools.partial(_printed, recorder, real)
+            warnings.warn = functools.partial(_warned, recorder, warn)
             with nullcontext() if like is None else apart():
                 result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
             raise
         finally:
-            builtins.print = real
+            builtins.print, warnings.warn = real, warn
             Policy.counts = True
             _recorders.current = None
             restore_all()
@@ -116,7 +127,7 @@ def capture(
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
         _conclude(recorder, states, flat((args, kwargs)))
-        trace.proof = None if watcher is None else watcher.conclude()
+        trace.proof = None if watcher is None else watcher.conclude(recorder.public)
         return result, trace
     finally:
         _capturing.release()

@@ -50,6 +50,7 @@ class Recorder:
     def __init__(self, values: bool = True) -> None:
         self.trace = Trace(values)
         self.thread = threading.get_ident()
+        self.public: set[str] = set()  # names of the public functions that ran
         self.quiet = 0  # inside an operator: what it calls is its own business
         self.drawing = False  # inside a function that draws random numbers
         self.counter, self.streams = False, 0  # whether draws are counted; how many there were
@@ -202,6 +203,7 @@ class Recorder:
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
             if not self.on:
                 return original(*args, **kwargs)
+            self.public.add(operator.name)
             if self.numbers:
                 args = tuple(one._used() if one.__class__ is Number else one for one in args)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
@@ -281,6 +283,7 @@ class Recorder:
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
             if not self.on:
                 return original(*args, **kwargs)
+            self.public.add(name)
             first = args[0] if args and isinstance(args[0], Tensor) else None
             version = 0 if first is None else first._version
             start = len(self.trace.events)

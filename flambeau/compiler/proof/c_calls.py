@@ -187,6 +187,8 @@ def _pure_function(
     if function is iter:
         slot = call.slot = Provenance(Kind.FRESH, tainted=call.tainted)
     elif function in OF_STRUCTURE:
+        if function is isinstance and operands[0].kind is Kind.OUTSIDE:
+            facts.guard_type(operands[0])
         call.keeps_slot = True
         slot.tainted = (function is len and operands[0].tainted
                         and type(operands[0].value) not in (list, tuple))  # fmt: skip

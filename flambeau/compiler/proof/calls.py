@@ -124,8 +124,11 @@ def _function(
 
 def guard_code(facts: Facts, function: types.FunctionType) -> None:
     """A function keeps its code."""
-    path = f"{facts.constant(function)}.__code__"
-    facts.need(facts.read((id(function), "__code__"), path, function.__code__))
+    key = (id(function), "__code__")
+    if key not in facts.reads:
+        facts.reads[key] = Provenance(Kind.PLAIN)
+        path = f"{facts.constant(function)}.__code__"
+        facts.guard(path, Test.IDENTITY, function.__code__)
 
 
 def _python(
@@ -231,6 +234,8 @@ def _class(
         if args[0].value is UNKNOWN:
             raise NotProvedError("type() of an object that nobody knows")
         owner = type(args[0].value)
+        if args[0].kind is Kind.OUTSIDE:
+            facts.guard_type(args[0])
         return Provenance(Kind.OUTSIDE, owner, facts.constant(owner))
     if kind is filter:
         raise NotProvedError("filter() decides by what C code sees")

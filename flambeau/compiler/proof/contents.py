@@ -98,8 +98,14 @@ def declare_module(facts: Facts, module: Module) -> None:
     key = (id(module), "module")
     if key in facts.reads:
         return
-    facts.reads[key] = Provenance(Kind.PLAIN)
+    facts.reads.update(dict.fromkeys(
+        ((id(below), "module") for below in module.modules()), Provenance(Kind.PLAIN)
+    ))  # fmt: skip
     facts.proof.modules.append(module)
+    members = [own[name] for own in map(vars, module.modules())
+               for name in ("_modules", "_parameters", "_buffers") if own[name]]  # fmt: skip
+    objects = [x for part in members for x in part.values()]
+    facts.guard(facts.constant(members), Test.MEMBERS, objects)
     for below in module.modules():
         facts.known.setdefault(id(below), Provenance(Kind.OUTSIDE, below))
         facts.guard_class(type(below), "forward")

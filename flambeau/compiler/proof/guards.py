@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Test(Enum):
     LENGTH = auto()  # a container of as many entries
     BYTES = auto()  # an array of the same content
     ABSENT = auto()  # a dict without a key
-    UNSET = auto()  # a cell without a content
+    MEMBERS = auto()  # dicts whose values are the same objects, all in one comparison
 
 
 @dataclass(eq=False)
@@ -44,6 +45,8 @@ class Guard:
             return f"len({path}) != {value}"
         if self.test is Test.ABSENT:
             return f"{name(value)} in {path}"
+        if self.test is Test.MEMBERS:
+            return f"{name(member_ids)}({path}) != {name([id(x) for x in value])}"
         if self.test is Test.BYTES:
             return f"{path}.tobytes() != {name(value)}"
         if self.test is Test.IDENTITY or value is None or isinstance(value, (bool, Enum)):
@@ -64,6 +67,11 @@ def is_same_value(a: Any, b: Any) -> bool:
     if isinstance(a, (*PLAIN, np.generic)):
         return same_plain(a, b)
     return bool(a == b)
+
+
+def member_ids(dicts: list[dict[str, Any]]) -> list[int]:
+    """The identities of the values of some dicts, in order."""
+    return [*map(id, chain.from_iterable(map(dict.values, dicts)))]
 
 
 @dataclass

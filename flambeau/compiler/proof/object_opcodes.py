@@ -258,7 +258,16 @@ def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     a, b = s.pop(2)
     facts.need(a, b)
+    _guard_sameness(facts, a, b)
     s.stack.append(Provenance(Kind.PLAIN, tainted=a.tainted or b.tainted))
+
+
+def _guard_sameness(facts: Facts, a: Provenance, b: Provenance) -> None:
+    """Whether two arguments, or an argument and an object outside, are one object."""
+    if Kind.ARGUMENT in (a.kind, b.kind) and Kind.PLAIN not in (a.kind, b.kind):
+        raise NotProvedError("it asks whether an argument is the same object as another")
+    if a.kind is b.kind is Kind.TENSOR and a.path and b.path:
+        facts.guard(f"({a.path} is {b.path})", Test.IDENTITY, a.value is b.value)
 
 
 @opcode("UNARY_NOT")

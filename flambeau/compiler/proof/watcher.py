@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from ...nn import functional
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .calls import find_function, guard_code, invoke, runs_unwatched
 from .contents import guard_if_container
@@ -72,9 +73,13 @@ class Watcher:
         self.shadows.clear()
         self.facts.forget()
 
-    def conclude(self) -> Proof:
-        """Looks at all guards again, now that the call is over."""
-        proof = self.proof
+    def conclude(self, public: Iterable[str] = ()) -> Proof:
+        """Looks at all guards again, now that the call is over. `public`: the names of the public
+        functions that ran: modules of the library look them up in `nn.functional`."""
+        proof, names = self.proof, vars(functional)
+        path = self.facts.constant(names)
+        for name in sorted(names.keys() & public):
+            self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
         proof.guards = [guard for guard in proof.guards if guard.needed]
         if proof.holds:
             failing = proof.first_failing(self._leaves)

@@ -561,7 +561,56 @@ def identities(log):
     return lambda loss: loss * 2 if id(loss) % 32 < 64 else loss
 
 
+@scene
+def a_warning_of_an_operator(log):
+    def action(loss):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.nn.functional.mse_loss(loss.view(1, 1).expand(2, 1), torch.zeros(2))
+        log.append(len(seen))
+
+    return action
+
+
+@scene
+def an_operator_that_warns(log):
+    return lambda loss: torch.nn.functional.mse_loss(loss.detach().expand(2, 1), torch.zeros(2))
+
+
 @pytest.mark.parametrize(("mode", "change_at"), WHEN)
 @pytest.mark.parametrize("name", SCENES)
 def test_effects_of_a_step(name: str, mode: str, change_at: int) -> None:
     compare(SCENES[name], mode, change_at)
+
+
+def test_warnings_of_operators_go_on() -> None:
+    step = torch.compile(
+        lambda x: torch.nn.functional.mse_loss(x, torch.zeros(2)), mode="now"
+    )
+    for _ in range(6):
+        with pytest.warns(UserWarning, match="target size"):
+            step(torch.ones(2, 1))
+
+
+@pytest.mark.parametrize("mode", ["now", "default"])
+def test_whether_two_arguments_are_one(mode: str) -> None:
+    def step(a, b):
+        return a * 2 if a is b else a * 3
+
+    fast = torch.compile(step, mode=mode)
+    x, y = torch.ones(2), torch.ones(2)
+    for pairs in ([(x, y)] * 5, [(x, x)] * 5, [(x, y)] * 2):
+        for a, b in pairs:
+            assert fast(a, b)[0] == step(a, b)[0]
+
+
+@pytest.mark.parametrize("mode", ["now", "default"])
+def test_whether_an_argument_is_a_tensor_outside(mode: str) -> None:
+    known = torch.ones(2)
+
+    def step(a):
+        return a * 2 if a is known else a * 3
+
+    fast = torch.compile(step, mode=mode)
+    for x in [torch.ones(2) for _ in range(5)] + [known] * 3:
+        assert fast(x)[0] == step(x)[0]

@@ -815,6 +815,34 @@ def of_frozen_parameters() -> Scene:
 SCENES["which parameters are frozen"] = of_frozen_parameters
 
 
+def of_layers(name: str, change: Callable[[Any], Any], layers: Callable[[], Any]) -> None:
+    def build() -> Scene:
+        torch.manual_seed(0)
+        net = layers()
+
+        def step(x):
+            if isinstance(net, nn.Sequential):
+                return net(x).detach()
+            for key in net:
+                x = (net[key] if isinstance(net, nn.ModuleDict) else key)(x)
+            return x.detach()
+
+        return Scene(step, lambda: change(net))
+
+    SCENES[name] = build
+
+
+of_layers("a layer put into a sequence's dict", lambda net: net._modules.update({"1": nn.Tanh()}),
+          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))  # fmt: skip
+of_layers("a parameter put into a layer's dict",
+          lambda net: net[0]._parameters.update(weight=nn.Parameter(torch.ones(3, 3))),
+          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))  # fmt: skip
+of_layers("a layer that a dict of modules loses", lambda net: net.pop("b") and None,
+          lambda: nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()}))  # fmt: skip
+of_layers("a layer that a list of modules gets", lambda net: net.append(nn.Tanh()) and None,
+          lambda: nn.ModuleList([nn.Linear(3, 3)]))  # fmt: skip
+
+
 @pytest.mark.parametrize(("mode", "change_at"), WHEN)
 @pytest.mark.parametrize("name", SCENES)
 def test_state_that_a_step_reads(name: str, mode: str, change_at: int) -> None:
