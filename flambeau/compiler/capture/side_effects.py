@@ -67,18 +67,6 @@ class Inside:
         around = Surroundings(function, (), {})
         self.names = around.names
         self.holders = [_watched(h) for h in around.holders if h.inner and h.before]
-        self._ids = self._now()  # of objects that `before` keeps alive
-
-    def _now(self) -> list[int]:
-        found: list[int] = []
-        for holder in self.holders:
-            place = holder.place
-            if place.__class__ is dict:
-                found += map(id, place.values())
-            else:
-                now = holder.read()
-                found += map(id, now.values() if now.__class__ is dict else now)
-        return found
 
     def ignore(self, effects: list[Effect]) -> None:
         """Looks no more at the places where each call puts another tensor."""
@@ -87,24 +75,11 @@ class Inside:
                 if holder.place is effect.place:
                     holder.ignored.add(effect.key)
         self.holders = [h for h in self.holders if not h.ignored or h.form != "{path}"]
-        self._ids = self._now()
 
     def changed(self) -> list[str]:
         """The names of what is not as it was."""
         return [name for holder in self.holders for name, key, _ in _changes(holder)
                 if key not in holder.ignored]  # fmt: skip
-
-    def same(self) -> bool:
-        """Whether everything is as it was."""
-        now = self._now()
-        if now == self._ids:
-            return True
-        if self.changed():
-            return False
-        for holder in self.holders:
-            holder.before = holder.read()
-        self._ids = now
-        return True
 
 
 def _watched(holder: Holder) -> Holder:

@@ -33,7 +33,7 @@ def load_bound_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> Non
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_and_clear(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     """An inlined comprehension sets a variable aside."""
-    s.stack.append(s.variables.pop(i.argval, None) or Provenance(Kind.NULL))
+    s.stack.append(s.variables.pop(i.argval, Provenance(Kind.NULL)))
 
 
 @opcode("LOAD_FAST_LOAD_FAST")

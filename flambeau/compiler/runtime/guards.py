@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ...autograd.handle import HANDLES
@@ -23,7 +23,7 @@ from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from ..capture.side_effects import Inside
 from ..trace.operands import tensors_in
-from ..trace.plain_values import PLAIN, plain_key, same_plain, unlike
+from ..trace.plain_values import PLAIN, plain_key, same_plain
 from ..trace.trace import UPDATE, Effect, Trace
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
@@ -167,20 +167,6 @@ class Environment:
                 found.add(entry)
         shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in found - self.ignored)
         return [*sorted(shown), *self.inside.changed()]
-
-    def tests(self, name: Callable[[Any], str]) -> Iterator[str]:
-        """Expressions that hold where an entry's value is another; `name` names objects."""
-        for entry, (how, place, key, value) in self.entries.items():
-            if entry in self.ignored:
-                continue
-            if how == "cell":
-                now = f"{name(place)}.cell_contents"
-            else:
-                now = f"{name(place)}.get({key!r}, MISS)"
-            if value.__class__ in PLAIN:
-                yield unlike(now, value, name)
-            else:
-                yield f"{now} is not {name(value)}"
 
     # -------------------------------------------------------------------------- looking
 

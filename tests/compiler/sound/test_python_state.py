@@ -724,6 +724,18 @@ def a_function_of_the_library():
 
 
 @scene
+def a_function_that_the_library_calls():
+    torch.manual_seed(0)
+    net = nn.Linear(3, 3)
+    return None, put(F, "linear", lambda x, weight, bias: x * 7), lambda x: net(x)
+
+
+@scene
+def a_public_function_that_the_library_calls():
+    return None, put(torch, "relu", lambda x: x * 7), lambda x: torch.relu(x)
+
+
+@scene
 def a_builtin():
     import builtins
 
