@@ -54,7 +54,6 @@ from ._namespace.symbolic_numbers import (
     sym_sum,
 )
 from .tensor import dtypes as _dtypes
-from .tensor.ambient import count_patches as _count_patches
 from .tensor.devices import device, get_default_device, set_default_device
 from .tensor.dtypes import (
     dtype, finfo, get_default_dtype, iinfo, set_default_dtype,
@@ -111,9 +110,6 @@ _ELSEWHERE = {
     "save": "serialization",
     "vmap": "func",
 }
-
-
-_count_patches(__name__)
 
 
 def __getattr__(name: str) -> Any:

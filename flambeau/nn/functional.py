@@ -9,11 +9,9 @@ from typing import Any
 
 from .. import ops  # noqa: F401  (its families declare what is shown here)
 from ..ops.core.registry import PUBLIC
-from ..tensor.ambient import count_patches
 
 _PUBLIC = PUBLIC.setdefault("nn.functional", {})
 globals().update(_PUBLIC)
-count_patches(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -104,8 +104,8 @@ def declare_module(facts: Facts, module: Module) -> None:
     facts.proof.modules.append(module)
     members = [own[name] for own in map(vars, module.modules())
                for name in ("_modules", "_parameters", "_buffers") if own[name]]  # fmt: skip
-    objects = [x for part in members for x in part.values()]
-    facts.guard(facts.constant(members), Test.MEMBERS, objects)
+    snapshots = [(part, dict(part)) for part in members]
+    facts.guard("the members of a module", Test.MEMBERS, snapshots)
     for below in module.modules():
         facts.known.setdefault(id(below), Provenance(Kind.OUTSIDE, below))
         facts.guard_class(type(below), "forward")

@@ -17,6 +17,9 @@ import numpy as np
 from ..trace.plain_values import PLAIN, same_plain, unlike
 
 
+MAX_UNROLLED_MEMBERS = 24
+
+
 class Test(Enum):
     """How a guard compares."""
 
@@ -25,7 +28,7 @@ class Test(Enum):
     LENGTH = auto()  # a container of as many entries
     BYTES = auto()  # an array of the same content
     ABSENT = auto()  # a dict without a key
-    MEMBERS = auto()  # dicts whose values are the same objects, all in one comparison
+    MEMBERS = auto()  # dicts with the same objects as in the copies that go with them
 
 
 @dataclass(eq=False)
@@ -46,7 +49,7 @@ class Guard:
         if self.test is Test.ABSENT:
             return f"{name(value)} in {path}"
         if self.test is Test.MEMBERS:
-            return f"{name(member_ids)}({path}) != {name([id(x) for x in value])}"
+            return self._moved_members(name)
         if self.test is Test.BYTES:
             return f"{path}.tobytes() != {name(value)}"
         if self.test is Test.IDENTITY or value is None or isinstance(value, (bool, Enum)):
@@ -54,6 +57,20 @@ class Guard:
         if value.__class__ in PLAIN or isinstance(value, np.generic):
             return unlike(path, value, name)
         return f"not {name(is_same_value)}({path}, {name(value)})"
+
+    def _moved_members(self, name: Callable[[Any], str]) -> str:
+        """One comparison an entry costs 30 ns; many are faster compared at once."""
+        snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
+        if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_MEMBERS:
+            dicts = [members for members, _ in snapshots]
+            ids = member_ids([before for _, before in snapshots])
+            return f"{name(member_ids)}({name(dicts)}) != {name(ids)}"
+        tests = []
+        for members, before in snapshots:
+            space = name(members)
+            tests.append(f"len({space}) != {len(before)}")
+            tests += [f"{space}.get({key!r}) is not {name(x)}" for key, x in before.items()]
+        return " or ".join(tests) or "False"
 
 
 def is_same_value(a: Any, b: Any) -> bool:

@@ -87,7 +87,7 @@ class Program:
     def recheck(self) -> bool:
         """Looks at modules, hooks and ambient settings again, after any anywhere changed."""
         counts = change_counts()
-        if AMBIENT.observers or self.modes[-3:] != defaults() or not self.modules.same():
+        if AMBIENT.observers or self.modes[-2:] != defaults() or not self.modules.same():
             return False
         self.changes, self.handles, self.ambient = counts
         return True

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from ...autograd.mode import MODE
 from ...native.target.matmul_precision import Chosen
 from ...ops.core.autocast import AUTOCAST, autocast_now
-from ...tensor.ambient import AMBIENT
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
 
@@ -21,7 +20,6 @@ class AmbientModes(NamedTuple):
     matmul_parts: int
     default_dtype: dtype
     default_device: device
-    patches: int
 
 
 def ambient_modes() -> AmbientModes:
@@ -30,7 +28,6 @@ def ambient_modes() -> AmbientModes:
     return AmbientModes(MODE.grad, MODE.inference, autocast, Chosen.parts, *defaults())
 
 
-def defaults() -> tuple[dtype, device, int]:
-    """The dtype and the device of tensors that a step makes without naming them, and how often
-    public functions were patched."""
-    return get_default_dtype(), get_default_device(), AMBIENT.patches
+def defaults() -> tuple[dtype, device]:
+    """The dtype and the device of tensors that a step makes without naming them."""
+    return get_default_dtype(), get_default_device()
