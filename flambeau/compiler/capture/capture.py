@@ -12,8 +12,8 @@ import functools
 import gc
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,18 @@ def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> No
     real(*args, **kwargs)
 
 
+@contextmanager
+def _watched_output(recorder: Recorder) -> Iterator[None]:
+    """What the step prints, and what it or the library warns of, keeps it eager."""
+    real, warn = builtins.print, warnings.warn
+    builtins.print = functools.partial(_printed, recorder, real)
+    warnings.warn = functools.partial(_warned, recorder, warn)
+    try:
+        yield
+    finally:
+        builtins.print, warnings.warn = real, warn
+
+
 def note(problem: str) -> None:
     """Adds a reason why the step that is being recorded cannot be compiled."""
     if _recorders.current is not None:
@@ -105,20 +117,16 @@ def capture(
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
-        real, warn = builtins.print, warnings.warn
         try:
             swap_all(recorder)
             _recorders.current = recorder
             Policy.counts = False
-            builtins.print = functools.partial(_printed, recorder, real)
-            warnings.warn = functools.partial(_warned, recorder, warn)
-            with nullcontext() if like is None else apart():
+            with _watched_output(recorder), nullcontext() if like is None else apart():
                 result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
             raise
         finally:
-            builtins.print, warnings.warn = real, warn
             Policy.counts = True
             _recorders.current = None
             restore_all()

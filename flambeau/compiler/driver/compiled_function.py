@@ -405,9 +405,7 @@ class Compiled:
         agreed = found is None and (last is not None or self._is_kept(variant, trace))
         self._look(variant, trace)
         if agreed and not trace.proof.holds:
-            _compute(trace)
-            self._stop(variant, *trace.proof.why)
-            return
+            raise Unfit(*trace.proof.why)
         if agreed and trace.deferred is not None and self._completed(
             variant, trace, candidate, result, args, kwargs
         ):
