@@ -37,7 +37,7 @@ class SavedOutput:
             again = worked_out_again(node, self.index)
             if again is not None:
                 return again
-            raise_stale(node, self.array, self.counter, self.version, "output")
+            raise_stale(node.name(), self.array, self.counter, self.version, "output")
         made = wrap(self.array)
         made._counter = self.counter
         if MODE.grad and self.array.dtype.kind in "fcV":
@@ -136,7 +136,7 @@ class Node:
             if isinstance(value, Tensor):
                 counter = value._counter
                 if counter is not None and counter.value != version:
-                    raise_stale(self, value._array, counter, version, "input")
+                    raise_stale(self.name(), value._array, counter, version, "input")
             else:
                 if values is None:
                     values = list(saved)
@@ -287,7 +287,7 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
         )
     counter = value._counter
     if counter is not None and counter.value != version:
-        raise_stale(node, value._array, counter, version, "input")
+        raise_stale(node.name(), value._array, counter, version, "input")
     return value
 
 
@@ -302,7 +302,7 @@ def raise_freed(node: Node) -> None:
     )
 
 
-def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which: str) -> None:
+def raise_stale(node_name: str, array: np.ndarray, counter: Any, version: int, which: str) -> None:
     """What PyTorch says when a saved tensor was overwritten, and who did it."""
     where = ""
     if counter.writer is not None:
@@ -313,7 +313,7 @@ def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [torch.{legacy} {list(array.shape)}], which is "
-        f"{'output 0' if which == 'output' else 'an input'} of {node.name()}, is at version "
+        f"{'output 0' if which == 'output' else 'an input'} of {node_name}, is at version "
         f"{counter.value}; expected version {version} instead.{where} Hint: enable anomaly "
         "detection to find the operation that failed to compute its gradient, with "
         "torch.autograd.set_detect_anomaly(True)."

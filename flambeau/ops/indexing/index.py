@@ -12,6 +12,7 @@ import numpy as np
 
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
+from ...autograd.node import raise_stale
 from ...autograd.tape import record, requires
 from ...native.runtime.background_jit import Policy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
@@ -53,10 +54,45 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return getitem(self, tuple(index))
     where = _positions(index)
     if where is not None and len(where) <= self._array.ndim:
-        return index_by(self, where)
+        return index_by(self, versioned(where, index, self) if self._tracked else where)
     basic, rest = split_index(self, index)
     found = self if basic is None else _viewed(self, basic)
-    return found if rest is None else index_by(found, rest)
+    if rest is None:
+        return found
+    return index_by(found, versioned(rest, index, self) if self._tracked else rest)
+
+
+class VersionedPositions(tuple[Any, ...]):
+    """Positions that a derivative reads: of tensors that nobody may write to until then."""
+
+    tensors: list[tuple[Tensor, int]]  # with their versions
+
+    def check(self, node_name: str) -> None:
+        """RuntimeError where one was written to since it was an index."""
+        for tensor, version in self.tensors:
+            counter = tensor._counter
+            if counter is not None and counter.value != version:
+                raise_stale(node_name, tensor._array, counter, version, "input")
+
+
+def versioned(where: tuple, index: Any, *operands: Tensor) -> tuple:
+    """The positions of an index; with the versions of its tensors where an operand requires
+    grad."""
+    if not MODE.grad or not any(x._tracked and requires(x) for x in operands):
+        return where
+    items = index if index.__class__ in (tuple, list) else (index,)
+    tensors = [(x, x._version) for x in items if isinstance(x, Tensor)]
+    if not tensors:
+        return where
+    positions = VersionedPositions(where)
+    positions.tensors = tensors
+    return positions
+
+
+def check_versions(where: tuple, node_name: str) -> None:
+    """Called before a derivative reads positions."""
+    if where.__class__ is VersionedPositions:
+        where.check(node_name)
 
 
 def is_tuple_of_indices(index: list) -> bool:
@@ -289,6 +325,7 @@ def gather_at(input: Array, where: Positions) -> Array:
 
 @gather_at.vjp
 def _(g, input_shape, where):
+    check_versions(where, "IndexBackward0")
     return scatter_at(g, input_shape, where)
 
 
@@ -365,6 +402,7 @@ def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Arr
 
 @_index_put.vjp("input")
 def _(g, where, accumulate):
+    check_versions(where, "IndexPutBackward0")
     if accumulate:
         return g
     return _index_put(g, wrap(np.zeros((), g._array.dtype)), where, False)
@@ -372,6 +410,7 @@ def _(g, where, accumulate):
 
 @_index_put.vjp("values")
 def _(g, values_shape, values_dtype, where):
+    check_versions(where, "IndexPutBackward0")
     return gather_at(g, where).sum_to_size(values_shape).to(values_dtype)
 
 
@@ -441,7 +480,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             return
         target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
         if rest is not None:
-            put_at(target, _like(source, target), rest, False, "index_put_")
+            where = versioned(rest, index, self, source)
+            put_at(target, _like(source, target), where, False, "index_put_")
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:
