@@ -480,8 +480,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             return
         target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
         if rest is not None:
-            where = versioned(rest, index, self, source)
-            put_at(target, _like(source, target), where, False, "index_put_")
+            rest = versioned(rest, index, self, source)
+            put_at(target, _like(source, target), rest, False, "index_put_")
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:
