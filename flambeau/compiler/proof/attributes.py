@@ -52,6 +52,8 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
             raise NotProvedError(f"it reads .{name}, which somebody added to a tensor")
         return Provenance(Kind.PLAIN)  # AttributeError
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
+    if isinstance(attribute, types.MemberDescriptorType):
+        return _of_slot(facts, p, name)
     if not isinstance(attribute, property):
         facts.guard_class(Tensor, name)
         return Provenance(Kind.METHOD, attribute, name, items=[p])
@@ -61,6 +63,16 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         call.slot = Provenance(Kind.PLAIN if name in OF_LAYOUT else Kind.TENSOR)
     call.metadata_path, call.attribute = p.path and f"{p.path}.{name}", name
     return call.slot
+
+
+def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
+    """A private part of a tensor, which trainers look at."""
+    if p.value is UNKNOWN:
+        raise NotProvedError(f"it reads .{name} of a tensor that nobody knows")
+    value = getattr(p.value, name, None)
+    if p.path and is_plain(value):
+        return facts.read((id(p.value), name), f"{p.path}.{name}", value)
+    return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
 
 
 def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:

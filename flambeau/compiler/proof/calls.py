@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import sys
 import types
@@ -312,7 +313,7 @@ def _instance(
     init = find_on_class(kind, "__init__")
     constructor: Any = kind.__new__
     tainted = s.call.tainted
-    if constructor is not object.__new__ or type(kind) is not type:
+    if constructor is not object.__new__ or type(kind) not in (type, abc.ABCMeta):
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
     if not isinstance(init, types.FunctionType) and init is not vars(object)["__init__"]:
         raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")

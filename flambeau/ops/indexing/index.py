@@ -463,9 +463,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         if not (MODE.grad and (self._tracked or source._tracked)):
             target = self._array if basic is None else self._array[basic]
             _check_size(target, source._array, rest)
+            given = source._array
             if self._array.__class__ is MetaArray:
                 return
-            given = source._array
             if rest is None and target.nbytes >= MANY and given.dtype == target.dtype \
                     and given.ndim <= target.ndim:  # fmt: skip
                 fill(target, given)
@@ -480,8 +480,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             return
         target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
         if rest is not None:
-            rest = versioned(rest, index, self, source)
-            put_at(target, _like(source, target), rest, False, "index_put_")
+            _put(target, _like(source, target), versioned(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:
@@ -493,6 +492,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
             f"indexing result of {type(self).__name__} of shape {list(self.shape)} ({error})"
         ) from None
+
+
+def _put(target: Tensor, values: Tensor, where: tuple) -> None:
+    put_at(target, values, where, False, "index_put_")
 
 
 def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
