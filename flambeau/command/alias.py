@@ -82,7 +82,7 @@ def _folder(user: bool, target: Path | None) -> Path:
 # ------------------------------------------------------------------- what is installed
 
 
-def _is_alias(package: Path) -> bool:
+def is_alias(package: Path) -> bool:
     """Whether the folder `torch` is the one that `install` writes."""
     try:
         return (package / "__init__.py").read_text(encoding="utf-8").startswith(MARK)
@@ -102,7 +102,7 @@ def _real_files(folder: Path) -> list[Path]:
     own = set(_own_metadata(folder))
     metadata = [info for info in folder.glob("torch-*.dist-info") if info not in own]
     modules = [path for path in (folder / PACKAGE, folder / "torch.py")
-               if path.exists() and not _is_alias(path)]  # fmt: skip
+               if path.exists() and not is_alias(path)]  # fmt: skip
     return modules + metadata
 
 
@@ -111,7 +111,7 @@ def _search_path() -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def _imported(path: list[Path] | None = None) -> Path | None:
+def imported_torch(path: list[Path] | None = None) -> Path | None:
     """The file or folder that `import torch` reads, by the folders of `path` or sys.path."""
     spec = PathFinder.find_spec("torch", None if path is None else [str(p) for p in path])
     if spec is None:
@@ -140,9 +140,9 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
     AliasError where the real PyTorch is installed, unless `force`, or `folder` cannot be written.
     """
     real = _real_files(folder)
-    imported = _imported()
+    imported = imported_torch()
     shadowed = real[0] if real else imported
-    if shadowed is not None and not _is_alias(shadowed) and not force:
+    if shadowed is not None and not is_alias(shadowed) and not force:
         raise AliasError(
             f"the real PyTorch {_version(shadowed)} is installed: {shadowed}\n"
             "`pip uninstall torch` removes it; --force installs the alias all the same, and "
@@ -170,8 +170,8 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
     _describe_constraints(folder, constraints)
     if folder not in _search_path():
         print(f"{folder} is not on sys.path: add it to PYTHONPATH")
-    elif not _is_alias(_imported() or folder):
-        print(f"but the PyTorch in {_imported()} comes first on sys.path")
+    elif not is_alias(imported_torch() or folder):
+        print(f"but the PyTorch in {imported_torch()} comes first on sys.path")
     return 0
 
 
@@ -262,9 +262,9 @@ def _put_back(folder: Path) -> bool:
 
 def status() -> int:
     """Says what `import torch` means; the exit code is 0 where it means flambeau."""
-    imported = _imported()
+    imported = imported_torch()
     aliases = [info for folder in _search_path() for info in _own_metadata(folder)]
-    if imported is not None and _is_alias(imported):
+    if imported is not None and is_alias(imported):
         folder = imported.parent
         versions = [info.name.split("-")[1].removesuffix(".dist-info") for info in aliases]
         print(f"`import torch` means flambeau (PyTorch {TORCH_VERSION}): {imported}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from . import interpreter_options, torch_alias
+from . import compile_models, interpreter_options, torch_alias
 
 SUMMARY = """\
 flambeau SCRIPT [ARGS]   run a PyTorch program: in it, `import torch` means flambeau
@@ -20,14 +21,25 @@ flambeau -m MODULE       the same for a module, as `python -m` runs it
 flambeau -c CODE         the same for a line of code
 flambeau -               the same for a program on standard input
 flambeau alias install   `import torch` means flambeau in every program of this environment
+flambeau check SCRIPT    list the torch names that a program uses and flambeau lacks; run nothing
+flambeau env             versions, processor, caches and settings, for a bug report
+flambeau cache [clear]   where compiled code is stored and how much; delete it
 flambeau --version       the version, and the version of PyTorch that it behaves like
 flambeau --help          this
+flambeau --compile PROGRAM   compile each model that the program calls (see torch.compile)
 Python's options come before the program: -u, -W ARG, -O, -X OPT, -B, -E, -I, -s, -i, ...
 The program needs no change, and PyTorch need not be installed. Arguments after the
 program are the program's. In new code, `import flambeau as torch` does the same
 without this command. What flambeau lacks raises NotImplementedError or
 ModuleNotFoundError and says so."""
 
+# A subcommand is a module with `main(args) -> exit code`, imported only when it is asked for.
+SUBCOMMANDS = {
+    "alias": "alias",
+    "cache": "cache",
+    "check": "check",
+    "env": "environment_report",
+}
 _OWN_FILE = __file__
 # What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
 _run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
@@ -43,10 +55,12 @@ def main(argv: list[str] | None = None) -> int:
     if args[0] in ("--version", "-V"):
         print(f"flambeau {_version()} (PyTorch {torch_alias.TORCH_VERSION})")
         return 0
-    if args[0] == "alias":
-        from . import alias
-
-        return alias.main(args[1:])
+    if args[0] in SUBCOMMANDS:
+        subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
+        return int(subcommand.main(args[1:]))
+    if args[0] == "--compile":
+        compile_models.start()
+        args = args[1:]
     try:
         line = interpreter_options.split(args)
     except interpreter_options.OptionError as error:

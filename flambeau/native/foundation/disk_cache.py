@@ -1,13 +1,14 @@
-"""Machine code on disk: entries under a key, each with a checksum, of a bounded size in all.
+"""The disk cache for machine code: checksummed entries by key, bounded in total size.
 
-FLAMBEAU_CACHE_DIR says where, FLAMBEAU_CACHE_SIZE how many megabytes at most (512; 0: nothing is
-kept). Nothing here raises: what cannot be read or written is made again.
+FLAMBEAU_CACHE_DIR names the folder and FLAMBEAU_CACHE_SIZE its limit in megabytes (512; 0 turns
+the cache off). Lookups and stores never raise: an entry that cannot be read is a miss.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import time
 
@@ -59,7 +60,7 @@ def get(key: str) -> bytes | None:
         return None
     path = os.path.join(folder, key + _SUFFIX)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_without_blocking) as file:
             status = os.fstat(file.fileno())
             if not _trusted(status):
                 return None
@@ -84,6 +85,8 @@ def put(key: str, code: bytes) -> None:
         return
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.stat(folder).st_mode & stat.S_IWOTH:
+            return  # anyone could swap entries for others
         name = os.path.join(folder, os.urandom(16).hex() + _TEMPORARY)
         try:
             with open(name, "xb", opener=_private) as file:
@@ -111,37 +114,71 @@ def _checksum(key: str, body: bytes) -> bytes:
     return hashlib.sha256(key.encode() + body).digest()
 
 
+def _open_without_blocking(path: str, flags: int) -> int:
+    """Opens for reading, without waiting for a writer where the path is a FIFO."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _trusted(status: os.stat_result) -> bool:
-    """Whether an entry is the user's own, or the administrator's: it is code, and will be run."""
-    return not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
+    """Whether to run an entry: a regular file of this user's or root's that no other can write."""
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):
+        return True
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (os.geteuid(), 0) and not writable_by_others
 
 
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
-        pass  # another process was quicker
+    except OSError:
+        pass  # another process deleted it first, or it is not ours to delete
 
 
-def _prune(folder: str, most: int) -> None:
-    """Removes the least recently used entries until the rest is well below the limit."""
+def size_bytes() -> int:
+    """The total size of all entries."""
+    return sum(size for _, size, _ in _entries(directory() or ""))
+
+
+def clear() -> int:
+    """Deletes every entry; returns how many bytes that freed."""
+    freed = 0
+    for _, size, path in _entries(directory() or ""):
+        _remove(path)
+        freed += size
+    return freed
+
+
+def _entries(folder: str) -> list[tuple[float, int, str]]:
+    """(time of last use, size in bytes, path) of every entry. Deletes stale temporary files."""
     entries = []
     now = time.time()
     try:
-        with os.scandir(folder) as found:
-            for item in found:
-                status = item.stat()
-                if item.name.endswith(_SUFFIX):
-                    entries.append((status.st_mtime, status.st_size, item.path))
-                elif item.name.endswith(_TEMPORARY) and now - status.st_mtime > _STALE:
-                    _remove(item.path)
-        total = sum(size for _, size, _ in entries)
-        if total <= most:
-            return
-        for _, size, path in sorted(entries):
-            _remove(path)
-            total -= size
-            if total <= most * 3 // 4:
-                return
+        names = os.listdir(folder)
     except OSError:
-        return  # another process does the same at this moment
+        return []
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            status = os.lstat(path)
+        except OSError:
+            continue  # another process deleted it
+        if name.endswith(_SUFFIX):
+            entries.append((status.st_mtime, status.st_size, path))
+        elif name.endswith(_TEMPORARY) and now - status.st_mtime > _STALE:
+            _remove(path)
+    return entries
+
+
+def _prune(folder: str, limit_bytes: int) -> None:
+    """Deletes the least recently used entries until three quarters of the limit are in use."""
+    entries = _entries(folder)
+    total = sum(size for _, size, _ in entries)
+    if total <= limit_bytes:
+        return
+    for _, size, path in sorted(entries):
+        _remove(path)
+        total -= size
+        if total <= limit_bytes * 3 // 4:
+            return

@@ -82,8 +82,8 @@ def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.Mo
         return len(made)
 
     assert [load(), load()] == [1, 1]
-    path = next(folder.iterdir())
-    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    for path in folder.iterdir():  # the processor's description is stored there as well
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
     assert [load(), load()] == [2, 2]
 
 
@@ -148,7 +148,7 @@ def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.Mo
     mine = entry(folder).stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     assert (disk_cache.get(KEY) is None) == (mine != 0)
-    assert not disk_cache._trusted(os.stat_result((0o600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
+    assert not disk_cache._trusted(os.stat_result((0o100600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
 
 
 def test_several_processes_write_and_read(folder: Path) -> None:
@@ -182,3 +182,45 @@ def test_an_old_entry_that_cannot_be_touched_is_read(
         assert disk_cache.get(KEY) == b"code"
     assert disk_cache.get(KEY) == b"code"
     assert entry(folder).stat().st_mtime > 1
+
+
+def test_a_fifo_in_place_of_an_entry_is_a_miss(folder: Path) -> None:
+    """Opening a FIFO for reading waits for a writer; a lookup must not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(entry(folder))
+    assert disk_cache.get(KEY) is None
+
+
+def test_entries_that_others_can_write_are_not_run(folder: Path) -> None:
+    disk_cache.put(KEY, b"code")
+    assert disk_cache.get(KEY) == b"code"
+    entry(folder).chmod(0o660)
+    assert disk_cache.get(KEY) is None
+
+
+def test_a_folder_that_anyone_can_write_gets_no_entries(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    disk_cache.put(KEY, b"code")
+    assert list(folder.iterdir()) == []
+
+
+def test_pruning_passes_over_dangling_links(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0.01")
+    for number in range(8):
+        disk_cache.put(f"{number:064x}", bytes(2000))
+        (folder / f"link{number}.code").symlink_to(folder / "absent")
+    disk_cache._prune(folder.as_posix(), 5000)
+    stored = [path for path in folder.iterdir() if not path.is_symlink()]
+    assert sum(path.stat().st_size for path in stored) <= 5000
+
+
+def test_clearing_frees_all_entries(folder: Path) -> None:
+    for number in range(3):
+        disk_cache.put(f"{number:064x}", bytes(1000))
+    stored_bytes = disk_cache.size_bytes()
+    assert stored_bytes >= 3000
+    assert disk_cache.clear() == stored_bytes
+    assert disk_cache.size_bytes() == 0

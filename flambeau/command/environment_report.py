@@ -1,0 +1,104 @@
+"""`flambeau env`: versions, processor, threads, caches and settings, to paste into a bug report."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from ..native.foundation import environment
+from . import cache
+from .torch_alias import TORCH_VERSION
+
+_PACKAGES = ("numpy", "scipy", "llvmlite", "ml_dtypes")
+
+
+def main(args: list[str]) -> int:
+    """Runs `flambeau env`; returns the exit code."""
+    if args:
+        print("usage: flambeau env", file=sys.stderr)
+        return 2
+    rows = describe()
+    width = max(map(len, rows))
+    for name, text in rows.items():
+        print(f"{name:<{width}}  {text}")
+    return 0
+
+
+def describe() -> dict[str, str]:
+    """What a bug report needs, as name: text."""
+    import flambeau
+
+    return {
+        "flambeau": f"{_version('flambeau')} (follows PyTorch {TORCH_VERSION})",
+        "source": os.path.dirname(os.path.abspath(flambeau.__file__)),
+        "import torch": _torch(),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        **{name: _version(name) for name in _PACKAGES},
+        "system": platform.platform(),
+        "processor": _processor(),
+        "code for": _target(),
+        "threads": f"{flambeau.get_num_threads()} of {os.cpu_count()} processors",
+        "BLAS": _blas(),
+        "cache": cache.summary(),
+        "flags": _flags(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _torch() -> str:
+    """What `import torch` means to a plain `python` of this environment."""
+    from . import alias
+
+    package = alias.imported_torch()
+    if package is None:
+        return "not found; `flambeau SCRIPT` or `flambeau alias install` provide it"
+    if alias.is_alias(package):
+        return f"flambeau, by the alias in {package.parent}"
+    return f"PyTorch in {package}"
+
+
+def _processor() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(("model name", "Model")):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _target() -> str:
+    """What machine code is compiled for: the name, vector width and cache sizes."""
+    from ..native.target.machine import host
+
+    try:
+        target = host()
+    except Exception as error:  # llvmlite is absent or broken: a report says so and goes on
+        return f"unknown ({error})"
+    caches = f"{target.near >> 10} KB second-level, {target.last >> 20} MB last-level cache"
+    return f"{target.cpu}, vectors of {target.vector_bytes} bytes, {caches}"
+
+
+def _blas() -> str:
+    import numpy as np
+
+    config = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {}) if config else {}
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _flags() -> str:
+    """The environment variables of flambeau that are set."""
+    names = [flag.name for flag in environment.FLAGS]
+    shown = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
+    return " ".join(shown) or "none set"

@@ -1,0 +1,110 @@
+"""The commands that run no program: env, cache and check; and --compile, which compiles models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flambeau.command import cache, check, cli, environment_report
+from flambeau.command.torch_names import resolve
+from flambeau.native.foundation import disk_cache
+
+
+@pytest.fixture
+def settled_torch(monkeypatch: pytest.MonkeyPatch):
+    """`check` makes torch mean flambeau; afterwards it does not."""
+    from flambeau.command import torch_alias
+
+    was_installed = torch_alias.installed()
+    yield
+    if not was_installed:
+        torch_alias.uninstall()
+
+
+def test_env_reports_versions_and_processor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env"]) == 0
+    report = capsys.readouterr().out
+    for row in ("flambeau", "Python", "numpy", "llvmlite", "processor", "threads", "cache"):
+        assert any(line.startswith(row) for line in report.splitlines()), row
+    assert "follows PyTorch 2.13.0" in report
+
+
+def test_env_names_the_flags_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_DEBUG", "0")
+    assert "FLAMBEAU_DEBUG=0" in environment_report.describe()["flags"]
+
+
+def test_cache_reports_and_clears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    disk_cache.put("0" * 64, bytes(2**20))
+    assert cache.main([]) == 0
+    assert "(1.0 of" in capsys.readouterr().out
+    assert cli.main(["cache", "clear"]) == 0
+    assert "freed 1.0 MB" in capsys.readouterr().out
+    assert cache.main(["size"]) == 0
+    assert capsys.readouterr().out == "0\n"
+    assert cache.main(["nonsense"]) == 2
+
+
+@pytest.mark.usefixtures("settled_torch")
+def test_check_names_what_is_missing_and_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "layers.py").write_text("from torch import nn\nbroken = nn.Lineer\n")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import layers\nimport torch as t\nimport torch.nn.functional as F\n"
+        "raise SystemExit('check runs nothing')\n"
+        "y = F.relu(t.zeros(2)).shape.numel()\nt.flurb(3)\nt.flurb(4)\n"
+        "t.ops.library.operator(y)\nt.float32.itemsize\n"
+    )
+    assert check.main([str(script)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert f"{script}:6 and 1 more: torch.flurb: flambeau has no such name" in lines
+    assert f"{tmp_path / 'layers.py'}:2: torch.nn.Lineer: flambeau has no such name" in lines
+    assert len(lines) == 3
+    assert lines[-1].endswith("in 2 files, 2 missing")
+
+
+@pytest.mark.usefixtures("settled_torch")
+def test_check_passes_over_a_program_that_lacks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nprint(torch.ones(2))\n")
+    assert check.main([str(script)]) == 0
+    assert capsys.readouterr().out == "2 torch names in 1 files, 0 missing\n"
+    assert check.main([str(tmp_path / "absent.py")]) == 2
+
+
+@pytest.mark.usefixtures("settled_torch")
+def test_names_resolve_as_far_as_modules_go() -> None:
+    from flambeau.command import torch_alias
+
+    torch_alias.install()
+    assert resolve("torch.nn.functional.relu") is None
+    assert resolve("torch.utils.data.DataLoader") is None
+    assert resolve("torch.nn.functional.reelu") == "flambeau has no such name"
+
+
+def test_compile_makes_models_programs(tmp_path: Path) -> None:
+    from .test_cli import run
+
+    code = """\
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        inner = nn.Linear(3, 3)
+        net, loss = nn.Sequential(inner, nn.ReLU()), nn.MSELoss()
+        for _ in range(3):
+            loss(net(torch.ones(2, 3)), torch.zeros(2, 3)).backward()
+        compiled = [m._compiled_call_impl is not None for m in (net, inner, loss)]
+        print(type(net).__name__, compiled)
+        """
+    plain = run("program.py", cwd=tmp_path, code=code)
+    compiled = run("--compile", "program.py", cwd=tmp_path, code=code)
+    assert plain.stdout == "Sequential [False, False, False]\n"
+    assert compiled.stdout == "Sequential [True, False, False]\n", compiled.stderr
