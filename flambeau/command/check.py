@@ -1,9 +1,9 @@
 """`flambeau check SCRIPT`: lists the torch names that a program uses and flambeau lacks.
 
-Nothing runs. The program's own modules are followed through their imports; installed packages are named with
-`--packages` and followed as well. Names are resolved from the syntax tree: `import torch.nn as nn`
-followed by `nn.Linear` asks for torch.nn.Linear. Attributes of tensors are not resolved, since the
-source does not tell their types.
+Nothing runs. The program's own modules are followed through their imports, and installed packages
+with `--packages`. Names are resolved from the syntax tree: `import torch.nn as nn` followed by
+`nn.Linear` asks for torch.nn.Linear. Attributes of tensors are not resolved, since the source does
+not tell their types.
 """
 
 from __future__ import annotations
