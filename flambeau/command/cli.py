@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
+from .. import version
 from . import compile_models, interpreter_options, torch_alias
 
 SUMMARY = """\
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         print(SUMMARY)
         return 0
     if args[0] in ("--version", "-V"):
-        print(f"flambeau {_version()} (PyTorch {torch_alias.TORCH_VERSION})")
+        print(f"flambeau {version._flambeau_version} (PyTorch {torch_alias.TORCH_VERSION})")
         return 0
     if args[0] in SUBCOMMANDS:
         subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
@@ -89,17 +90,6 @@ def _program(args: list[str]) -> int:
     if args[0] == "-":
         return _run(lambda: _stdin(args[1:]))
     return _script(args[0], args[1:])
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("flambeau")
-    except PackageNotFoundError:
-        import flambeau
-
-        return str(getattr(flambeau, "__version__", "(not installed)"))
 
 
 # ------------------------------------------------------------------- kinds of programs

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from ..native.foundation import environment
+from ..version import _flambeau_version as own_version
 from . import cache
 from .torch_alias import TORCH_VERSION
 
@@ -31,7 +32,7 @@ def describe() -> dict[str, str]:
     import flambeau
 
     return {
-        "flambeau": f"{_version('flambeau')} (follows PyTorch {TORCH_VERSION})",
+        "flambeau": f"{own_version} (follows PyTorch {TORCH_VERSION})",
         "source": os.path.dirname(os.path.abspath(flambeau.__file__)),
         "import torch": _torch(),
         "Python": f"{platform.python_implementation()} {platform.python_version()}",

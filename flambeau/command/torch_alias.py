@@ -14,8 +14,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# The version of PyTorch whose behaviour flambeau has.
-TORCH_VERSION = "2.13.0"
+from .. import version
+
+TORCH_VERSION = version.__version__  # the release that flambeau follows
 # What the distribution's file INSTALLER says where `flambeau alias install` wrote it.
 INSTALLER = "flambeau"
 

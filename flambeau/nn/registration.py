@@ -257,8 +257,9 @@ class Registration(Members):
     def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
                  *self._buffers]  # fmt: skip
-        # Layers of a Sequential are called 0, 1, ...: no attributes one can write.
-        return sorted(name for name in names if not name[0].isdigit())
+        # Layers of a Sequential are called 0, 1, ...: no attributes that a program can write.
+        return sorted(name for name in names
+                      if not name[0].isdigit() and not name.startswith("_flambeau_"))  # fmt: skip
 
     # ---------------------------------------------------------------- by dotted path
 

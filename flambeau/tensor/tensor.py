@@ -46,6 +46,12 @@ class _TensorType(type):
     construct: Callable[..., Tensor]
 
 
+_INTERNAL = frozenset(
+    "_alias _array _bump _canonical_strides _check_assigned_grad _counter _history _node _reattach "
+    "_requires_grad _stamp _tracked".split()
+)
+
+
 class Tensor(Methods, metaclass=_TensorType):
     """A multi-dimensional array of one dtype that autograd can differentiate through.
 
@@ -80,6 +86,10 @@ class Tensor(Methods, metaclass=_TensorType):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """`Tensor(2, 3)` or `Tensor([1, 2])`; operators make theirs with object.__new__."""
         return _TensorType.construct(cls, *args, **kwargs)
+
+    def __dir__(self) -> list[str]:
+        """PyTorch's names only: completion shows none of flambeau's slots and inner methods."""
+        return [name for name in object.__dir__(self) if name not in _INTERNAL]
 
     # ---------------------------------------------------------------- what it is
 

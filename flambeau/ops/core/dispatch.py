@@ -19,6 +19,7 @@ from ...autograd.tape import record, record_binary, record_number, record_unary,
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
+from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .errors import explained
 from .inplace import inplace_twin, write_out
@@ -62,6 +63,7 @@ def _named(function: Any, operator: Operator) -> Any:
     function.__name__ = function.__qualname__ = operator.name
     function.__doc__ = operator.doc
     function.__module__ = operator.body.__module__
+    source_listing.attach(function, operator, lambda: _public_signature(operator))
     return function
 
 
@@ -267,7 +269,6 @@ def _lazy(operator: Operator) -> Callable:
     names["become"] = become
     template = _stub.__code__
     function = types.FunctionType(template, names, operator.name)
-    function.__signature__ = _public_signature(operator)
     return function
 
 

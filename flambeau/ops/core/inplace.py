@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
 from ...tensor.tensor import Tensor
+from . import source_listing
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import LARGE, large_with
@@ -56,10 +58,16 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 
     functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
     twin.__doc__ = f"`{operator.name}` in place. {(body.__doc__ or '').partition(chr(10))[0]}"
-    twin.__dict__.pop("__wrapped__", None)
+    source_listing.attach(twin, operator, lambda: _signature_in_place(operator))
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator
     return twin
+
+
+def _signature_in_place(operator: Operator) -> inspect.Signature:
+    """The operator's parameters behind `self`, without annotations."""
+    first, *rest = (p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters)
+    return inspect.Signature([first.replace(name="self"), *rest])
 
 
 def _at_once(

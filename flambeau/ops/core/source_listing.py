@@ -1,0 +1,61 @@
+"""What `torch.softmax??` and inspect.getsource show: an operator's body and its derivatives.
+
+The function that users call is a dispatcher which all operators share. Its `__wrapped__` is a
+module that has the declaration as its source: tools follow that attribute, and read the whole of a
+module's file. The text is composed when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+class SourceListing(ModuleType):
+    """The declaration of an operator, in a file that exists in linecache only."""
+
+    __file__: str
+
+    def __init__(self, operator: Operator, signature: Callable[[], inspect.Signature]) -> None:
+        super().__init__(operator.name, operator.doc)
+        home = operator.body.__code__.co_filename
+        self.__file__ = f"{home} [{operator.name}]"
+        self._signature = signature
+        linecache.cache[self.__file__] = (lambda: compose(operator),)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._signature()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """inspect.signature asks for something that can be called."""
+        raise TypeError("a source listing runs nothing")
+
+
+def attach(function: Any, operator: Operator, signature: Callable[[], inspect.Signature]) -> None:
+    """Makes tools show the operator's declaration as the source of a function."""
+    function.__wrapped__ = SourceListing(operator, signature)
+
+
+def compose(operator: Operator) -> str:
+    """The source of the body and of each vjp, in the order in which they stand in their file."""
+    vjps = [operator.joint, *operator.vjps.values()]
+    functions = {id(f): f for f in (operator.body, *vjps) if f is not None}
+    blocks = []
+    for function in functions.values():
+        try:
+            lines, number = inspect.getsourcelines(function)
+        except (OSError, TypeError):
+            continue  # a ufunc, or code without a file
+        file = inspect.getsourcefile(function) or ""
+        blocks.append((file, number, "".join(lines)))
+    parts = []
+    for file, number, text in sorted(blocks):
+        parts.append(f"# {file}:{number}\n{text}")
+    return "\n\n".join(parts)
