@@ -840,7 +840,7 @@ from ._namespace.symbolic_numbers import SymInt as SymInt
 from .tensor.tensor import Tensor as Tensor
 from .tensor.storage import TypedStorage as TypedStorage
 from .tensor.storage import UntypedStorage as UntypedStorage
-__version__: builtins.TorchVersion
+__version__: torch_version.TorchVersion
 from ._namespace.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 bfloat16: _dtype
 bits16: _dtype

@@ -243,7 +243,9 @@ def _member(name: str, value: Any) -> str:
     """The line for a name of flambeau that is no operator."""
     if name in ("Any", "annotations") or name in PUBLIC["torch"]:
         return ""
-    if name.startswith("_") and name != "__version__":
+    if name == "__version__":
+        return "__version__: torch_version.TorchVersion\n"
+    if name.startswith("_"):
         return ""
     if isinstance(value, dtypes.dtype):
         return f"{name}: _dtype\n"
