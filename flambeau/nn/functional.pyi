@@ -2,10 +2,11 @@
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+import flambeau.return_types as return_types
 from ..tensor.devices import device as _device
 from ..tensor.dtypes import dtype as _dtype
 from ..tensor.random.generator import Generator as Generator

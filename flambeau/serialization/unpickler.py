@@ -18,8 +18,9 @@ from typing import IO, Any
 
 from flambeau.tensor import Tensor
 
-from . import rebuild, safe_globals
+from . import rebuild
 from .opcodes import OPERATIONS, last, opcode
+from .safe_globals import call as call_allowed, find as find_allowed, user_globals
 
 _LONGEST_LINE = 1 << 16
 
@@ -55,7 +56,7 @@ class WeightsUnpickler:
         self.marks: list[list[Any]] = []
         self.stack: list[Any] = []
         self.allowed: dict[int, Any] = {}
-        self.user = safe_globals.user_globals()
+        self.user = user_globals()
         try:
             self._run()
         except _Stop as stop:
@@ -107,7 +108,7 @@ class WeightsUnpickler:
     def find(self, module: str, name: str) -> None:
         """Pushes the allowed object of that name."""
         try:
-            found = safe_globals.find(module, name, self.user)
+            found = find_allowed(module, name, self.user)
         except LookupError as error:
             raise UnpicklingError(str(error)) from None
         self.allowed[id(found)] = found
@@ -151,7 +152,7 @@ def _reduce(u: WeightsUnpickler) -> None:
     u.must_be_allowed(function)
     if type(args) is not tuple:
         raise UnpicklingError(f"arguments must be a tuple, got {type(args)}")
-    u.stack.append(safe_globals.call(function, args, u.user))
+    u.stack.append(call_allowed(function, args, u.user))
 
 
 @opcode(pickle.NEWOBJ)
@@ -177,7 +178,7 @@ def _make_object(u: WeightsUnpickler, cls: Any, args: Any, keywords: Any) -> Non
     elif keywords:
         raise UnpicklingError(f"{cls} takes no keywords from a file")
     else:
-        u.stack.append(safe_globals.call(cls, args, u.user))
+        u.stack.append(call_allowed(cls, args, u.user))
 
 
 @opcode(pickle.BUILD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..core.inplace import assign
 from ..native.pointwise import MIDDLE, large_with
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
+from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from .selection import select
 
@@ -293,7 +293,7 @@ def _(g):
     return zeros_like(g)
 
 
-_Frexp = collections.namedtuple("frexp", ("mantissa", "exponent"))
+_Frexp = return_type("frexp", "mantissa", "exponent")
 
 
 @opaque(ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from ...ops import from_numpy
+from ...ops.creation.interchange import from_numpy
 from ...tensor.tensor import Tensor
 
 Value: TypeAlias = float | np.ndarray

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import from_numpy
+from ...ops.creation.interchange import from_numpy
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.tensor import Tensor
 from ...utils.data import DataLoader, Dataset, IterableDataset, TensorDataset

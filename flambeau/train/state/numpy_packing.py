@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import from_numpy
+from ...ops.creation.interchange import from_numpy
 
 _ARRAY = "a NumPy array"
 
