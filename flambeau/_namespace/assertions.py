@@ -21,6 +21,8 @@ def _assert(condition: Any, message: str) -> None:
 
 def _assert_async(condition: Tensor, message: str | None = None) -> None:
     """RuntimeError unless a tensor's only element is true."""
+    if not condition._array.size:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if not condition.item():
         raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,12 @@ def set_default_tensor_type(t: Any) -> None:
     >>> torch.zeros(1).dtype
     torch.float32
     """
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
+        UserWarning,
+        stacklevel=2,
+    )
     name = t if isinstance(t, str) else f"torch.{getattr(t, '__name__', t)}"
     short = _DTYPES.get(name.removeprefix("torch.").removesuffix("Tensor"))
     if short is None:

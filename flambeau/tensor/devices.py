@@ -34,6 +34,8 @@ class device:
             self.type, self.index = type.type, type.index
             return
         if isinstance(type, int) and not isinstance(type, bool):
+            if type < 0:
+                raise RuntimeError("Device index must not be negative")
             self.type, self.index = "cuda", type
             return
         if not isinstance(type, str):
@@ -41,7 +43,7 @@ class device:
                 f"device(): argument 'type' must be str, int or device, "
                 f"not {type.__class__.__name__}"
             )
-        match = re.fullmatch(r"([a-z_]+)(?::(\d+))?", type)
+        match = re.fullmatch(r"([a-z_]+)(?::(0|[1-9]\d*))?", type)
         if match is None:
             raise RuntimeError(f"Invalid device string: '{type}'")
         if match[1] not in _KNOWN:
@@ -54,6 +56,8 @@ class device:
                 f"type (string) must not include an index because index was passed explicitly: "
                 f"{type}"
             )
+        if index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
         self.type = match[1]
         self.index = int(match[2]) if match[2] is not None else index
 

@@ -7,6 +7,18 @@ from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
 
+def _length(position: int, n: Any) -> int:
+    """A length as an int; TypeError for what is no integer."""
+    if isinstance(n, int):
+        return n
+    try:
+        return n.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"torch.Size() takes an iterable of 'int' (item {position} is '{type(n).__name__}')"
+        ) from None
+
+
 class Size(tuple):
     """A tensor's shape: a tuple of ints that stays a Size under slicing, `+` and `*`.
 
@@ -16,12 +28,9 @@ class Size(tuple):
 
     def __new__(cls, lengths: Iterable[int] = ()) -> Size:
         made = tuple.__new__(cls, lengths)
-        for i, n in enumerate(made):
-            if n.__class__ is not int and not hasattr(n, "__index__"):
-                raise TypeError(
-                    "torch.Size() takes an iterable of 'int' "
-                    f"(item {i} is '{type(n).__name__}')"
-                )
+        for n in made:
+            if n.__class__ is not int:
+                return tuple.__new__(cls, [_length(i, m) for i, m in enumerate(made)])
         return made
 
     def __repr__(self) -> str:
@@ -36,10 +45,14 @@ class Size(tuple):
 
     def __add__(self, other: tuple) -> Size:
         if not isinstance(other, tuple):
-            return NotImplemented
+            raise TypeError(
+                f"can only concatenate tuple (not {type(other).__name__}) to torch.Size"
+            )
         return tuple.__new__(Size, tuple.__add__(self, other))
 
     def __radd__(self, other: tuple) -> Size:
+        if not isinstance(other, tuple):
+            return NotImplemented
         return tuple.__new__(Size, tuple.__add__(tuple(other), self))
 
     def __mul__(self, times: SupportsIndex) -> Size:

@@ -18,6 +18,7 @@ from ... import ops
 from ...autograd import engine, inplace, no_grad
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
+from ...ops.core import out
 from ...ops.creation import copies, interchange
 from ...ops.indexing import index
 from ...ops.normalization import norm_formulas
@@ -80,9 +81,9 @@ def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
     return False
 
 
-def _write_one(r: Recorder, original: Callable, operator: Any, y: Any, target: Any) -> Any:
+def _write_one(r: Recorder, original: Callable, name: str, y: Any, target: Any) -> Any:
     r.compute()
-    original(operator, y, target)
+    original(name, y, target)
     r.write(target._array, y._array)
 
 
@@ -164,7 +165,7 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 
 def _writes(r: Recorder) -> Pairs:
     yield in_place.write, when_on(r, _written)
-    yield in_place._write_one, when_on(r, _write_one)
+    yield out._write_one, when_on(r, _write_one)
     yield copies._copy_array, when_on(r, _copy_array)
     yield inplace.before_write, when_on(r, _before_write)
     yield ops.fill_, when_on(r, _fill_)
@@ -194,12 +195,12 @@ _OF_SHAPES = {
 
 
 def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
-    out = kwargs.get("out")
+    target = kwargs.get("out")
     if tensors_in((args[1:], kwargs)):
         r.compute()
     with r.silence():
         made = original(*args, **kwargs)
-    if out is not None:
+    if target is not None:
         r.problem("out= of a factory is not captured")
     elif type(made._array) is np.ndarray:
         r.constant(made._array, original)

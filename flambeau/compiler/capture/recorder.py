@@ -16,7 +16,7 @@ from ...native.foundation.source_hash import PACKAGE
 from ...autograd.node import Node
 from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
-from ...ops.core.inplace import write_out
+from ...ops.core.out import write_out
 from ...ops.core.registry import Kind, Operator
 from ...tensor.size import Size
 from ...tensor.storage import owner_of

@@ -24,9 +24,12 @@ def _called(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Calla
             raise TypeError(f"{name}: expected {legacy_name(self.dtype)}, but got "
                             f"{legacy_name(other.dtype)}")  # fmt: skip
     array = self._array
-    operands = [np.broadcast_to(other._array, array.shape) for other in others]
+    operands = [other.expand(array.shape)._array for other in others]
     for index in np.ndindex(array.shape):
-        array[index] = callable(array[index].item(), *(b[index].item() for b in operands))
+        made = callable(array[index].item(), *(b[index].item() for b in operands))
+        if not hasattr(made, "__float__") and not isinstance(made, complex):
+            raise TypeError(f"must be real number, not {type(made).__name__}")
+        array[index] = made
     bump(self)
     return self
 

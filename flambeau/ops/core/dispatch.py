@@ -22,7 +22,8 @@ from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .errors import explained
-from .inplace import inplace_twin, write_out
+from .inplace import inplace_twin
+from .out import write_out
 from .number_cache import KEPT, as_number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import MIDDLE, large, large_with, swapped
@@ -109,7 +110,7 @@ def _unary(operator: Operator) -> Callable:
         made._stamp = creation.stamp
         if input._tracked and differentiable:
             record_unary(operator, made, input)
-        return made if out is None else write_out(operator, made, out)
+        return made if out is None else write_out(operator, made, out, (input,))
 
     return function
 
@@ -157,7 +158,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             _record_mixed(operator, made, input, other)
         elif (input._tracked or other._tracked) and differentiable:
             record_binary(operator, made, input, other)
-        return made if out is None else write_out(operator, made, out)
+        return made if out is None else write_out(operator, made, out, (input, other))
 
     return function
 
@@ -521,7 +522,7 @@ class _Writer:
             body.append(f"    return {self._result()}")
         else:
             body += ["    if out is not None:",
-                     f"        return write_out(operator, {self._result()}, out)",
+                     f"        return write_out(operator, {self._result()}, out, {self.every()})",
                      f"    return {self._result()}"]  # fmt: skip
         return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
 

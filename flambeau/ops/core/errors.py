@@ -72,7 +72,9 @@ def _about_shapes(operator: Operator, error: Exception, args: tuple) -> Exceptio
     if "broadcast" in str(error) and len(tensors) >= 2:
         found = broadcast_mismatch([t._array.shape for t in tensors])
         if found is not None:
-            return RuntimeError(f"{found} ({operator.name} of {described(tensors)})")
+            explained = RuntimeError(found)
+            explained.add_note(f"In {operator.name} of {described(tensors)}.")
+            return explained
     if isinstance(error, np.exceptions.AxisError):
         return IndexError(
             f"Dimension out of range ({error}) in {operator.name} of {described(tensors)}"

@@ -1,10 +1,9 @@
-"""In-place twins and `out=`: an operator's result written to memory that is there already."""
+"""In-place twins: an operator's result written over its first argument."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,13 @@ from ...autograd.tape import requires
 from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
+from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
 from ...tensor.tensor import Tensor
 from . import source_listing
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import LARGE, large_with
-from ..native.row_copies import MANY, fill
+from ..native.row_copies import fill
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -36,6 +36,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     body, direct = operator.body, operator.ufunc
     old_ordered = operator.name in OLD_ORDERED
     name, name_ = operator.name, operator.name + "_"
+    pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
     kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -49,8 +50,12 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         if old_ordered and len(args) > 2:
             return in_order(twin, name_, (self, *args), kwargs)
         if recorded and operator.differentiable:
+            if pointwise:
+                check_operands(self._array, args)
             return _recorded(operator, function, self, args, kwargs)
         array = self._array
+        if pointwise:
+            check_operands(array, args)
         if array.size <= LARGE or not _by_kernel(operator, array, args, kwargs):
             write(self, function(self, *args, **kwargs)._array, name)
         bump(self)
@@ -86,6 +91,7 @@ def _at_once(
             if b.dtype is not kind or (b.shape != array.shape and b.ndim) \
                     or (a._tracked and MODE.grad):  # fmt: skip
                 return False
+            check_no_overlap(array, b)
             given += (b,)
         elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
                 and -ORDINARY < a < ORDINARY:  # fmt: skip
@@ -170,31 +176,20 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
     if y.shape != array.shape:
         raise RuntimeError(
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "
-            f"{list(y.shape)} ({name}_)"
+            f"{list(y.shape)}"
         )
     same = y.dtype is array.dtype or y.dtype == array.dtype
     if not same:
         check_cast(FROM_NUMPY[y.dtype], target.dtype)
         if array.dtype.kind != "c" and y.dtype.kind == "c":
             y = y.real
-    if 0 in array.strides:
-        _refuse_overlap(array, name)
-    if same:
+    check_no_internal_overlap(array, name + "_")
+    if 0 in array.strides and array.size:  # tolerated, by what writes only here and there
+        np.copyto(array, y, casting="unsafe", where=y != array)
+    elif same:
         fill(array, y)
     else:
         np.copyto(array, y, casting="unsafe")
-
-
-def _refuse_overlap(array: np.ndarray, name: str) -> None:
-    if array.size and any(
-        s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)
-    ):
-        if type(array) is not np.ndarray:
-            return  # meta arrays have nothing to overwrite
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a "
-            f"single memory location. Please clone() the tensor before performing {name}_."
-        )
 
 
 def _recorded(
@@ -245,53 +240,3 @@ def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs:
                               or _requires(kwargs.values()))  # fmt: skip
     old = before_write(self, True) if recorded else self
     return assign(self, function(old, *args, **kwargs), name)
-
-
-# ------------------------------------------------------------------------------------- out=
-
-
-def write_out(operator: Operator, made: Any, out: Any) -> Any:
-    """Writes results into `out`, resizing empty ones, and gives `out` back."""
-    if isinstance(made, Tensor):
-        _write_one(operator, made, out)
-        return out
-    if isinstance(out, Tensor) or len(out) != len(made):
-        raise TypeError(f"{operator.name}(): argument 'out' must be tuple of {len(made)} Tensors")
-    for y, target in zip(made, out, strict=True):
-        _write_one(operator, y, target)
-    return type(made)(*out) if hasattr(type(made), "_fields") else out
-
-
-def _write_one(operator: Operator, y: Tensor, target: Any) -> None:
-    if not isinstance(target, Tensor):
-        raise TypeError(
-            f"{operator.name}(): argument 'out' must be Tensor, not {type(target).__name__}"
-        )
-    if MODE.grad and (y._requires_grad or (target._tracked and requires(target))):
-        raise RuntimeError(
-            f"{operator.name}(): functions with out=... arguments don't support automatic "
-            "differentiation, but one of the arguments requires grad."
-        )
-    check_cast(y.dtype, target.dtype)
-    if target._array.shape != y._array.shape:
-        _resize_out(operator, target, y._array.shape)
-    array, result = target._array, y._array
-    if array.dtype != result.dtype or (array.nbytes >= MANY and np.may_share_memory(array, result)):
-        np.copyto(array, result, casting="unsafe")
-    else:
-        fill(array, result)
-    bump(target)
-
-
-def _resize_out(operator: Operator, target: Tensor, shape: tuple[int, ...]) -> None:
-    if target._array.size:
-        warnings.warn(
-            f"An output with one or more elements was resized since it had shape "
-            f"{list(target.shape)}, which does not match the required output shape "
-            f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
-            "will not be resized unless they have zero elements. You can explicitly reuse an out "
-            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-            UserWarning,
-            stacklevel=4,
-        )
-    target._array = np.empty(shape, target._array.dtype)

@@ -37,8 +37,12 @@ def set_num_threads(count: int) -> None:
     """Sets how many threads they use; RuntimeError unless positive."""
     from ...native.runtime.thread_pool import POOL
 
+    if not isinstance(count, int):
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
+    if not -(1 << 31) <= count < 1 << 31:
+        raise ValueError("Overflow when unpacking long")
     if count <= 0:
-        raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
+        raise RuntimeError("set_num_threads expects a positive integer")
     POOL.set_threads(count)
     found = _blas()
     if found:

@@ -9,11 +9,14 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...tensor.layout import contiguous_format, copy_in_format, dense_order, preserve_format
 from ...tensor.meta import MetaArray
+from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor
 from .conversion import cast
 from ..native.transpose import in_order
 from .creation import public
+from ..core.errors import broadcast_mismatch
 from ..core.inplace import bump
+from .fill import fill_
 from ..core.registry import Array, opaque
 from ..native.row_copies import MANY, fill, large_copy
 from ..core.sample_inputs import real_line
@@ -75,6 +78,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     >>> torch.zeros(2).copy_(torch.tensor(5))
     tensor([5., 5.])
     """
+    if isinstance(src, (bool, int, float, complex)):
+        return fill_(self, src)
     if not isinstance(src, Tensor):
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not "
@@ -93,6 +98,10 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 def _copy_array(target: Tensor, src: Tensor) -> None:
     source, array = src._array, target._array
+    check_no_internal_overlap(array)
+    check_no_overlap(array, source)
+    if source.ndim > array.ndim:
+        raise RuntimeError(_shape_error(array.shape, source.shape))
     try:
         if source.dtype != array.dtype:
             with np.errstate(all="ignore"):
@@ -101,7 +110,11 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
             source = source.copy()  # NumPy itself looks at small ones
         fill(array, source)
     except ValueError:
-        raise RuntimeError(
-            f"The size of tensor a ({list(array.shape)}) must match the size of tensor b "
-            f"({list(src.shape)}): copy_ cannot broadcast the source to the target"
-        ) from None
+        raise RuntimeError(_shape_error(array.shape, source.shape)) from None
+
+
+def _shape_error(target: tuple[int, ...], source: tuple[int, ...]) -> str:
+    return broadcast_mismatch([target, source]) or (
+        f"output with shape {list(target)} doesn't match the broadcast shape "
+        f"{list(np.broadcast_shapes(target, source))}"
+    )

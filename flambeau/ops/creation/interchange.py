@@ -233,12 +233,18 @@ def _is_size(x: Any) -> bool:
 _TensorType.construct = staticmethod(_construct)
 
 
-def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it.
 
     >>> torch.tensor([1]).new([1, 2])
     tensor([1, 2])
     """
+    if size is not None:
+        return empty(size, dtype=self.dtype, device=device)
+    if len(args) == 1 and isinstance(args[0], Tensor) and args[0]._array.ndim:
+        if args[0].dtype is not self.dtype:
+            raise TypeError(f"expected {self.type()} (got {args[0].type()})")
+        return args[0].view(args[0].shape)
     if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
         return self.new_tensor(args[0])
     return empty(*(args or (0,)), dtype=self.dtype, device=device)

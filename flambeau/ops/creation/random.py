@@ -12,13 +12,16 @@ from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
-from ...tensor.dtypes import dtype as Dtype
+from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.random.generator import Generator, default_generator
+from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.untracked_read import peek
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 from ..indexing.index import overwrite
+from ..core.errors import broadcast_mismatch
+from ..core.out import check_out_dtype, write_into
 from ..core.registry import Array, opaque
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
@@ -93,6 +96,13 @@ def _drawn(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.nda
     return fill(np.empty(shape, dtype))
 
 
+def _out_dtype(name: str, dtype: Dtype | None, out: Tensor) -> np.dtype:
+    """The dtype in which numbers are drawn for `out=`: its own, which `dtype` must agree with."""
+    if dtype is not None:
+        check_out_dtype(name, as_dtype(dtype), out.dtype)
+    return out._array.dtype
+
+
 def _made(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
@@ -103,7 +113,8 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
-            out._array = _drawn(shape, out._array.dtype, None, lambda a: fill(a, generator))
+            kind = _out_dtype(name, dtype, out)
+            write_into(out, _drawn(shape, kind, None, lambda a: fill(a, generator)))
             return out
         kind = numpy_dtype(dtype)
         return place(_drawn(shape, kind, device, lambda a: fill(a, generator)), device,
@@ -195,10 +206,10 @@ def randint(
         )
     low, high = _bounds(low, given[0])
     shape = shape_of((given[1],))
-    kind = numpy_dtype(dtype or types.int64) if out is None else out._array.dtype
+    kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)
     array = _drawn(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
-        out._array = array
+        write_into(out, array)
         return out
     return place(array, device, requires_grad)
 
@@ -233,11 +244,11 @@ def randperm(
     tensor([4, 0, 1, 3, 2])
     """
     if n < 0:
-        raise RuntimeError(f"n must be non-negative, got {n}")
-    kind = numpy_dtype(dtype or types.int64) if out is None else out._array.dtype
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randperm", dtype, out)
     array = integers.randperm(n, kind, generator)
     if out is not None:
-        out._array = array
+        write_into(out, array)
         return out
     return place(array, device, requires_grad)
 
@@ -264,12 +275,15 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     else:
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
         kind = tensors[0]._array.dtype
-        shape = np.broadcast_shapes(*(x._array.shape for x in tensors))
+        shapes = [x._array.shape for x in tensors]
+        if (mismatch := broadcast_mismatch(shapes)) is not None:
+            raise RuntimeError(mismatch)
+        shape = np.broadcast_shapes(*shapes)
         drawn = place(normals.fill_normal(np.empty(shape, kind), generator), device, False)
         with no_grad():
             array = (drawn * std + mean).to(tensors[0].dtype)._array
     if out is not None:
-        out._array = array
+        write_into(out, array)
         return out
     made = place(array, device, requires_grad)
     for x in (mean, std):  # its derivative with respect to these is zero
@@ -300,7 +314,7 @@ def bernoulli(
         _check_probabilities(input)
         distributions.fill_bernoulli(made._array, input._array, generator)
     if out is not None:
-        out._array = made._array
+        write_into(out, made._array)
         return out
     if MODE.grad and input.requires_grad:
         return _without_gradient(input, made)
@@ -346,7 +360,8 @@ def multinomial(
     """
     array = integers.multinomial(input._array, num_samples, replacement, generator)
     if out is not None:
-        out._array = array
+        check_out_dtype("multinomial", types.int64, out.dtype)
+        write_into(out, array)
         return out
     return wrap(array)
 
@@ -396,6 +411,7 @@ def _fill(
         recorded = check_writable(self, name)
         if self._array.__class__ is MetaArray:
             return self
+        check_no_internal_overlap(self._array)
         if recorded:
             drawn = wrap(np.empty_like(self._array))
             fill(drawn, generator, values)
@@ -419,20 +435,26 @@ def _normal(x: Tensor, generator: Any, values: tuple) -> None:
     normals.fill_normal(x._array, generator, float(values[0]), float(values[1]))
 
 
+_UNSET = object()  # of `to`: None asks for all numbers from `from` on
+
+
 def _random(x: Tensor, generator: Any, values: tuple) -> None:
     low, high = values
-    if low is None and high is None:
+    if low is None and high is _UNSET:
         integers.fill_random(x._array, generator, whole=True)
-        return
-    if high is None:  # random_(to)
-        low, high = 0, low
-    integers.fill_random(x._array, generator, *_bounds(low or 0, high))
+    elif high is _UNSET:  # random_(to)
+        integers.fill_random(x._array, generator, *_bounds(0, low))
+    elif high is None:
+        integers.fill_random(x._array, generator, int(low or 0))
+    else:
+        integers.fill_random(x._array, generator, *_bounds(low or 0, high))
 
 
 def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     p = values[0]
     if isinstance(p, Tensor):
         _check_probabilities(p)
+        check_no_overlap(x._array, p._array, partial=False)
         distributions.fill_bernoulli(x._array, p._array, generator)
         return
     if not 0 <= p <= 1:
@@ -457,7 +479,7 @@ _fill("random_", _random, """Integers, in place: of the dtype's range, below `to
     >>> bool(((5 <= x) & (x < 10)).all())
     True
     """,
-      ("from", None), ("to", None))  # fmt: skip
+      ("from", None), ("to", _UNSET))  # fmt: skip
 _fill("bernoulli_", _bernoulli, """1 with probability p, a number or a tensor, else 0, in place.
 
     >>> torch.zeros(3).bernoulli_(torch.tensor([0., 1., 1.]))

@@ -10,11 +10,14 @@ import numpy as np
 
 from ...autograd.inplace import check_writable
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..creation.creation import public
 from ..core.inplace import assign, overwrite
+from ..core.out import write_result
 from ..core.registry import Array, composite, opaque
 
 LARGE = gather_scatter.LARGE
@@ -107,12 +110,13 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
         return np.full(index.shape, input)
     if not index.size:
         return np.empty(index.shape, input.dtype)
-    _fits("gather", index, input.shape, at, True, "self")
+    if index.ndim:
+        _fits("gather", index, input.shape, at, True, "self")
     if (y := gather_scatter.taken_within(input, at, index)) is not None:
         return y
     _within(index, input.shape[at], at)
     if index.ndim == 0:
-        return input[index]
+        return np.asarray(input[index])
     if input.ndim == 1:
         return input.take(index)
     return input[_grid(index, at)] if (y := gather_scatter.taken(input, at, index)) is None else y
@@ -262,7 +266,7 @@ def scatter_add(input, dim, index, src, *, out=None):
     tensor([1., 0., 5.])
     """
     y = _scatter_add(input, dim, index, src)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("scatter_add", y, out)
 
 
 def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
@@ -291,7 +295,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
             input, dim, index, given, "prod", True)  # fmt: skip
     else:
         raise RuntimeError("reduce argument must be either add or multiply.")
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("scatter", y, out)
 
 
 @opaque(name="_scatter_reduce", node="ScatterReduceBackward0", expose=(), ref=None, samples=None)
@@ -396,13 +400,14 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
         )
     y = _scatter_reduce(input, dim, index, src, reduce, include_self)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("scatter_reduce", y, out)
 
 
 def publish_in_place(name: str, function: Any) -> None:
     """`name_`: the function's value written into its first argument."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_operands(self._array, args, partial=False)
         if name in ("scatter_reduce", "index_reduce"):
             return overwrite(self, f"{name}_", function, *args, **kwargs)
         check_writable(self, f"{name}_")
@@ -471,7 +476,10 @@ def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
             f"{FROM_NUMPY[input.dtype]} and source.dtype = {FROM_NUMPY[source.dtype]}"
         )
     if index.size and (index.max() >= input.size or index.min() < -input.size):
-        raise IndexError("out of range: put_() of a tensor of " f"{input.size} elements")
+        wrong = index[(index >= input.size) | (index < -input.size)].reshape(-1)[0]
+        raise IndexError(
+            f"out of range: tried to access index {wrong} on a tensor of {input.size} elements."
+        )
     made = input.copy("C")
     flat = made.reshape(-1)
     if accumulate:
@@ -500,6 +508,11 @@ def take_along_dim(input, indices, dim=None, *, out=None):
     tensor([[10, 30],
             [20, 40]])
     """
+    if indices._array.dtype != _INT64:
+        raise RuntimeError(
+            "torch.take_along_dim(): dtype of indices should be Long but got "
+            f"{legacy_name(indices.dtype)}"
+        )
     if dim is None:
         y = gather(input.reshape(-1), 0, indices.reshape(-1))
     else:
@@ -518,7 +531,7 @@ def take_along_dim(input, indices, dim=None, *, out=None):
         n = input._array.shape[at]
         wrapped = wrap(np.where(indices._array < 0, indices._array + n, indices._array))
         y = gather(input.expand(*wide[0]), at, wrapped.expand(*wide[1]))
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("take_along_dim", y, out, (input, indices))
 
 
 for _name, _function in (

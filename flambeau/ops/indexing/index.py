@@ -6,6 +6,7 @@ positions, which NumPy and PyTorch combine alike.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from ...autograd.tape import record, requires
 from ...native.runtime.background_jit import Policy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
+from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..native import pointwise
+from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.registry import Array, Positions, opaque, publish
@@ -266,6 +269,12 @@ def _as_index(item: Any) -> Any:
             f"valid indices (got {type(item).__name__})"
         )
     if array.dtype == np.uint8:
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead.",
+            UserWarning,
+            stacklevel=4,
+        )
         return array.astype(np.bool_)
     if array.dtype != np.bool_ and array.dtype.kind not in "iu":
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -292,6 +301,7 @@ def _check_masks(x: Tensor, rest: tuple) -> None:
                 wrong = item[(item >= n) | (item < -n)].reshape(-1)[0]
                 raise IndexError(
                     f"index {wrong} is out of bounds for dimension {axis} with size {n}"
+                    if n else "index is out of bounds for dimension with size 0"
                 )
         axis += 1
     if axis > x._array.ndim:
@@ -304,8 +314,16 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
         return gather_at(x, rest)
     except IndexError as error:
         _check_masks(x, rest)
-        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast ({error})") \
-            from None  # fmt: skip
+        shapes = ", ".join(str(list(item.shape)) for item in _counted(rest))
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+        ) from error
+
+
+def _counted(rest: tuple) -> list[np.ndarray]:
+    """The arrays of positions of an index, each mask as the positions where it holds."""
+    arrays = [item for item in rest if item.__class__ is np.ndarray]
+    return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
 @opaque(name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
@@ -424,6 +442,11 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
         return assign(self, _index_put(old, values, where, accumulate), name)
     if self._array.__class__ is not MetaArray:
         source = values._array
+        check_no_internal_overlap(self._array, "index_put_")
+        check_no_overlap(self._array, source, partial=False)
+        for item in where:
+            if item.__class__ is np.ndarray:
+                check_no_overlap(self._array, item, partial=False)
         if accumulate:
             np.add.at(self._array, where, source.astype(self._array.dtype))
         else:
@@ -487,11 +510,31 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             target.copy_(source)
     except IndexError as error:
         raise _basic_error(self, basic or (), error) from None
-    except ValueError as error:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
-            f"indexing result of {type(self).__name__} of shape {list(self.shape)} ({error})"
-        ) from None
+    except ValueError:
+        raise _value_mismatch(self, basic, rest, source) from None
+
+
+def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
+    """What is said of a value whose shape is not that of the elements it goes to."""
+    target = self._array if basic is None else self._array[basic]
+    if rest is None:
+        shape, given = target.shape, source._array.shape
+        if len(given) > len(shape) or (text := broadcast_mismatch([shape, given])) is None:
+            return RuntimeError(
+                f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to "
+                f"indexing result of shape {list(shape)}"
+            )
+        axis = int(text.rsplit(" ", 1)[1])
+        n, m = shape[axis], given[axis - len(shape) + len(given)]
+        return RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
+            f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
+            f"{list(given)}"
+        )
+    return RuntimeError(
+        f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
+        f"indexing result of shape {list(target[rest].shape)}"
+    )
 
 
 def _put(target: Tensor, values: Tensor, where: tuple) -> None:
@@ -578,7 +621,11 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
     raise TypeError(f"can't assign a {type(value).__name__} to a {self.type()}")
 
 
-Tensor.__getitem__, Tensor.__setitem__ = getitem, setitem
+def _delitem(self: Tensor, index: Any) -> None:
+    raise TypeError("Tensor does not support deleting items")
+
+
+Tensor.__getitem__, Tensor.__setitem__, Tensor.__delitem__ = getitem, setitem, _delitem
 
 
 def _iterate(self: Tensor) -> Any:
@@ -627,7 +674,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             _check_masks(target, where)
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
-            f"indexing result ({error})"
+            f"indexing result of shape {list(target._array[where or (Ellipsis,)].shape)}"
         ) from None
     return self
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import wrap
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
-from .gather import _indices, _scatter_reduce, all_below, publish_in_place
+from ..core.out import write_result
+from .gather import _scatter_reduce, all_below, publish_in_place
 from ..core.registry import Array, composite, opaque
 
 
@@ -22,8 +24,18 @@ def _selected(rng):
 
 def _vector(index: Array, name: str) -> Array:
     if index.ndim > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector")
-    index = _indices(index, name)
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector"
+            if name == "index_select" else
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+            f"{legacy_name(FROM_NUMPY[index.dtype])} and size: {list(index.shape)}"
+        )
+    if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32 or int64 for index" if name == "index_select" else
+            f"{name}(): Expected dtype int32/int64 for index but got: "
+            f"{legacy_name(FROM_NUMPY[index.dtype])}"
+        )
     return index if index.ndim else index.reshape(-1)
 
 
@@ -41,8 +53,12 @@ def index_select(input: Array, dim, index: Array) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy()
-    if _leaves(index, input.shape[at]):
-        raise IndexError("index out of range in self")
+    n = input.shape[at]
+    if _leaves(index, n):
+        if not at:
+            raise IndexError("index out of range in self")
+        wrong = index[(index >= n) | (index < 0)][0]
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={n}")
     return input.take(index, at) if input.__class__ is Array else np.take(input, index, at)
 
 
@@ -69,12 +85,23 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
             "must have the same scalar type"
         )
     if source.ndim and input.ndim and source.shape[at] != index.size:
+        if name == "index_copy_":
+            raise IndexError(
+                f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim) "
+                f"({source.shape[at]})"
+            )
         raise RuntimeError(
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[at]}), for dim: {at}"
         )
-    if input.ndim and _leaves(index, input.shape[at]):
-        raise IndexError(f"{name}(): index out of range in self")
+    if input.ndim and _leaves(index, n := input.shape[at]):
+        wrong = index[(index >= n) | (index < 0)][0]
+        text = f"index {wrong} is out of bounds for dimension {at} with size {n}"
+        if name == "index_copy_":
+            raise IndexError(f"{name}(): {text}")
+        if input.ndim == 2:
+            raise RuntimeError(text)
+        raise IndexError("index out of range in self")
 
 
 def _spread(index: Array, at: int, source: Array) -> Array:
@@ -90,17 +117,18 @@ def _spread(index: Array, at: int, source: Array) -> Array:
 def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_add")
+    index = _vector(index, "index_add_")
     own, given = input.shape, source.shape
-    if own and given and own[:at] + own[at + 1 :] != given[:at] + given[at + 1 :]:
+    if own[:at] + own[at + 1 :] != given[:at] + given[at + 1 :]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(own)} source.shape = {list(given)}"
         )
-    _check_source("index_add", input, at, index, source)
+    _check_source("index_add_", input, at, index, source)
     made = input.copy()
     if alpha.__class__ is not int or alpha != 1:
-        source = (source * alpha).astype(input.dtype)
+        with np.errstate(all="ignore"):
+            source = (source * np.asarray(alpha).astype(input.dtype)).astype(input.dtype)
     target = made if made.ndim else made.reshape(1)
     source = source.reshape(1) if not source.ndim else source
     if at == 0 and target.ndim == 2:
@@ -133,7 +161,7 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     tensor([1., 0., 5.])
     """
     y = _index_add(input, dim, index, source, alpha)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("index_add", y, out)
 
 
 def _copied_slices(x, dim, index, source):
@@ -152,8 +180,15 @@ def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     tensor([2., 0., 1.])
     """
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_copy")
-    _check_source("index_copy", input, at, index, source)
+    index = _vector(index, "index_copy_")
+    own, given = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
+    if own != given and input.ndim and source.ndim:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
+            f"slice shape: {' '.join(map(str, own))} at dimension {at} and source slice shape: "
+            f"{' '.join(map(str, given))} at dimension 0."
+        )
+    _check_source("index_copy_", input, at, index, source)
     made = input.copy()
     (made if made.ndim else made.reshape(1))[_along(at, index)] = source
     return made
@@ -174,12 +209,14 @@ def _(g, dim, index, source_shape):
 def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_fill")
+    index = _vector(index, "index_fill_")
     made = input.copy()
-    if input.ndim and not all_below(index, input.shape[at]) and index.size and (
-        index.max() >= input.shape[at] or index.min() < -input.shape[at]
-    ):
-        raise IndexError("index_fill(): index out of range in self")
+    if not input.size:
+        return made
+    n = input.shape[at] if input.ndim else 1
+    if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
+        wrong = index[(index >= n) | (index < -n)][0]
+        raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
     (made if made.ndim else made.reshape(1))[_along(at, index)] = value
     return made
 
@@ -224,10 +261,12 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
     if not input._array.ndim:
         y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:
+        if _leaves(index._array, input._array.shape[at]):
+            raise IndexError("index out of range in self")
         shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
         places = index.reshape(shape).expand(*source._array.shape)
         y = _scatter_reduce(input, at, places, source, reduce, include_self)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("index_reduce", y, out)
 
 
 for _name, _function in (

@@ -9,10 +9,12 @@ import numpy as np
 from ...autograd.inplace import check_writable
 from ...native.runtime.background_jit import Policy
 from ...tensor.dtypes import FLOATS, INTEGER
+from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import public
 from ..core.scalar_conversion import convert_scalar
 from ..core.inplace import assign
+from ..core.out import write_result
 from ..view.join import cat
 from ..core.number_cache import ORDINARY
 from ..native.pointwise import LARGE, served
@@ -25,8 +27,6 @@ def _mask_of(mask: Any, name: str) -> Tensor:
         raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
     if mask._array.dtype.kind == "b":
         return mask
-    if name == "masked_select" and mask._array.dtype == np.uint8:
-        return mask.bool()
     if name == "masked_select":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     names = {"uint8": "unsigned char", "int32": "int", "int64": "long int", "float32": "float"}
@@ -148,7 +148,7 @@ def masked_select(input, mask, *, out=None):
     mask = _mask_of(mask, "masked_select")
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
     y = _masked_select(input.expand(*shape), mask.expand(*shape))
-    return y if out is None else out.resize_(y.shape).copy_(y)
+    return y if out is None else write_result("masked_select", y, out, (input, mask))
 
 
 @opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
@@ -209,6 +209,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     tensor([0., 5.])
     """
     check_writable(self, "masked_scatter_")
+    check_operands(self._array, (mask,))
     return assign(self, masked_scatter(self, mask, source), "masked_scatter_")
 
 
@@ -224,9 +225,11 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """
     array = input._array
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return tuple(wrap(a) for a in np.nonzero(array if array.ndim else array.reshape(1)))
     y = wrap(np.argwhere(array).astype(np.int64, copy=False))
-    return y if out is None else out.resize_(y.shape).copy_(y)
+    return y if out is None else write_result("nonzero", y, out, (input,))
 
 
 @public(spaces=("torch", "Tensor"))

@@ -70,7 +70,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
 
 
 def _result(y, out):
-    from ..core.inplace import write_out
+    from ..core.out import write_out
 
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
 

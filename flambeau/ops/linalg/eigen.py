@@ -9,6 +9,7 @@ from .matrix_checks import (
     LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
     square_samples, to_dtype_of,
 )
+from ..core.out import write_result
 from ..core.registry import Array, opaque
 from ..core.return_types import return_type
 from .solves import solve_matrix
@@ -109,7 +110,7 @@ def eigvalsh(A, UPLO="L", *, out=None):
     if not A._tracked:
         return _eigvalsh(A, UPLO, out=out)
     y = _eigh(A, UPLO)[0]
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("eigvalsh", y, out)
 
 
 # ----------------------------------------------------------------------------------- general
@@ -187,4 +188,4 @@ def eigvals(A, *, out=None):
         return _eigvals(A, out=out)
     check_square(A._array, "linalg.eigvals")
     y = _eig(A)[0]
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("eigvals", y, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.inplace import write_out
+from ..core.out import write_out
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, no_info, refuse,

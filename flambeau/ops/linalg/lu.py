@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from ..core.inplace import write_out
+from ..core.out import write_out
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
     lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, refuse,

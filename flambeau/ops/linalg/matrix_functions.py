@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor
-from ..core.inplace import write_out
+from ..core.out import write_out
 from ..view.join import cat
 from .matrix_checks import check_floats, check_square, linalg_function, mH, square_samples
 from .matmul import matmul

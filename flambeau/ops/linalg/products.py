@@ -11,7 +11,8 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
-from ..core.inplace import assign, write_out
+from ..core.inplace import assign
+from ..core.out import write_out
 from .matmul import dot, matmul, product
 from .matrix_checks import kind_name, linalg_function
 from ..core.legacy_argument_order import in_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from ..core.inplace import write_out
+from ..core.out import write_out
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
     rectangular_samples, well_conditioned,

@@ -81,7 +81,7 @@ def inv(A, *, out=None):
 
 def _placed(y: Tensor, out: Tensor) -> Tensor:
     """A result written to `out`, of any shape."""
-    from ..core.inplace import write_out
+    from ..core.out import write_out
 
     return write_out(_inv_ex.operator, y, out)
 

@@ -9,6 +9,7 @@ from .matrix_checks import (
     LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
     rectangular_samples, to_dtype_of,
 )
+from ..core.out import write_result
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
@@ -139,7 +140,7 @@ def svdvals(A, *, driver=None, out=None):
     if not A._tracked:
         return _svdvals(A, out=out)
     y = _svd(A, False)[1]
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("svdvals", y, out)
 
 
 _LEGACY = return_type("svd", "U", "S", "V")

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ..core.axes import canonical_dim
-from ..core.inplace import overwrite, write_out
+from ..core.inplace import overwrite
+from ..core.out import write_out
 from .matrix_checks import kind_name, mT
 from .matmul import matmul
 from ..reduction.vector_norms import _vector_norm

@@ -12,6 +12,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator
 from ..core.errors import described
+from ..core.out import write_result
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
 from ..core.sample_inputs import Rng, Sample
 
@@ -255,7 +256,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False, out=None
                 f"Unsupported input type encountered for isin(): {described([wrap(x)])}"
             )
     y = wrap(np.isin(a, b, assume_unique=assume_unique, invert=invert))
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("isin", y, out)
 
 
 for _name, _operator in (("eq", eq), ("ne", ne), ("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):

@@ -11,7 +11,8 @@ from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.inplace import assign, write_out
+from ..core.inplace import assign
+from ..core.out import write_out
 from ..native.pointwise import MIDDLE, large
 from ..activation.rectifiers import within
 from ..core.registry import Array, composite, pointwise, publish

@@ -227,7 +227,7 @@ def pow(input, exponent, *, out=None):
 
 
 def _into(y: Tensor, out: Tensor) -> Tensor:
-    from ..core.inplace import write_out
+    from ..core.out import write_out
 
     return write_out(power.operator, y, out)
 

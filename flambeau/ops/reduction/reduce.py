@@ -14,6 +14,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim, canonical_dims
 from ..view.join import cat
 from ..core.number_cache import number
+from ..core.out import write_result
 from ..native.pointwise import large
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -216,7 +217,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     count = input.isnan().logical_not().sum(dim, keepdim)
     total = _nansum(input, dim, keepdim, dtype)
     y = total / count
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("nanmean", y, out)
 
 
 # ----------------------------------------------------------------------------- extremes
@@ -384,10 +385,11 @@ def _overloaded(name: str, whole, along, elementwise: str, doc: str):
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if isinstance(dim, Tensor) or other is not None:
-            return getattr(input, elementwise)(dim if other is None else other) if out is None \
-                else out.copy_(getattr(input, elementwise)(dim if other is None else other))
+            y = getattr(input, elementwise)(dim if other is None else other)
+            return y if out is None else write_result(elementwise, y, out)
         if dim is None:
-            return whole(input) if out is None else out.copy_(whole(input))
+            y = whole(input)
+            return y if out is None else write_result(f"{name}_all", y, out)
         return along(input, dim, keepdim, out=out)
 
     function.__name__ = function.__qualname__ = name
@@ -650,7 +652,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
     """
     dim, less = _var_arguments("std", dim, unbiased, correction)
     y = _std(input, dim, keepdim, less)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("std", y, out)
 
 
 @opaque(name="_std", node="StdBackward0", expose=(),

@@ -9,6 +9,7 @@ import numpy as np
 from ...autograd.mode import is_grad_enabled
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.out import write_result
 from ..view.join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from ..core.registry import Array, composite, opaque
@@ -156,6 +157,19 @@ def _(g, input, y, dim):
     return sides[0] - sides[1]
 
 
+def _check_side(input: Tensor, side: Tensor, at: int) -> None:
+    """RuntimeError for a tensor to prepend or append whose shape does not fit."""
+    if side._array.ndim != input._array.ndim:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    for axis, (n, m) in enumerate(zip(input._array.shape, side._array.shape, strict=True)):
+        if n != m and axis != at:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                f"except along the differencing dimension; input.size({axis}) = {n}, but got "
+                f"tensor.size({axis}) = {m}"
+            )
+
+
 @composite()
 def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
     """Differences of neighbours along an axis, n times.
@@ -171,13 +185,16 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
         raise RuntimeError(f"order must be non-negative but got {n}")
     at = canonical_dim(dim, input._array.ndim)
     parts = [x for x in (prepend, input, append) if x is not None]
+    for side in (prepend, append):
+        if side is not None:
+            _check_side(input, side, at)
     y = cat(parts, at) if len(parts) > 1 else input
     for _ in range(min(n, y._array.shape[at])):
         length = y._array.shape[at]
         later, earlier = y.narrow(at, 1, length - 1), y.narrow(at, 0, length - 1)
         y = later ^ earlier if y._array.dtype == np.bool_ else later - earlier
     y = y.clone() if y is input else y
-    return y if out is None else out.resize_(y.shape).copy_(y)
+    return y if out is None else write_result("diff", y, out)
 
 
 def _spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:

@@ -11,6 +11,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
 from ..core.axes import canonical_dim
+from ..core.out import write_result
 from ..creation.creation import public
 from .reduce import along_axis
 from ..core.registry import Array, composite, opaque
@@ -104,7 +105,7 @@ def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
     tensor([1, 2, 0])
     """
     y = _sort(input.detach(), dim, descending, stable)[1]
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("sort", y, out)
 
 
 @composite()
@@ -116,7 +117,7 @@ def msort(input, *, out=None):
             [3, 4]])
     """
     y = sort(input, 0)[0]
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("msort", y, out)
 
 
 @opaque(name="topk", node="TopkBackward0", result_type=return_type("topk", "values", "indices"),
@@ -253,7 +254,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
             y = input.new_full((), float("nan"))
         else:
             y = along(input.reshape(-1), 0)[0]
-        return y if out is None else out.copy_(y)
+        return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The lower median of all elements, or along an axis with its indices.
@@ -318,7 +319,7 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
         if ((q._array < 0) | (q._array > 1)).any():
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         y = _interpolated(input, q, dim, keepdim, interpolation, ignore_nan)
-        return y if out is None else out.resize_(y.shape).copy_(y)
+        return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Values below which the fractions `q` of the elements lie.
@@ -413,7 +414,7 @@ def searchsorted(
         y = np.empty(values.shape, kind)
         for index in np.ndindex(rows.shape[:-1]):
             y[index] = np.searchsorted(rows[index], values[index], where)
-    return wrap(y) if out is None else out.resize_(y.shape).copy_(wrap(y))
+    return wrap(y) if out is None else write_result("searchsorted", wrap(y), out)
 
 
 @public()
@@ -481,4 +482,4 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
     if low > high:
         raise RuntimeError("max must be larger than min")
     y = wrap(np.histogram(array, bins, (low, high))[0].astype(array.dtype))
-    return y if out is None else out.resize_(y.shape).copy_(y)
+    return y if out is None else write_result("histc", y, out)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...tensor.dtypes import get_default_dtype
 from ...tensor.promotion import result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import wrap
 from ..core.axes import canonical_dim, canonical_dims
+from ..core.out import write_result
 from ..core.registry import Array, composite, opaque
 from ..native import row_copies
 from ..native.row_copies import joined, large_copy
@@ -51,7 +54,9 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
         raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
     if (y := _few(np.concatenate, tensors, dim)) is not None:
         return y
-    kept = [a for a in tensors if not _legacy_empty(a)] or tensors[:1]
+    kept = [a for a in tensors if not _legacy_empty(a)]
+    if not kept:
+        return np.empty(0, np.result_type(*(a.dtype for a in tensors)))
     first = kept[0]
     for i, a in enumerate(kept):
         if a.ndim == 0:
@@ -178,7 +183,7 @@ def _stacked(name: str, doc: str, prepare, dim_of):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         parts = [prepare(x) for x in tensors]
         y = cat(parts, dim_of(parts[0]._array.ndim))
-        return y if out is None else out.resize_(y.shape).copy_(y)
+        return y if out is None else write_result(name, y, out, tuple(tensors))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -222,6 +227,8 @@ def block_diag(*tensors):
             [0, 0, 3],
             [0, 0, 4]])
     """
+    if not tensors:
+        return wrap(np.empty((1, 0), get_default_dtype().numpy))
     blocks = [_at_least(x, 2) for x in tensors]
     for i, b in enumerate(blocks):
         if b._array.ndim != 2:
@@ -250,6 +257,9 @@ def cartesian_prod(*tensors):
     """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
+    for x in tensors:
+        if x._array.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x._array.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     grids = meshgrid(*tensors, indexing="ij")
@@ -276,6 +286,15 @@ def meshgrid(*tensors, indexing=None):
         raise RuntimeError(
             "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
             f"{indexing}"
+        )
+    if any(x.dtype is not tensors[0].dtype for x in tensors):
+        raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument.",
+            UserWarning,
+            stacklevel=3,
         )
     vectors = [x.reshape(-1) for x in tensors]
     swap = indexing == "xy" and len(vectors) > 1

@@ -15,6 +15,7 @@ from ...tensor.tensor import wrap as wrap_array
 from ..core.axes import canonical_dim
 from ..creation.creation import place, public
 from ..core.inplace import assign
+from ..core.out import write_result
 from ..reduction.reduce import rounded, summed_dtype
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import matrices
@@ -150,7 +151,7 @@ def diag(input, diagonal=0, *, out=None):
     if rank == 1:
         return diag_embed(input, diagonal, out=out)
     y = input.diagonal(diagonal).clone()
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("diag", y, out)
 
 
 @composite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
@@ -21,9 +22,14 @@ def unravel_index(indices, shape):
                         f"{type(indices).__name__}")  # fmt: skip
     if indices._array.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if not isinstance(shape, (int, tuple, list)):
+    if not isinstance(shape, (int, Sequence)):
         raise TypeError("expected 'shape' to be int or sequence of ints, but got "
                         f"{type(shape).__name__}")  # fmt: skip
+    for n in () if isinstance(shape, int) else shape:
+        if not isinstance(n, int):
+            raise TypeError(
+                f"expected 'shape' sequence to only contain ints, but got {type(n)}"
+            )
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(n < 0 for n in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")

@@ -336,8 +336,9 @@ def movedim(input, source, destination):
             "dims)"
         )
     a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
-    if len(set(a)) != len(a) or len(set(b)) != len(b):
-        raise RuntimeError(f"movedim: repeated dim in source {sources} or destination {targets}")
+    for what, dims, given in (("source", a, sources), ("destination", b, targets)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({given})")
     rest = iter(i for i in range(n) if i not in a)
     placed = dict(zip(b, a, strict=True))
     return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])

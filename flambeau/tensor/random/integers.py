@@ -50,7 +50,7 @@ def fill_random(
         )
     first, last = _representable(dtype, low, high)
     if dtype is not _LONG or first < _INT64.min or last > _INT64.max:
-        _check_bounds(dtype, first, last, f"random_(from={low}, to={high})")
+        _check_bounds(dtype, first, last)
     low = first
     span = (last - low + 1) % (1 << 64)
     return _fill_span(array, generator, low, span)
@@ -89,7 +89,16 @@ def _rounded(number: int, dtype: np.dtype) -> int:
     return int(value) if abs(value) < 2.0**63 else _INT64.min
 
 
-def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
+# C++'s names of the dtypes that random integers come in.
+_CPP_NAMES = {
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short",
+    "int32": "int", "int64": "long", "uint16": "uint16_t", "uint32": "uint32_t",
+    "uint64": "uint64_t", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
+
+
+def _check_bounds(dtype: np.dtype, low: int, last: int) -> None:
     if dtype in FLOATS:
         limit: float = LARGEST[dtype]
         smallest: float = -limit
@@ -99,7 +108,7 @@ def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
         smallest, limit = np.iinfo(dtype).min, min(np.iinfo(dtype).max, _INT64.max)
     for bound, what in ((low, "from"), (last, "to - 1")):
         if not smallest <= bound <= limit:
-            raise RuntimeError(f"{what} is out of bounds for {dtype.name}: {name}")
+            raise RuntimeError(f"{what} is out of bounds for {_CPP_NAMES[dtype.name]}")
         if dtype in FLOATS and abs(bound) > 1 << _DIGITS[dtype]:
             warnings.warn(
                 f"{what} is out of bounds [-(2^{_DIGITS[dtype]}), 2^{_DIGITS[dtype]}]. Due to "
@@ -176,11 +185,10 @@ def randperm(
     require(dtype, (dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
             "randperm")  # fmt: skip
     if dtype.kind in "iu" and n - 1 > np.iinfo(dtype).max:
-        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow: "
-                           f"randperm({n})")  # fmt: skip
+        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
     limits = {"float16": "2049 for Half", "float32": "2^24+1 for Float"}
     if dtype.name in limits and n > (1 << _DIGITS[dtype]) + 1:
-        raise RuntimeError(f"n cannot be greater than {limits[dtype.name]} type: randperm({n})")
+        raise RuntimeError(f"n cannot be greater than {limits[dtype.name]} type")
     source = default_generator if generator is None else generator
     if n >= _LARGE_PERMUTATION:
         return _shuffle_inside_out(n, source).astype(dtype, copy=False)
@@ -267,29 +275,26 @@ def multinomial(
 
 
 def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
-    about = f"multinomial(weights {list(weights.shape)} {weights.dtype.name}, {count})"
     if not 1 <= weights.ndim <= 2:
-        raise RuntimeError(f"prob_dist must be 1 or 2 dim: {about}")
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
     if weights.dtype not in FLOATS:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: "
             f"{NAMES[weights.dtype.name]}"
         )
     if count <= 0:
-        raise RuntimeError(f"cannot sample n_sample <= 0 samples: {about}")
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
     categories = weights.shape[-1]
     if not replacement and count > categories:
         raise RuntimeError(
-            f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: {about}"
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
     if categories > _MOST_CATEGORIES:
-        raise RuntimeError(f"number of categories cannot exceed 2^24: {about}")
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if weights.size and not (np.max(weights) < np.inf and np.min(weights) >= 0):
-        raise RuntimeError(
-            f"probability tensor contains either `inf`, `nan` or element < 0: {about}"
-        )
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if weights.shape[0] and np.any(np.sum(weights.astype(np.float64), axis=-1) == 0):
-        raise RuntimeError(f"invalid multinomial distribution (sum of probabilities <= 0): {about}")
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 def _draw_with_replacement(rows: np.ndarray, count: int, generator: Generator | None) -> np.ndarray:

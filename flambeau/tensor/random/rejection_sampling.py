@@ -76,9 +76,7 @@ def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray
 
 def _poisson(rate: float, draws: _Draws) -> int:
     if not rate >= 0:
-        raise RuntimeError(
-            f"invalid Poisson rate, expected rate to be non-negative: poisson got {rate:g}"
-        )
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     if rate >= 10:
         return _poisson_by_rejection(rate, draws)
     if rate == 0:

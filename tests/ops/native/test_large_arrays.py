@@ -134,9 +134,10 @@ def test_settings_that_are_equal_but_not_the_same(monkeypatch) -> None:
 def test_in_place_on_what_overlaps(monkeypatch) -> None:
     def moved():
         x = torch.arange(80000.0)
-        x[1:].lerp_(x[:-1], 0.5)
-        x[:-7].add_(x[7:])
-        x.view(200, 400)[:, 10:].lerp_(x.view(200, 400)[:, :-10], 0.5)
+        rows = x.view(200, 400)
+        rows[:, 1:].lerp_(rows[:, :-1], 0.5)
+        rows[:, :-7].add_(rows[:, 7:])
+        rows[:, 10:].lerp_(rows[:, :-10], 0.5)
         return (x,)
 
     monkeypatch.setattr(Policy, "allowed", False)

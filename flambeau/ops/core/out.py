@@ -1,0 +1,193 @@
+"""`out=`: results written to tensors that are there already, resized where they are empty."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd.inplace import bump
+from ...autograd.mode import MODE
+from ...autograd.tape import requires
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.overlap import check_no_internal_overlap, check_operands
+from ...tensor.promotion import check_cast, legacy_name
+from ...tensor.tensor import Tensor
+from ..native.row_copies import MANY, fill
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+# Operators that read elements out of order, so that an operand may not be the output itself.
+_OUT_OF_ORDER = frozenset(
+    "cat column_stack dstack gather hstack index_select masked_select stack take vstack".split()
+)
+# Operators beside the pointwise ones that refuse an operand which is the output in part.
+_IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
+
+
+def write_out(operator: Operator, made: Any, out: Any, operands: tuple = ()) -> Any:
+    """Writes an operator's results into `out`, and gives `out` back.
+
+    `operands`: what the operator read; RuntimeError where one overlaps the output in a way that
+    PyTorch refuses.
+    """
+    pointwise = operator.kind.name == "POINTWISE"
+    return write_result(operator.name, made, out, operands, pointwise)
+
+
+def write_result(
+    name: str, made: Any, out: Any, operands: tuple = (), pointwise: bool = False
+) -> Any:
+    """`write_out` for a function that is made of several operators."""
+    if isinstance(made, Tensor):
+        _check_overlap(name, out, operands, pointwise)
+        _write_one(name, made, out)
+        return out
+    if isinstance(out, Tensor) or len(out) != len(made):
+        raise TypeError(f"{name}(): argument 'out' must be tuple of {len(made)} Tensors")
+    for y, target in zip(made, out, strict=True):
+        _check_overlap(name, target, operands, pointwise)
+        _write_one(name, y, target)
+    return type(made)(*out) if hasattr(type(made), "_fields") else out
+
+
+def _check_overlap(name: str, out: Any, operands: tuple, pointwise: bool) -> None:
+    if not isinstance(out, Tensor):
+        return
+    check_no_internal_overlap(out._array)
+    if name.lstrip("_") in _OUT_OF_ORDER:
+        check_operands(out._array, operands, partial=False)
+    elif pointwise or name.lstrip("_") in _IN_ORDER:
+        check_operands(out._array, operands)
+
+
+def _write_one(name: str, y: Tensor, target: Any) -> None:
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+    if MODE.grad and (y._requires_grad or (target._tracked and requires(target))):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic "
+            "differentiation, but one of the arguments requires grad."
+        )
+    check_out_dtype(name, y.dtype, target.dtype)
+    write_into(target, y._array)
+
+
+def write_into(target: Tensor, result: np.ndarray) -> None:
+    """Writes an array over a tensor, cast; resizes the tensor where the shape differs."""
+    if target._array.shape != result.shape:
+        _resize(target, result.shape)
+    array = target._array
+    if array.dtype != result.dtype or (array.nbytes >= MANY and np.may_share_memory(array, result)):
+        with np.errstate(all="ignore"):
+            np.copyto(array, result, casting="unsafe")
+    else:
+        fill(array, result)
+    bump(target)
+
+
+def _resize(target: Tensor, shape: tuple[int, ...]) -> None:
+    if target._array.size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(target.shape)}, which does not match the required output shape "
+            f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
+            "will not be resized unless they have zero elements. You can explicitly reuse an out "
+            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=5,
+        )
+    target._array = np.empty(shape, target._array.dtype)
+
+
+# ---------------------------------------------------------------------------------- its dtype
+
+_STRUCTURED = """
+    addmm addmv alias_copy aminmax argmax argmin as_strided_copy avg_pool2d avg_pool3d baddbmm bmm
+    cholesky_ex cross diag diagonal_copy expand_copy gather index_add index_copy index_reduce isin
+    linalg_cholesky linalg_cross linalg_det linalg_eigh linalg_eigvalsh linalg_inv linalg_inv_ex
+    linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
+    linalg_svd linalg_svdvals linalg_vector_norm linear log_softmax lu_solve lu_unpack max min mm
+    msort norm permute_copy qr renorm scatter scatter_add scatter_reduce slice_scatter softmax sort
+    split_with_sizes_copy squeeze_copy svd t_copy take_along_dim topk transpose_copy
+    triangular_solve tril triu unbind_copy unfold_copy unsqueeze_copy view_copy
+"""
+_UNARY = """
+    abs ceil conj_physical floor frac gelu hardshrink neg round sgn sign softplus softshrink trunc
+"""
+_FACTORIES = "arange empty eye full linspace logspace ones rand randint randn randperm zeros"
+
+# Most operators cast to an output that can hold the result. These want the result's own dtype, each
+# with a text of its own: {want} and {got} are names as in FloatTensor, {cwant} and {cgot} C++'s.
+_RULES: dict[str, str] = {
+    **dict.fromkeys(_STRUCTURED.split(),
+                    "Expected out tensor to have dtype {cwant}, but got {cgot} instead"),
+    **dict.fromkeys(_UNARY.split(), "Found dtype {got} but expected {want}"),
+    **dict.fromkeys(_FACTORIES.split(),
+                    "dtype {want} does not match dtype of out parameter ({got})"),
+    **dict.fromkeys(("isneginf", "isposinf", "signbit"),
+                    "{name} does not support non-boolean outputs."),
+    **dict.fromkeys(("index_select", "masked_select"),
+                    "{name}(): self and result must have the same scalar type"),
+    **dict.fromkeys(("cummax", "cummin", "diff", "logcumsumexp"),
+                    "expected scalar_type {want} but found {got}"),
+    **dict.fromkeys(("dot", "matmul", "vdot"),
+                    "result dtype {got} does not match input dtype {want}"),
+    **dict.fromkeys(("amax", "amin"), "Expected the dtype for input and out to match, but got "
+                    "{want} for input's dtype and {got} for out's dtype."),
+    **dict.fromkeys(("searchsorted", "bucketize"), "torch.searchsorted(): output tensor's dtype is "
+                    "wrong, it can only be Int(int32) or Long(int64) depending on whether "
+                    "out_int32 flag is True, but we got output tensor's dtype {got} and out_int32 "
+                    "flag is {narrow}"),
+    "multinomial": "multinomial expects Long tensor out, got: {got}",
+    "nan_to_num": "nan_to_num: dtype of out: {got} should be same as input: {want}",
+    "nonzero": "nonzero: Expected out tensor to have scalar type {want} but got scalar type{got}",
+    "take": "take(): self and out expected to have the same dtype, but got self.dtype = {want} and "
+            "out.dtype = {got}",
+    "tensordot": "tensordot: Expected the output tensor to have dtype {want}, but got an output "
+                 "tensor with dtype {got}",
+    "where": "Expected out type to be {want} but got {got}",
+    "quantile": "quantile() out tensor must be same dtype as the input tensor",
+    "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
+}  # fmt: skip
+_JOINS = ("cat", "stack", "hstack", "vstack", "dstack", "column_stack")
+
+_CPP_NAMES = {
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+    "int64": "long int", "int32": "int", "int16": "short int", "int8": "signed char",
+    "uint8": "unsigned char", "bool": "bool", "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
+    """RuntimeError where an operator's result does not go into an output of dtype `out`."""
+    if result is out:
+        return
+    name = name.lstrip("_")
+    rule = _RULES.get(name) or _RULES.get(f"linalg_{name}")
+    if rule is not None:
+        narrow = result.name == "int32"
+        raise RuntimeError(rule.format(
+            name=name, want=legacy_name(result), got=legacy_name(out), narrow=narrow,
+            cwant=_CPP_NAMES.get(result.name, result.name),
+            cgot=_CPP_NAMES.get(out.name, out.name),
+        ))  # fmt: skip
+    if name in ("all", "any"):
+        if out.name != "uint8":
+            raise RuntimeError(
+                f"{name} only supports bool tensor for result, got: {legacy_name(out)}"
+            )
+        return
+    try:
+        check_cast(result, out)
+    except RuntimeError:
+        if name in _JOINS:
+            raise TypeError(
+                "torch.cat(): input types can't be cast to the desired output type "
+                f"{legacy_name(out)}"
+            ) from None
+        raise

@@ -1,0 +1,83 @@
+"""Overlap: which writes would change an element twice, or an operand while it is still read.
+
+A write checks its target before anything changes, as PyTorch does; what is allowed and what is
+refused follows its rules, so layouts that are hard to compare (windows with gaps) pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .layout import dense_order
+
+
+def has_internal_overlap(array: np.ndarray) -> bool:
+    """Whether several elements lie at one address because an axis was expanded."""
+    if 0 not in array.strides or array.__class__ is not np.ndarray or not array.size:
+        return False
+    return any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+
+
+_TOLERATED = {
+    "index_fill_": "scalar", "masked_fill_": "scalar", "index_put_": "tensor",
+}  # fmt: skip
+
+
+def check_no_internal_overlap(array: np.ndarray, name: str = "") -> None:
+    """RuntimeError for a target of which several elements lie at one address.
+
+    The operators that PyTorch still tolerates only warn that this is deprecated.
+    """
+    if 0 in array.strides and has_internal_overlap(array):
+        if name in _TOLERATED:
+            value = _TOLERATED[name]
+            index = "indices" if value == "tensor" else "mask"
+            warnings.warn(
+                f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor "
+                "before performing this operation. This also applies to advanced indexing e.g. "
+                f"tensor[{index}] = {value}",
+                UserWarning,
+                stacklevel=5,
+            )
+            return
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = True) -> None:
+    """RuntimeError where a dense operand shares memory with a dense target.
+
+    With `partial` the operand may be the target itself, element for element: what pointwise
+    operators allow. Without, it may not: operators that read elements out of order.
+    """
+    own = target if target.base is None else target.base
+    if own is not (operand if operand.base is None else operand.base):
+        return
+    if operand.__class__ is not np.ndarray or not np.may_share_memory(target, operand):
+        return
+    same = target.ctypes.data == operand.ctypes.data and target.strides == operand.strides \
+        and target.shape == operand.shape  # fmt: skip
+    if same and partial:
+        return
+    if dense_order(target) is not None and dense_order(operand) is not None:
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor "
+            "refer to a single memory location. Please clone() the tensor before performing the "
+            "operation."
+        )
+
+
+def check_operands(target: np.ndarray, operands: Iterable[Any], partial: bool = True) -> None:
+    """`check_no_overlap` for each tensor among an operator's arguments, lists of them included."""
+    for operand in operands:
+        array = getattr(operand, "_array", None)
+        if array is not None:
+            check_no_overlap(target, array, partial)
+        elif operand.__class__ is list or operand.__class__ is tuple:
+            check_operands(target, operand, partial)

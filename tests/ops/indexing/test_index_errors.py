@@ -1,0 +1,65 @@
+"""Indices and values that do not fit: PyTorch's exceptions and texts."""
+
+from __future__ import annotations
+
+import pytest
+
+
+
+CASES = [
+    (lambda t, x: t.index_select(x, 1, t.tensor([5])), RuntimeError,
+     "INDICES element is out of DATA bounds, id=5 axis_dim=3"),
+    (lambda t, x: t.index_select(x, 0, t.tensor([5])), IndexError, "index out of range in self"),
+    (lambda t, x: x.index_add_(1, t.tensor([-1]), t.ones(3, 1)), RuntimeError,
+     "index -1 is out of bounds for dimension 1 with size 3"),
+    (lambda t, x: x[0].index_add_(0, t.tensor([5]), t.ones(1)), IndexError,
+     "index out of range in self"),
+    (lambda t, x: x.index_copy(1, t.tensor([5]), t.ones(3, 1)), IndexError,
+     "index_copy_(): index 5 is out of bounds for dimension 1 with size 3"),
+    (lambda t, x: x.index_copy(1, t.tensor([1]), t.ones(2, 1)), RuntimeError,
+     "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice "
+     "shape: 3 at dimension 1 and source slice shape: 2 at dimension 0."),
+    (lambda t, x: x.index_fill(1, t.tensor([-5]), 3), IndexError,
+     "index -5 is out of bounds for dimension 1 with size 3"),
+    (lambda t, x: x.put_(t.tensor([9]), t.ones(1)), IndexError,
+     "out of range: tried to access index 9 on a tensor of 9 elements."),
+    (lambda t, x: t.take_along_dim(x, t.zeros(3, 3), 0), RuntimeError,
+     "torch.take_along_dim(): dtype of indices should be Long but got Float"),
+    (lambda t, x: t.unravel_index(t.tensor([1]), (2.0, 3)), TypeError,
+     "expected 'shape' sequence to only contain ints, but got <class 'float'>"),
+    (lambda t, x: x[t.tensor([0, 1]), t.tensor([0, 1, 2])], IndexError,
+     "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]"),
+    (lambda t, x: x.__setitem__(x > 0, t.ones(2)), RuntimeError,
+     "shape mismatch: value tensor of shape [2] cannot be broadcast to indexing result of "
+     "shape [9]"),
+    (lambda t, x: x.__setitem__(slice(2), t.ones(3, 3)), RuntimeError,
+     "The expanded size of the tensor (2) must match the existing size (3) at non-singleton "
+     "dimension 0.  Target sizes: [2, 3].  Tensor sizes: [3, 3]"),
+    (lambda t, x: x.__delitem__(0), TypeError, "Tensor does not support deleting items"),
+    (lambda t, x: t.masked_select(x, t.ones(3, 3, dtype=t.uint8)), RuntimeError,
+     "masked_select: expected BoolTensor for mask"),
+    (lambda t, x: t.ones(10, 0)[t.tensor([0]), t.tensor([0])], IndexError,
+     "index is out of bounds for dimension with size 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), CASES)
+def test_texts(torch, call, kind, text):
+    with pytest.raises(kind) as caught:
+        call(torch, torch.ones(3, 3))
+    assert str(caught.value) == text
+
+
+def test_uint8_masks_warn(torch):
+    with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+        assert torch.ones(3)[torch.tensor([1, 0, 1], dtype=torch.uint8)].tolist() == [1, 1]
+
+
+def test_0d_indices(torch):
+    assert torch.gather(torch.ones(3), 0, torch.tensor(2)).shape == ()
+    assert torch.zeros(0, 1, 2, 0).index_fill(3, torch.tensor([0, 1]), -1).shape == (0, 1, 2, 0)
+
+
+def test_scales_that_wrap(torch):
+    x = torch.ones(3, dtype=torch.uint8)
+    assert x.index_add(0, torch.tensor([0]), x[:1], alpha=-1).tolist() == [0, 1, 1]
