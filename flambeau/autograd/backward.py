@@ -28,10 +28,9 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
         )
     if g is None:
         if y._array.size != 1:
-            raise RuntimeError(
-                "grad can be implicitly created only for scalar outputs, "
-                f"got shape {tuple(y.shape)}"
-            )
+            error = RuntimeError("grad can be implicitly created only for scalar outputs")
+            error.add_note(f"The output has the shape {tuple(y.shape)}: reduce it first.")
+            raise error
         if y._array.dtype.kind == "c":
             raise RuntimeError(
                 "grad can be implicitly created only for real scalar outputs but got "

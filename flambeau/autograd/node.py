@@ -40,19 +40,45 @@ class SavedOutput:
             raise_stale(node.name(), self.array, self.counter, self.version, "output")
         made = wrap(self.array)
         made._counter = self.counter
-        if MODE.grad and self.array.dtype.kind in "fcV":
-            made._requires_grad = made._tracked = True
-            made._node = node if self.index is None else Output(node, self.index)
-        return made
+        return _as_output(made, node, self.index)
+
+
+def _as_output(made: Tensor, node: Node, index: int | None) -> Tensor:
+    """A tensor as the node's output again, if backward is itself recorded."""
+    if MODE.grad and made._array.dtype.kind in "fcV":
+        made._requires_grad = made._tracked = True
+        made._node = node if index is None else Output(node, index)
+    return made
 
 
 class PackedTensor:
-    """What a saved-tensor hook made of a tensor."""
+    """What a saved-tensor hook made of a tensor, and where that tensor stands in the graph.
 
-    __slots__ = ("packed", "unpack")
+    `history`: its node, or the tensor itself if it is a leaf that requires grad; None for a
+    constant, and for the node's own output (`is_output`), which would be a cycle.
+    """
 
-    def __init__(self, packed: Any, unpack: Callable) -> None:
+    __slots__ = ("history", "is_output", "packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable, history: Any, is_output: bool) -> None:
         self.packed, self.unpack = packed, unpack
+        self.history, self.is_output = history, is_output
+
+    def tensor(self, node: Node) -> Any:
+        """The tensor again. Where backward is recorded it has its place in the graph, whatever the
+        hook gives back."""
+        found = self.unpack(self.packed)
+        if not isinstance(found, Tensor) or not MODE.grad:
+            return found
+        if self.is_output:
+            return _as_output(wrap(found._array), node, None)
+        if self.history is None or found is self.history:
+            return found
+        made = wrap(found._array)
+        made._requires_grad = made._tracked = True
+        leaf = isinstance(self.history, Tensor)
+        made._node = _LeafAgain(self.history) if leaf else self.history
+        return made
 
 
 class Node:
@@ -223,6 +249,18 @@ class Node:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
 
 
+class _LeafAgain(Node):
+    """The history of what a saved-tensor hook gives back for a leaf: gradients go to the leaf."""
+
+    def __init__(self, leaf: Tensor) -> None:
+        self.edges, self.saved, self.versions = (leaf,), (), ()
+        self.plan = self.restore = self.hooks = None
+        self.sequence = 0  # after all nodes
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        return (g,)
+
+
 class Output:
     """One output of a node with several: where its gradient goes."""
 
@@ -278,7 +316,7 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
     if value.__class__ is SavedOutput:
         return value.tensor(node)
     if value.__class__ is PackedTensor:
-        return value.unpack(value.packed)
+        return value.tensor(node)
     if value.__class__ is tuple:
         if value and value[0].__class__ is SavedOutput:
             return Outputs(node, value)

@@ -359,12 +359,13 @@ def raise_inference() -> None:
 def _keep_output(result: Any) -> tuple[Any, Any]:
     if result.__class__ is Tensor:
         if MODE.saved_hooks:
-            return pack(result._alias()), 0
+            return pack(result._alias(), is_output=True), 0
         return SavedOutput(result), 0
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 
-def pack(value: Tensor) -> PackedTensor:
+def pack(value: Tensor, is_output: bool = False) -> PackedTensor:
+    """What the innermost saved-tensor hook makes of a tensor."""
     pack, unpack = MODE.saved_hooks[-1]
     with_grad, MODE.grad = MODE.grad, False
     try:
@@ -377,6 +378,7 @@ def pack(value: Tensor) -> PackedTensor:
                 "unexpected side-effects. Please open an issue if you need to perform in-place "
                 "operations on the input to a pack hook."
             )
-        return PackedTensor(packed, unpack)
+        history = None if is_output or not requires(value) else value._history() or value
+        return PackedTensor(packed, unpack, history, is_output)
     finally:
         MODE.grad = with_grad

@@ -113,7 +113,7 @@ class _Region:
         self.descriptions: list[dict[str, Any]] = []
         self.tensors: weakref.WeakKeyDictionary[_Ticket, Tensor] = weakref.WeakKeyDictionary()
         self.count = 0
-        self.recorded = False
+        self.complete = False  # whether the first run is over: a function may go backward inside
 
     def pack(self, x: Tensor) -> _Ticket:
         """First run: a ticket in the tensor's place."""
@@ -126,7 +126,6 @@ class _Region:
     def unpack(self, ticket: _Ticket) -> Tensor:
         """Backward: the tensor again. It is given out once, so that it can be freed."""
         if ticket not in self.tensors:
-            self.recorded = is_grad_enabled()
             self.recompute()
         return self.tensors.pop(ticket)
 
@@ -138,7 +137,7 @@ class _Region:
                 self.run()
         except _Enough:
             pass
-        if self.count != len(self.tickets):
+        if self.complete and self.count != len(self.tickets):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the "
                 "original forward and recomputation.\n"
@@ -150,6 +149,8 @@ class _Region:
         """Second run: the tensor for the ticket of the same number."""
         number, self.count = self.count, self.count + 1
         if number >= len(self.tickets):
+            if not self.complete:
+                return x  # saved after the backward inside of the function that shows a ticket
             raise CheckpointError(
                 "torch.utils.checkpoint: trying to save more tensors during recomputation than "
                 f"during the original forward pass, which saved {len(self.tickets)}."
@@ -162,13 +163,13 @@ class _Region:
                 f"recomputed metadata: {_description(x)}"
             )
         ticket = self.tickets[number]()
-        # With its history only if backward is recorded itself: else it would keep the graph.
-        kept = x if self.recorded or not x.requires_grad else x.detach()
+        kept = x.detach() if x.requires_grad else x  # its history would keep the second graph
         if ticket is not None:
             self.tensors[ticket] = kept
         if self.early_stop and self.count == len(self.tickets):
             raise _Enough
         return kept
+
 
 def _call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
@@ -186,7 +187,9 @@ def _call(
             return function(*args, **kwargs)
     region = _Region(again, check, early_stop)
     with saved_tensors_hooks(region.pack, region.unpack), outer:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    region.complete = True
+    return result
 
 
 # ------------------------------------------------------------------------------- reentrant

@@ -157,3 +157,39 @@ def test_sequential(use_reentrant):
     y.sum().backward()
     assert y.item() == -225
     assert x.grad.item() == -2 * 15 * 3 * 4
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+@pytest.mark.parametrize("nested", [1, 2])
+def test_second_derivatives(torch, early_stop, nested):
+    def block(x):
+        return x.exp().sigmoid().sin() * x.tanh()  # saves outputs and inputs
+
+    def wrapped(x):
+        return checkpoint(block, x, use_reentrant=False)
+
+    def outer(x):
+        return checkpoint(lambda y: wrapped(wrapped(y)), x, use_reentrant=False)
+
+    checkpoint = torch.utils.checkpoint.checkpoint
+    x = torch.tensor([0.3, -1.2, 2.0], dtype=torch.float64, requires_grad=True)
+    plain, kept = ((block, wrapped), (lambda y: block(block(y)), outer))[nested - 1]
+    found = []
+    with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
+        for function in (plain, kept):
+            (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(first.sum(), x)[0])
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_backward_inside_of_the_function(torch, early_stop):
+    def slope(x):
+        y = x.sin().exp().sin()
+        return torch.autograd.grad(y.sum(), x, create_graph=True)[0].sum()
+
+    x = torch.tensor([0.3, -1.2], dtype=torch.float64, requires_grad=True)
+    with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
+        y = torch.utils.checkpoint.checkpoint(slope, x, use_reentrant=False)
+        (found,) = torch.autograd.grad(y, x)
+    torch.testing.assert_close(found, torch.autograd.grad(slope(x), x)[0])

@@ -123,6 +123,8 @@ def _(g, input, exponent):
 def _(g, y, input, exponent):
     if not isinstance(input, Tensor):
         input = wrap(np.asarray(input, y._array.dtype))
+    if y.is_complex() and not input.is_complex():
+        input = input.to(y.dtype)  # a negative base has a complex logarithm
     constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
 

@@ -244,6 +244,21 @@ def _median(name: str, ignore_nan: bool) -> Any:
     def _(gs, ys, input_shape, dim, keepdim):
         return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
+    @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
+            ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
+            samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))  # fmt: skip
+    def whole(input: Array) -> Array:
+        """The lower median of all elements."""
+        return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
+
+    @whole.vjp
+    def _(g, input, y):
+        """The cotangent, divided evenly among the elements that are equal to the median."""
+        at = input == y
+        at = at | (input.isnan() & y.isnan()) if input.is_floating_point() else at
+        share = at.to(g.dtype)
+        return g * share / share.sum()
+
     def function(input, dim=None, keepdim=False, *, out=None, axis=None):
         dim = axis if dim is None else dim
         if dim is not None:
@@ -253,7 +268,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
                 raise RuntimeError(f"{name}() operation does not have an identity for empty input")
             y = input.new_full((), float("nan"))
         else:
-            y = along(input.reshape(-1), 0)[0]
+            y = whole(input)
         return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name

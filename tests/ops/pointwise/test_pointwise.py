@@ -229,3 +229,10 @@ def test_gradients_of_complex_functions():
     w = torch.tensor([1 + 2j], requires_grad=True)
     (w * w).real.sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), [2 - 4j], rtol=1e-6)
+
+
+def test_complex_powers_of_negative_numbers():
+    exponent = torch.tensor([1.2 + 0.5j, -0.3j], dtype=torch.complex128, requires_grad=True)
+    base = torch.tensor([-1.0, -2.5], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda e: torch.pow(base, e), (exponent,))
+    assert torch.autograd.gradcheck(lambda e: torch.pow(-1, e), (exponent,))

@@ -157,3 +157,13 @@ def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch)
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape
         np.testing.assert_array_equal(y.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_gradients_of_medians_are_shared(name):
+    x = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], requires_grad=True)
+    getattr(torch, name)(x).backward()
+    assert x.grad.tolist() == pytest.approx([0, 1 / 3] * 3)
+    nan = torch.tensor([float("nan"), 2.0, 2.0], requires_grad=True)
+    getattr(torch, name)(nan).backward()
+    assert nan.grad.tolist() == ([1, 0, 0] if name == "median" else [0, 0.5, 0.5])
