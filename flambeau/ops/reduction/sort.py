@@ -221,6 +221,31 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     return np.take_along_axis(ranks, lower, at)
 
 
+def _median_of_nothing(name: str, input: Tensor) -> Tensor:
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"{name}() operation does not have an identity for empty input")
+    return input.new_full((), float("nan"))
+
+
+def _median_of_all(name: str, along: Any) -> Any:
+    @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
+            ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
+            samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))  # fmt: skip
+    def whole(input: Array) -> Array:
+        """The lower median of all elements."""
+        return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
+
+    @whole.vjp
+    def _(g, input, y):
+        """The cotangent, divided evenly among the elements that are equal to the median."""
+        at = input == y
+        at = at | (input.isnan() & y.isnan()) if input.is_floating_point() else at
+        share = at.to(g.dtype)
+        return g * share / share.sum()
+
+    return whole
+
+
 def _median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
@@ -244,31 +269,13 @@ def _median(name: str, ignore_nan: bool) -> Any:
     def _(gs, ys, input_shape, dim, keepdim):
         return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
-    @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
-            ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
-            samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))  # fmt: skip
-    def whole(input: Array) -> Array:
-        """The lower median of all elements."""
-        return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
-
-    @whole.vjp
-    def _(g, input, y):
-        """The cotangent, divided evenly among the elements that are equal to the median."""
-        at = input == y
-        at = at | (input.isnan() & y.isnan()) if input.is_floating_point() else at
-        share = at.to(g.dtype)
-        return g * share / share.sum()
+    whole = _median_of_all(name, along)
 
     def function(input, dim=None, keepdim=False, *, out=None, axis=None):
         dim = axis if dim is None else dim
         if dim is not None:
             return along(input, dim, keepdim, out=out)
-        if not input._array.size:
-            if not input.dtype.is_floating_point:
-                raise RuntimeError(f"{name}() operation does not have an identity for empty input")
-            y = input.new_full((), float("nan"))
-        else:
-            y = whole(input)
+        y = whole(input) if input._array.size else _median_of_nothing(name, input)
         return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name
