@@ -1,7 +1,9 @@
-"""torch._utils: the functions that rebuild tensors, under the name by which files call them."""
+"""torch._utils: the functions that rebuild tensors, under the name by which files call them; and
+exceptions that travel between processes."""
 
 from __future__ import annotations
 
+from .multiprocessing.exception_wrapper import ExceptionWrapper, KeyErrorMessage
 from .serialization.rebuild import (
     _rebuild_device_tensor_from_cpu_tensor,
     _rebuild_device_tensor_from_numpy,
@@ -19,6 +21,7 @@ from .serialization.rebuild import (
 )
 
 __all__ = [
+    "ExceptionWrapper", "KeyErrorMessage",
     "_rebuild_device_tensor_from_cpu_tensor", "_rebuild_device_tensor_from_numpy",
     "_rebuild_from_type_v2", "_rebuild_meta_tensor_no_storage", "_rebuild_nested_tensor",
     "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_qtensor",

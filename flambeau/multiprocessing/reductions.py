@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -10,10 +11,17 @@ import numpy as np
 
 from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
-from ..tensor.shared_memory import SharedMemory, shared_memory, window
+from ..tensor.shared_memory import SharedMemory, address_of, shared_memory, window
+from ..tensor.storage import owner_of
 from ..tensor.tensor import wrap
 
 __all__ = ["init_reductions"]
+
+NON_LEAF = (
+    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
+    "does not support crossing process boundaries.  If you just want to transfer the data, "
+    "call detach() on the tensor before serializing (e.g., putting it on the queue)."
+)
 
 
 def init_reductions() -> None:
@@ -23,33 +31,53 @@ def init_reductions() -> None:
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
-    """What another process makes the tensor of; RuntimeError for one that has a history."""
+    """What another process rebuilds the tensor from; RuntimeError for one that has a history.
+
+    The tensor moves to shared memory. A part of a larger memory that is not shared is copied
+    instead, since the other tensors on that memory could not move with it.
+    """
     if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError(
-            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
-            "does not support crossing process boundaries.  If you just want to transfer the data, "
-            "call detach() on the tensor before serializing (e.g., putting it on the queue)."
-        )
+        raise RuntimeError(NON_LEAF)
     if not hasattr(reduction, "DupFd"):
         raise NotImplementedError("Shared tensors are not implemented in flambeau on this system")
+    array: Any = tensor._array
+    if type(array) is not np.ndarray:  # meta: nothing to share
+        reduced: Any = tensor.__reduce_ex__(2)
+        return reduced
+    if shared_memory(array) is None and owner_of(array).nbytes != array.nbytes:
+        tensor = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        _keep_until_started(tensor)
     array = tensor.share_memory_()._array
     memory = shared_memory(array)
     assert memory is not None
-    start = np.frombuffer(memory, np.uint8).ctypes.data
-    place = array.ctypes.data - start if array.size else 0
+    descriptor, file_offset, size_bytes = memory.export()
+    place = array.ctypes.data - address_of(memory) if array.size else 0
     return rebuild_tensor, (
-        type(tensor), reduction.DupFd(memory.descriptor), len(memory), array.dtype, array.shape,
-        array.strides, place, tensor.requires_grad,
+        type(tensor), reduction.DupFd(descriptor), (file_offset, size_bytes), array.dtype,
+        array.shape, array.strides, place, tensor.requires_grad,
     )  # fmt: skip
 
 
+def _keep_until_started(tensor: Tensor) -> None:
+    """A process that is being started gets the descriptor of the memory later than the pickle."""
+    process: Any = get_spawning_popen()
+    if process is not None:
+        process.__dict__.setdefault("_flambeau_tensors", []).append(tensor)
+
+
 def rebuild_tensor(
-    kind: type[Tensor], descriptor: Any, size: int, dtype: np.dtype, shape: tuple[int, ...],
-    strides: tuple[int, ...], offset: int, requires_grad: bool,
+    kind: type[Tensor], descriptor: Any, extent: tuple[int, int], dtype: np.dtype,
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, requires_grad: bool,
 ) -> Tensor:  # fmt: skip
-    """The tensor on this process's mapping of the memory."""
-    memory = SharedMemory.of(descriptor.detach(), size)
-    made = wrap(window(memory, dtype, shape, strides, offset))
-    if kind is Parameter:
-        return Parameter(made, requires_grad)
-    return Buffer(made) if kind is Buffer else made.requires_grad_(requires_grad)
+    """The tensor on this process's mapping of the memory; `extent`: offset and size of it."""
+    file_offset, size_bytes = extent
+    memory = SharedMemory.of(descriptor.detach(), size_bytes, file_offset)
+    return rewrapped(kind, window(memory, dtype, shape, strides, offset), requires_grad)
+
+
+def rewrapped(kind: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
+    """A tensor, parameter or buffer on an array that came from another process."""
+    tensor = wrap(array)
+    if kind is Tensor:
+        return tensor.requires_grad_() if requires_grad else tensor
+    return Parameter(tensor, requires_grad) if kind is Parameter else Buffer(tensor)

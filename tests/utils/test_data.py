@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections import OrderedDict, namedtuple
 
 import numpy as np
@@ -277,46 +276,6 @@ def test_rows_that_require_grad_keep_their_history():
     (batch,) = next(iter(data.DataLoader(data.TensorDataset(x), batch_size=4)))
     batch.sum().backward()
     assert x.grad.tolist() == [[1.0, 1.0]] * 4
-
-
-def test_worker_info_and_init_function():
-    seen = []
-
-    class Asking(Squares):
-        def __getitem__(self, index):
-            info = data.get_worker_info()
-            info.dataset.length = 99  # the worker's own copy
-            return info.id, info.num_workers, info.seed
-
-    dataset = Asking(4)
-    default_generator.manual_seed(0)
-    loader = data.DataLoader(dataset, batch_size=None, num_workers=2, worker_init_fn=seen.append)
-    rows = [tuple(row) for row in loader]
-    assert [row[:2] for row in rows] == [(0, 2), (1, 2), (0, 2), (1, 2)]
-    assert rows[1][2] == rows[0][2] + 1
-    assert seen == [0, 1]
-    assert dataset.length == 4
-    assert data.get_worker_info() is None
-
-
-def test_workers_warn_of_nothing_and_leave_global_random_states():
-    random.seed(1)
-    np.random.seed(1)
-    before = random.getstate(), np.random.get_state()[1].tolist()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        list(data.DataLoader(Squares(), num_workers=64))
-    assert before == (random.getstate(), np.random.get_state()[1].tolist())
-
-
-def test_error_in_a_worker_says_which():
-    class Broken(Squares):
-        def __getitem__(self, index):
-            raise KeyError("missing")
-
-    with pytest.raises(KeyError) as caught:
-        list(data.DataLoader(Broken(), num_workers=2))
-    assert "DataLoader worker 0" in caught.value.__notes__[0]
 
 
 def test_stream_longer_than_announced_warns():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,6 @@ import numpy as np
 from ..loop_ir.ir import Kernel
 from ..loop_ir.fingerprint import digest
 
-_lock = threading.Lock()
 _functions: dict[str, Function] = {}
 
 
@@ -71,6 +69,5 @@ def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
         from .compile import addresses
 
         for name, address in addresses(missing, threads, aside).items():
-            with _lock:
-                _functions.setdefault(name, Function(missing[name], name, address))
+            _functions.setdefault(name, Function(missing[name], name, address))  # atomic
     return [_functions[name] for name in names]

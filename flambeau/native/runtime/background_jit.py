@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..foundation import fork_imports as fork_imports  # its hooks
+
 if TYPE_CHECKING:
     from ..jit.kernel_function import Function
     from ..loop_ir.ir import Kernel

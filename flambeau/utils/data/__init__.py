@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _utils, dataloader, dataset, distributed, sampler
+from ._utils.fetch import _DatasetKind
 from .dataloader import DataLoader, default_collate, default_convert, get_worker_info
 from .dataset import (
     ChainDataset,
@@ -15,7 +16,6 @@ from .dataset import (
     random_split,
 )
 from .distributed import DistributedSampler
-from .iterator import _DatasetKind
 from .sampler import (
     BatchSampler,
     RandomSampler,

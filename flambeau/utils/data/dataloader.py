@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from flambeau.tensor.random.generator import Generator
 
 from ._utils.collate import default_collate, default_convert
+from ._utils.fetch import _DatasetKind
 from ._utils.worker import get_worker_info
 from .dataset import Dataset, IterableDataset, length_of
 from .iterator import (
     _BaseDataLoaderIter,
-    _DatasetKind,
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
@@ -41,12 +43,13 @@ class DataLoader(Generic[_T_co]):
     """Batches of a dataset, by index or in a stream.
 
     From the same seed it gives PyTorch's order and leaves the generator in PyTorch's state.
-    `num_workers > 0` runs that many workers inside this process: each has its own (shallow)
-    copy of the dataset and the random numbers that PyTorch's worker process would see, and
-    batches come in PyTorch's order, one at a time, when they are asked for. `pin_memory` has no
-    effect without an accelerator; `timeout`, `multiprocessing_context`, `pin_memory_device` and
-    `in_order` are checked, and have nothing to act on.
+    `num_workers > 0` starts that many processes, which load batches ahead and hand them over in
+    shared memory; `multiprocessing_context` says how they start ("fork", "spawn", "forkserver").
+    They end with the epoch, or with the loader where `persistent_workers`. `timeout` is in
+    seconds. `pin_memory` has no effect without an accelerator.
 
+    What a worker raises is raised again, with the worker's traceback in its text; RuntimeError
+    when a worker is killed or `timeout` passes.
     Raises ValueError for arguments that exclude each other, and for setting later what decides
     the order (`batch_size`, `sampler`, ...).
 
@@ -102,6 +105,7 @@ class DataLoader(Generic[_T_co]):
         self._flambeau_announced_length: int | None = None
         self._iterator = None
         self._flambeau_initialized = True
+        self.check_worker_number_rationality()
 
     def _flambeau_set_order(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
@@ -131,7 +135,7 @@ class DataLoader(Generic[_T_co]):
 
     @property
     def multiprocessing_context(self) -> Any:
-        """The context given; workers run in this process, so nothing is started with it."""
+        """How workers are started; None for Python's default way."""
         return self._flambeau_multiprocessing_context
 
     @multiprocessing_context.setter
@@ -155,6 +159,7 @@ class DataLoader(Generic[_T_co]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
+        self.check_worker_number_rationality()
         return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self) -> _BaseDataLoaderIter:
@@ -183,7 +188,28 @@ class DataLoader(Generic[_T_co]):
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Nothing to warn of: workers are no processes here."""
+        """Warns when there are more workers than processors that this process may use."""
+        affinity = hasattr(os, "sched_getaffinity")
+        processors = len(os.sched_getaffinity(0)) if affinity else os.cpu_count()
+        if self.num_workers == 0 or (processors is not None and self.num_workers <= processors):
+            return
+        if processors is None:
+            suggestion = ("DataLoader is not able to compute a suggested max number of worker in "
+                          "current system.")  # fmt: skip
+        else:
+            unchecked = "" if affinity else " (`cpuset` is not taken into account)"
+            suggestion = (
+                "Our suggested max number of worker in current system is "
+                f"{processors}{unchecked}, which is smaller than what this DataLoader is going to "
+                "create."
+            )
+        warnings.warn(
+            f"This DataLoader will create {self.num_workers} worker processes in total. "
+            f"{suggestion} Please be aware that excessive worker creation might get DataLoader "
+            "running slow or even freeze, lower the worker number to avoid potential "
+            "slowness/freeze if necessary.",
+            stacklevel=2,
+        )
 
 
 def _check_workers(

@@ -1,4 +1,4 @@
-"""Iterators over a DataLoader: one epoch each, in one process, with or without workers.
+"""Iterators over a DataLoader: one epoch each, in this process or with worker processes.
 
 The draws from the generator are PyTorch's: first the sampler is asked for its iterator, then one
 number is drawn as the base seed of the workers, whether there are any or not.
@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections import deque
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
-from ._utils.worker import Worker
+from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
+
+from ._utils.fetch import _DatasetKind
+from ._utils.worker import (
+    _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
+)  # fmt: skip
 from .sampler import draw_seed
+from .workers.batch_message import Unreadable
+from .workers.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from .dataloader import DataLoader
-
-
-class _DatasetKind:
-    Map = 0
-    Iterable = 1
 
 
 class _BaseDataLoaderIter:
     """What both kinds of iterator share."""
 
     def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
         self._dataset = loader.dataset
         self._dataset_kind = loader._dataset_kind
         self._index_sampler = loader._index_sampler
@@ -58,13 +58,6 @@ class _BaseDataLoaderIter:
         self._num_yielded = 0
         self._flambeau_announced_length = loader._flambeau_announced_length
 
-    def _fetcher(self, dataset: Any) -> Any:
-        iterable = self._dataset_kind == _DatasetKind.Iterable
-        loader = self._loader
-        return (_IterableDatasetFetcher if iterable else _MapDatasetFetcher)(
-            dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
-        )
-
     def _next_data(self) -> Any:
         raise NotImplementedError
 
@@ -78,13 +71,15 @@ class _BaseDataLoaderIter:
 
     def _warn_of_length(self, announced: int) -> None:
         message = (
-            f"Length of IterableDataset {self._dataset} was reported to be {announced} (when "
-            f"accessing len(dataloader)), but {self._num_yielded} samples have been fetched."
+            f"Length of IterableDataset {self._dataset} was reported to be {announced}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
         if self._num_workers > 0:
             message += (
-                " With several workers, each should take its own part of the stream: see "
-                "get_worker_info()."
+                "For multiprocessing data-loading, this could be caused by not properly "
+                "configuring the IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset "
+                "for examples."
             )
         warnings.warn(message, stacklevel=3)
 
@@ -95,66 +90,152 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         if loader.timeout != 0:
-            raise AssertionError(
-                f"timeout is for num_workers > 0, got timeout={loader.timeout} with num_workers=0"
-            )
-        self._dataset_fetcher = self._fetcher(self._dataset)
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        self._dataset_fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
+            loader.drop_last,
+        )  # fmt: skip
 
     def _next_data(self) -> Any:
         return self._dataset_fetcher.fetch(next(self._sampler_iter))
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """num_workers>0: workers inside this process, with PyTorch's order and random numbers.
+    """num_workers>0: worker processes load batches ahead of the loop that uses them.
 
-    As in PyTorch, indices are drawn `prefetch_factor * num_workers` batches ahead and handed to
-    the workers in turn; a batch is loaded when it is asked for.
+    As in PyTorch, up to `prefetch_factor * num_workers` tasks, each the indices of a batch, are
+    with the workers, who get them in turn. Batches come in the order of their tasks, or with
+    in_order=False as they arrive.
     """
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        count, init_fn = self._num_workers, loader.worker_init_fn
-        self._workers = [
-            Worker(i, count, self._base_seed, self._dataset, self._fetcher, init_fn)
-            for i in range(count)
-        ]
+        self._prefetch_factor = loader.prefetch_factor or 0
+        if self._prefetch_factor <= 0:
+            raise AssertionError(
+                "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
+            )
+        self._timeout, self._in_order = loader.timeout, loader.in_order
+        self._persistent_workers = loader.persistent_workers
+        settings = WorkerSettings(
+            self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
+            loader.drop_last, self._base_seed, loader.worker_init_fn, self._num_workers,
+        )  # fmt: skip
+        self._flambeau_pool = WorkerPool(_worker_loop, settings, loader.multiprocessing_context)
+        self._workers = self._flambeau_pool.processes
+        self._flambeau_end = weakref.finalize(self, self._flambeau_pool.close)
+        self._flambeau_epoch = -1
+        self._workers_status = [True] * self._num_workers  # False once a worker's stream has ended
         self._reset(loader)
 
     def _reset(self, loader: DataLoader) -> None:
         super()._reset(loader)
-        for worker in self._workers:
-            worker.restart()
-        self._turns = itertools.cycle(self._workers)
-        self._tasks: deque[tuple[Worker, Any]] = deque()
-        for _ in range((loader.prefetch_factor or 0) * self._num_workers):
-            self._hand_out()
+        pool = self._flambeau_pool
+        self._flambeau_epoch += 1
+        if self._flambeau_epoch:
+            for worker in range(self._num_workers):
+                if not self._workers_status[worker]:
+                    pool.watch(worker)
+                pool.send(worker, _RESUME, None)
+        self._workers_status = [True] * self._num_workers
+        self._workers_num_tasks = [0] * self._num_workers
+        self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        self._send_idx = self._rcvd_idx = 0  # of the next task to give out, and to return
+        self._flambeau_worker_of: dict[int, int] = {}  # by task: who has it, until it is returned
+        self._flambeau_early: dict[int, Any] = {}  # batches that came before their turn
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._try_put_index()
 
-    def _hand_out(self) -> None:
+    def _try_put_index(self) -> None:
+        """Gives the next batch's indices to the next worker that takes tasks."""
         try:
             index = next(self._sampler_iter)
         except StopIteration:
             return
-        for worker in itertools.islice(self._turns, self._num_workers):
-            if worker.active:
-                self._tasks.append((worker, index))
-                return
+        worker = self._next_worker()
+        if worker is None:
+            return
+        self._flambeau_pool.send(worker, self._send_idx, index)
+        self._flambeau_worker_of[self._send_idx] = worker
+        self._workers_num_tasks[worker] += 1
+        self._send_idx += 1
+
+    def _next_worker(self) -> int | None:
+        active = sum(self._workers_status)
+        for _ in range(self._num_workers):
+            worker = next(self._worker_queue_idx_cycle)
+            if not self._workers_status[worker]:
+                continue
+            share = self._prefetch_factor * self._num_workers // active
+            if self._in_order or self._workers_num_tasks[worker] < share:
+                return worker
+        return None
 
     def _next_data(self) -> Any:
-        while self._tasks:
-            worker, index = self._tasks.popleft()
-            if not worker.active:
-                continue
-            try:
-                data = worker.fetch(index)
-            except StopIteration:
-                if self._dataset_kind != _DatasetKind.Iterable:
-                    raise
-                worker.active = False
-                self._hand_out()
-                continue
-            except Exception:
-                self._hand_out()
-                raise
-            self._hand_out()
-            return data
+        while self._await_task():
+            task = self._rcvd_idx
+            if task in self._flambeau_early:
+                return self._process_data(task, self._flambeau_early.pop(task))
+            task, data = self._get_data()
+            if isinstance(data, _IterableDatasetStopIteration):
+                self._stream_ended(data.worker_id)
+            elif task != self._rcvd_idx and self._in_order:
+                self._flambeau_early[task] = data
+            else:
+                return self._process_data(task, data)
+        if not self._persistent_workers:
+            self._shutdown_workers()
         raise StopIteration
+
+    def _await_task(self) -> bool:
+        """Moves on to the next task that brings a batch; False if there is none."""
+        while self._rcvd_idx < self._send_idx:
+            worker = self._flambeau_worker_of.get(self._rcvd_idx)
+            if worker is not None:
+                if self._workers_status[worker] or self._rcvd_idx in self._flambeau_early:
+                    return True
+                del self._flambeau_worker_of[self._rcvd_idx]
+            self._rcvd_idx += 1
+        return False
+
+    def _get_data(self) -> tuple[int, Any]:
+        """The next answer of this epoch, whatever its task."""
+        while True:
+            answer = self._flambeau_pool.receive(self._timeout or None)
+            if answer is None:
+                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+            worker, epoch, task, data = answer
+            if task == _OUT_OF_MEMORY:
+                _warn_of_memory(worker, data)
+            elif epoch == self._flambeau_epoch:
+                return task, data
+
+    def _stream_ended(self, worker: int) -> None:
+        self._workers_status[worker] = False
+        self._flambeau_pool.dismiss(worker, end=not self._persistent_workers)
+        self._try_put_index()
+
+    def _process_data(self, task: int, data: Any) -> Any:
+        worker = self._flambeau_worker_of.pop(task)
+        if task == self._rcvd_idx:
+            self._rcvd_idx += 1
+        self._workers_num_tasks[worker] -= 1
+        self._try_put_index()
+        if isinstance(data, ExceptionWrapper):
+            data.reraise()
+        if isinstance(data, Unreadable):
+            raise data.error
+        return data
+
+    def _shutdown_workers(self) -> None:
+        """Ends the workers. They end with the iterator in any case."""
+        self._flambeau_end()
+
+
+def _warn_of_memory(worker: int, reason: str) -> None:
+    warnings.warn(
+        f"DataLoader worker {worker} could not get shared memory ({reason}). Batches for which "
+        "there is none are sent through a pipe, which copies them twice. Raise the memory limit, "
+        "or lower num_workers, prefetch_factor or the batch size.",
+        stacklevel=5,
+    )

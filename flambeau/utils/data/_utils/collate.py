@@ -11,6 +11,9 @@ import numpy as np
 from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import FROM_NUMPY, float64
+from flambeau.tensor.tensor import wrap
+
+from ..workers.arena import shared_batch
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
@@ -121,7 +124,8 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -
     if {*map(type, batch)} == {Tensor} and not any(tensor.requires_grad for tensor in batch):
         arrays = [tensor._array for tensor in batch]
         if _alike(arrays):  # the same as below, without autograd's questions to each of them
-            return ops.from_numpy(np.array(arrays))
+            shared = shared_batch((len(arrays), *arrays[0].shape), arrays[0].dtype)
+            return wrap(np.array(arrays) if shared is None else _filled(shared, arrays))
     return ops.stack(batch, 0)
 
 
@@ -132,11 +136,16 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
         raise _refuse(first.dtype)
     plain = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
     if plain and first.dtype in FROM_NUMPY and _alike(batch):
-        joined = np.empty((len(batch), *first.shape), first.dtype)
-        for i, array in enumerate(batch):
-            joined[i] = array
-        return ops.from_numpy(joined)
+        shape = len(batch), *first.shape
+        joined = shared_batch(shape, first.dtype)
+        return wrap(_filled(np.empty(shape, first.dtype) if joined is None else joined, batch))
     return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+def _filled(joined: np.ndarray, arrays: Any) -> np.ndarray:
+    for i, array in enumerate(arrays):
+        joined[i] = array
+    return joined
 
 
 def _alike(arrays: Any) -> bool:

@@ -25,6 +25,10 @@ class _Fetcher:
         self.collate_fn = collate_fn
         self.drop_last = drop_last
 
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """The batch, or sample, of an index or several."""
+        raise NotImplementedError
+
 
 class _IterableDatasetFetcher(_Fetcher):
     """Takes the next samples of a stream; the indices only say how many."""
@@ -87,3 +91,27 @@ def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
             return None
     where = ops.from_numpy(np.array(indices))
     return [tensor[where] for tensor in dataset.tensors]
+
+
+class _DatasetKind:
+    """How samples are taken from a dataset: by index, or from a stream."""
+
+    Map = 0
+    Iterable = 1
+
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any],
+        drop_last: bool,
+    ) -> _Fetcher:  # fmt: skip
+        """The fetcher for a kind of dataset."""
+        fetcher = _IterableDatasetFetcher if is_iterable(kind) else _MapDatasetFetcher
+        return fetcher(dataset, auto_collation, collate_fn, drop_last)
+
+
+create_fetcher = _DatasetKind.create_fetcher
+
+
+def is_iterable(kind: int) -> bool:
+    """Whether a kind of dataset is a stream."""
+    return kind == _DatasetKind.Iterable

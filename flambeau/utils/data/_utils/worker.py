@@ -1,25 +1,32 @@
-"""Workers: what one loading worker is, and the random numbers it sees.
-
-Workers run inside the calling process. Each has its own copy of the dataset and its own states
-of the three global generators (flambeau's, `random`'s and NumPy's), seeded as PyTorch seeds
-those of a worker process and put in place while the worker runs.
-"""
+"""What runs in a worker process of a DataLoader: it is seeded, takes tasks, sends batches."""
 
 from __future__ import annotations
 
-import copy
+import gc
+import multiprocessing
+import pickle
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
+from flambeau.ops.core.threads import set_num_threads
 from flambeau.tensor.random.generator import default_generator
 
+from ..workers.arena import Arena, collate_into
+from ..workers.batch_message import BatchPickler
+from ..workers.channel import WorkerChannel
+from .fetch import create_fetcher, is_iterable
 
-@dataclass(frozen=True)
+_RESUME = -1  # as a task's number: a new epoch begins
+_OUT_OF_MEMORY = -2  # likewise, to the parent: why the arena was refused memory
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """Which worker is loading: its number, how many there are, its seed, its dataset."""
 
@@ -31,17 +38,42 @@ class WorkerInfo:
     worker_method: str | None = "multiprocessing"
 
 
-class _Current:
-    info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that is loading now; None outside the workers of a DataLoader.
+    """The worker that this process is; None outside the workers of a DataLoader.
 
     >>> torch.utils.data.get_worker_info() is None
     True
     """
-    return _Current.info
+    return _worker_info
+
+
+@dataclass(frozen=True)
+class _IterableDatasetStopIteration:
+    """The worker's stream has ended."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of an iterator have in common."""
+
+    dataset_kind: int
+    dataset: Any
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    base_seed: int
+    init_fn: Callable[[int], None] | None
+    num_workers: int
+
+    def fetcher(self) -> Any:
+        """What takes samples from the dataset; for streams, from their beginning."""
+        return create_fetcher(self.dataset_kind, self.dataset, self.auto_collation,
+                              self.collate_fn, self.drop_last)  # fmt: skip
 
 
 def numpy_seed(base_seed: int, worker_id: int) -> list[int]:
@@ -50,74 +82,120 @@ def numpy_seed(base_seed: int, worker_id: int) -> list[int]:
     return np.random.SeedSequence(words).generate_state(4).tolist()
 
 
-def _random_states() -> tuple[Any, Any, Any]:
-    return default_generator.get_state(), random.getstate(), np.random.get_state()
+def _seed(base_seed: int, worker_id: int) -> None:
+    random.seed(base_seed + worker_id)
+    default_generator.manual_seed(base_seed + worker_id)
+    np.random.seed(numpy_seed(base_seed, worker_id))
 
 
-def _set_random_states(states: tuple[Any, Any, Any]) -> None:
-    default_generator.set_state(states[0])
-    random.setstate(states[1])
-    np.random.set_state(states[2])
+def _name_process() -> None:
+    """The name that `top` shows, PyTorch's, where the system has such."""
+    try:
+        with open("/proc/self/comm", "w") as file:
+            file.write("pt_data_worker")
+    except OSError:
+        pass
 
 
-class Worker:
-    """One worker: `fetch` loads a batch as its process would."""
+class _Worker:
+    """A worker: `run` answers each task with a batch, until the parent is gone."""
 
     def __init__(
-        self,
-        worker_id: int,
-        num_workers: int,
-        base_seed: int,
-        dataset: Any,
-        make_fetcher: Callable[[Any], Any],
-        init_fn: Callable[[int], None] | None,
+        self, settings: WorkerSettings, worker_id: int, channel: WorkerChannel, arena: Arena
     ) -> None:
-        try:
-            own = copy.copy(dataset)
-        except TypeError:  # nothing that can be copied, so nothing to tell apart
-            own = dataset
-        seed = base_seed + worker_id
-        self.info = WorkerInfo(worker_id, num_workers, seed, own)
-        self.active = True
-        self._flambeau_states: tuple[Any, Any, Any] | None = None
-        self._seeds = (seed, numpy_seed(base_seed, worker_id))
-        self._make_fetcher, self._init_fn = make_fetcher, init_fn
+        self._settings, self._id = settings, worker_id
+        self._channel, self._arena = channel, arena
+        self._pickler = BatchPickler(arena)
+        self._epoch = 0
+        self._ended = False  # the stream has, for this epoch
         self._fetcher: Any = None
-        self._started = False
+        self._failure: ExceptionWrapper | None = None  # of the start, which the first task tells
+        self._told: str | None = None
 
-    @contextmanager
-    def _in_place(self) -> Iterator[None]:
-        outside, around = _random_states(), _Current.info
-        if self._flambeau_states is None:
-            default_generator.manual_seed(self._seeds[0])
-            random.seed(self._seeds[0])
-            np.random.seed(self._seeds[1])
-        else:
-            _set_random_states(self._flambeau_states)
-        _Current.info = self.info
+    def start(self) -> None:
+        """Calls `worker_init_fn` and opens the dataset."""
         try:
-            yield
-        finally:
-            self._flambeau_states = _random_states()
-            _set_random_states(outside)
-            _Current.info = around
+            if self._settings.init_fn is not None:
+                self._settings.init_fn(self._id)
+            self._fetcher = self._settings.fetcher()
+        except Exception:
+            self._failure = self._wrapped()
 
-    def restart(self) -> None:
-        """A new epoch with the same worker: its dataset and random states go on."""
-        self.active, self._fetcher = True, None
+    def _wrapped(self, indices: Any = None) -> ExceptionWrapper:
+        wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._id}")
+        if indices is not None and not is_iterable(self._settings.dataset_kind):
+            wrapper.note = f"The batch is that of the dataset's indices {indices}."
+        return wrapper
 
-    def fetch(self, index: Any) -> Any:
-        """The batch at `index`; what it raises carries a note that says which worker."""
-        with self._in_place():
-            try:
-                if not self._started:
-                    self._started = True
-                    if self._init_fn is not None:
-                        self._init_fn(self.info.id)
-                if self._fetcher is None:
-                    self._fetcher = self._make_fetcher(self.info.dataset)
-                return self._fetcher.fetch(index)
-            except Exception as error:
-                if not isinstance(error, StopIteration):
-                    error.add_note(f"(raised in DataLoader worker {self.info.id})")
-                raise
+    def run(self) -> None:
+        """Takes tasks until there are no more to come."""
+        while (message := self._channel.receive()) is not None:
+            task, indices, released = pickle.loads(message)
+            self._arena.release(released)
+            if task == _RESUME:
+                self._resume()
+            elif not self._ended:
+                self._answer(task, indices)
+
+    def _resume(self) -> None:
+        self._epoch += 1
+        self._ended = False
+        try:
+            self._fetcher = self._settings.fetcher()
+        except Exception:
+            self._failure = self._wrapped()
+
+    def _answer(self, task: int, indices: Any) -> None:
+        data = self._load(indices)
+        try:
+            parts = self._pickler.message(self._epoch, task, data)
+        except Exception:  # what cannot be pickled
+            parts = self._pickler.message(self._epoch, task, self._wrapped(indices))
+        del data  # its region may be used again as soon as the parent has released it
+        self._channel.send(parts)
+        if self._arena.failure != self._told:
+            self._told = self._arena.failure
+            self._channel.send(self._pickler.message(self._epoch, _OUT_OF_MEMORY, self._told))
+
+    def _load(self, indices: Any) -> Any:
+        """The batch, or what stands for the end of the stream or for an error."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            return failure
+        try:
+            return self._fetcher.fetch(indices)
+        except Exception as error:
+            if isinstance(error, StopIteration) and is_iterable(self._settings.dataset_kind):
+                self._ended = True
+                return _IterableDatasetStopIteration(self._id)
+            return self._wrapped(indices)
+
+
+def _worker_loop(
+    settings: WorkerSettings, worker_id: int, end: socket.socket, memory: Any,
+    forked: bool,
+) -> None:  # fmt: skip
+    """The main function of a worker process."""
+    global _worker_info
+    if forked:
+        gc.freeze()  # what the parent had: collecting it would copy its pages
+    try:
+        _name_process()
+        set_num_threads(1)
+        _seed(settings.base_seed, worker_id)
+        _worker_info = WorkerInfo(worker_id, settings.num_workers, settings.base_seed + worker_id,
+                                  settings.dataset)  # fmt: skip
+        arena = Arena(memory if forked else memory.detach())
+        collate_into(arena)
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        assert parent.pid is not None
+        worker = _Worker(settings, worker_id, WorkerChannel(end, parent.pid), arena)
+        worker.start()
+        worker.run()
+    except KeyboardInterrupt:
+        pass  # the parent was interrupted too
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the parent has no use for the batch any more
+    finally:
+        end.close()

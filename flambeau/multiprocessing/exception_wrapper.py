@@ -1,0 +1,85 @@
+"""An exception that is caught in one process or thread and raised again in another."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, NoReturn
+
+__all__ = ["ExceptionWrapper", "KeyErrorMessage"]
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
+
+
+class KeyErrorMessage(str):
+    """Text that a KeyError shows as it is, where it would show the `repr` of other text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return self
+
+
+class ExceptionWrapper:
+    """The type and the traceback, as text, of the exception being handled; it can be pickled.
+
+    `where` says where it was raised: "in DataLoader worker process 0". `note` is added to the
+    exception that `reraise` raises.
+
+    >>> try:
+    ...     1 / 0
+    ... except ZeroDivisionError:
+    ...     wrapper = ExceptionWrapper(where="in a thread")
+    >>> wrapper.reraise()
+    Traceback (most recent call last):
+    ZeroDivisionError: Caught ZeroDivisionError in a thread.
+    """
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        exc_info = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type: type[BaseException] = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+        self.note: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name where the type has one that the other process will know, else RuntimeError."""
+        kind = self.exc_type
+        module = sys.modules.get(kind.__module__)
+        named = getattr(module, kind.__qualname__, None) is kind
+        return _rebuild, (kind if named else None, kind.__name__, self.exc_msg, self.where,
+                          self.note)  # fmt: skip
+
+    def reraise(self) -> NoReturn:
+        """Raises an exception of that type whose text has the original traceback.
+
+        RuntimeError with that text where the type cannot be constructed from a text.
+        """
+        name = self.exc_type.__name__
+        message = f"Caught {name} {self.where}.\nOriginal {self.exc_msg}"
+        error = self._error(message)
+        if self.note is not None:
+            error.add_note(self.note)
+        raise error from None
+
+    def _error(self, message: str) -> BaseException:
+        kind: Any = self.exc_type
+        if kind is KeyError:
+            return KeyError(KeyErrorMessage(message))
+        try:
+            error: BaseException = (
+                kind(message=message) if getattr(kind, "message", None) else kind(message)
+            )
+        except Exception:
+            return RuntimeError(message)
+        return error
+
+
+def _rebuild(
+    kind: type[BaseException] | None, name: str, text: str, where: str, note: str | None
+) -> ExceptionWrapper:
+    wrapper = ExceptionWrapper((RuntimeError, RuntimeError(), None), where)
+    wrapper.exc_type = kind if kind is not None else type(name, (RuntimeError,), {})
+    wrapper.exc_msg, wrapper.note = text, note
+    return wrapper

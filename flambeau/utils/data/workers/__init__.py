@@ -1,0 +1,1 @@
+"""Worker processes of a DataLoader: their memory, their messages, their start and end."""

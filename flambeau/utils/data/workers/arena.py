@@ -1,0 +1,185 @@
+"""The memory through which a worker hands batches to the process that trains.
+
+Each worker has one unnamed file. It allocates regions of it (`Arena`), collates batches into them
+and sends their offsets; the parent maps a region when it first hears of it (`ArenaView`) and tells
+the worker when the last tensor on it is gone. So in steady state batches go through a few regions
+that both processes have mapped: no copy, no system call, no page fault.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections import deque
+
+import numpy as np
+
+from flambeau.tensor.shared_memory import Mapping, SharedRegion, punch_hole, shared_memory
+
+INLINE_BYTES = 2048  # smaller buffers travel in the message, where copying them is cheapest
+_MOST_FREE = 8  # regions that fit no request; the oldest goes back to the system beyond that
+
+
+def _capacity(nbytes: int) -> int:
+    """`nbytes`, rounded up to whole pages and to eighths of a power of two (at most 12.5% more).
+
+    Batches of slightly different sizes, as padded text gives, so share regions.
+    """
+    step = max(mmap.PAGESIZE, 1 << max(nbytes.bit_length() - 4, 0))
+    return -(-nbytes // step) * step
+
+
+class _Region:
+    """A part of the file. `users`: this process's arrays, if any, and sendings not yet released."""
+
+    __slots__ = ("capacity", "mapping", "offset", "users")
+
+    def __init__(self, mapping: Mapping, offset: int, capacity: int) -> None:
+        self.mapping, self.offset, self.capacity = mapping, offset, capacity
+        self.users = 0
+
+
+class Arena:
+    """The worker's side: allocates, and takes back what both processes have let go of.
+
+    `failure` says why the system once refused memory; then batches travel through the pipe.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.failure: str | None = None
+        self.dropped: list[int] = []  # offsets that the parent may unmap
+        self._regions: dict[int, _Region] = {}
+        self._free: dict[int, list[_Region]] = {}  # by capacity
+        self._free_count = 0
+        self._end = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+        """An array in the arena; None if the system has no memory left for it."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        region = self._allocate(_capacity(nbytes))
+        if region is None:
+            return None
+        region.users += 1
+        handle = SharedRegion(region.mapping, nbytes, self.descriptor, region.offset, self._unused)
+        return np.ndarray(shape, dtype, np.asarray(handle))
+
+    def _allocate(self, capacity: int) -> _Region | None:
+        free = self._free.get(capacity)
+        if free:
+            self._free_count -= 1
+            return free.pop()
+        offset = self._end
+        try:
+            os.posix_fallocate(self.descriptor, offset, capacity)
+            mapping = Mapping(self.descriptor, offset, capacity)
+        except OSError as error:
+            self.failure = f"{capacity} bytes: {error.strerror}"
+            return None
+        self._end = offset + capacity
+        region = self._regions[offset] = _Region(mapping, offset, capacity)
+        return region
+
+    def offset_of(self, array: np.ndarray) -> int | None:
+        """The offset of the region that an array lies in; None for memory from elsewhere."""
+        memory = shared_memory(array)
+        if isinstance(memory, SharedRegion) and memory.offset in self._regions:
+            return memory.offset
+        return None
+
+    def capacity(self, offset: int) -> int:
+        """The size in bytes of the region at `offset`."""
+        return self._regions[offset].capacity
+
+    def sent(self, offset: int) -> None:
+        """The parent will release the region at `offset` once more."""
+        self._regions[offset].users += 1
+
+    def release(self, offsets: list[int]) -> None:
+        """What the parent has let go of."""
+        for offset in offsets:
+            self._let_go(self._regions[offset])
+
+    def _unused(self, handle: SharedRegion) -> None:
+        region = self._regions.get(handle.offset)
+        if region is not None:
+            self._let_go(region)
+
+    def _let_go(self, region: _Region) -> None:
+        region.users -= 1
+        if region.users == 0:
+            self._free.setdefault(region.capacity, []).append(region)
+            self._free_count += 1
+            if self._free_count > _MOST_FREE:
+                self._give_back(region.capacity)
+
+    def _give_back(self, in_use: int) -> None:
+        """Returns a free region of another size than the one in use to the system."""
+        for capacity, free in self._free.items():
+            if free and capacity != in_use:
+                region = free.pop()
+                self._free_count -= 1
+                del self._regions[region.offset]
+                punch_hole(self.descriptor, region.offset, capacity)
+                self.dropped.append(region.offset)
+                return
+
+
+_of_this_process: list[Arena] = []  # a worker's, else empty
+
+
+def collate_into(arena: Arena) -> None:
+    """Has this process, a worker, collate its batches into the arena."""
+    _of_this_process[:] = [arena]
+
+
+def shared_batch(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+    """Memory for a batch that the parent will see too; None outside workers, and for small ones."""
+    if not _of_this_process or math.prod(shape) * dtype.itemsize <= INLINE_BYTES:
+        return None
+    return _of_this_process[0].empty(shape, dtype)
+
+
+class ArenaView:
+    """The parent's side: maps regions, and remembers which ones its tensors no longer use."""
+
+    forks = 0  # of this process; a child may still read what lay in shared memory at a fork
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.released: deque[int] = deque()  # appended to by whatever thread drops a tensor
+        self._mappings: dict[int, Mapping] = {}
+
+    def region(self, offset: int, capacity: int, nbytes: int) -> np.ndarray:
+        """The first bytes of a region, which is released with the last array on them."""
+        mapping = self._mappings.get(offset)
+        if mapping is None:
+            mapping = self._mappings[offset] = Mapping(self.descriptor, offset, capacity)
+        released, forks = self.released, ArenaView.forks
+
+        def release(handle: SharedRegion) -> None:
+            if forks == ArenaView.forks:
+                released.append(offset)
+
+        return np.asarray(SharedRegion(mapping, nbytes, self.descriptor, offset, release))
+
+    def take_released(self) -> list[int]:
+        """The offsets released since the last call."""
+        released = self.released
+        return [released.popleft() for _ in range(len(released))]
+
+    def drop(self, offset: int) -> None:
+        """Unmaps a region that the worker gave back."""
+        self._mappings.pop(offset, None)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+def _forked() -> None:
+    ArenaView.forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_forked)

@@ -1,0 +1,178 @@
+"""A worker's messages: a batch pickled so that its arrays stay where they are in shared memory.
+
+Pickle's protocol 5 hands large buffers to its caller. They become regions of the worker's arena,
+listed in front of the pickle, and arrays on the parent's mapping when the message is read.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+
+from flambeau.multiprocessing.reductions import NON_LEAF, rewrapped
+from flambeau.nn.parameter import Buffer, Parameter
+from flambeau.tensor import Tensor
+from flambeau.tensor.dtypes import FROM_NUMPY
+from flambeau.tensor.storage import _as_bytes as bytes_of
+from flambeau.tensor.storage import owner_of
+
+from .arena import INLINE_BYTES, Arena, ArenaView
+
+_LARGEST_PICKLE = 32768  # longer ones go to the arena, so that messages never fill a socket
+
+_DTYPES = tuple(FROM_NUMPY)
+_NUMBER_OF_DTYPE = {dtype: number for number, dtype in enumerate(_DTYPES)}
+
+# Epoch, task, number of regions, number of dropped regions, whether the pickle is the last region.
+_HEADER = struct.Struct("<qqII?")
+_REGION = struct.Struct("<QQQ")  # offset, capacity, bytes in use
+_OFFSET = struct.Struct("<Q")
+
+
+class BatchPickler(ForkingPickler):
+    """The worker's side. One is used for all messages."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._file = io.BytesIO()
+        super().__init__(self._file, 5, True, self._place)
+        self.dispatch_table = {
+            **self.dispatch_table,
+            **dict.fromkeys((Tensor, Parameter, Buffer), self._reduce_tensor),
+        }
+        self._arena = arena
+        self._regions: list[tuple[int, int, int]] = []
+        self._arrays: list[np.ndarray] = []  # on those regions, which live until they are sent
+        self._owners: dict[int, tuple[Any, Any]] = {}  # what stands for a memory, by its id
+
+    def message(self, epoch: int, task: int, data: Any) -> list[bytes | memoryview]:
+        """The parts of a message, whose regions belong to the parent from now on."""
+        try:
+            self._file.seek(0)
+            self._file.truncate()
+            self.dump(data)
+            return self._framed(epoch, task, self._file.getbuffer())
+        finally:
+            self.clear_memo()
+            self._regions, self._arrays, self._owners = [], [], {}
+
+    def _framed(self, epoch: int, task: int, pickled: memoryview) -> list[bytes | memoryview]:
+        in_arena = len(pickled) > _LARGEST_PICKLE and self._copied(pickled) is not None
+        for offset, _, _ in self._regions:
+            self._arena.sent(offset)
+        dropped, self._arena.dropped = self._arena.dropped, []
+        head = _HEADER.pack(epoch, task, len(self._regions), len(dropped), in_arena)
+        regions = [_REGION.pack(*region) for region in self._regions]
+        head += b"".join([*regions, *map(_OFFSET.pack, dropped)])
+        if in_arena:
+            pickled.release()
+            return [head]
+        return [head, bytes(pickled)]
+
+    def _copied(self, data: Any) -> np.ndarray | None:
+        """A copy of the bytes in a region of its own; None where there is no room for it."""
+        source = np.frombuffer(data, np.uint8)
+        target = self._arena.empty(source.shape, source.dtype)
+        if target is not None:
+            target[...] = source
+            self._listed(target)
+        return target
+
+    def _listed(self, array: np.ndarray) -> None:
+        """Puts the region that the array lies in on the message's list."""
+        offset = self._arena.offset_of(array)
+        assert offset is not None
+        self._arrays.append(array)
+        self._regions.append((offset, self._arena.capacity(offset), owner_of(array).nbytes))
+
+    def _place(self, buffer: pickle.PickleBuffer) -> bool:
+        """Pickle's question: whether the buffer stays in the pickle."""
+        if buffer is _IN_ARENA:  # a tensor's: its region is listed
+            return False
+        raw = buffer.raw()
+        return raw.nbytes <= INLINE_BYTES or self._copied(raw) is None
+
+    def _reduce_tensor(self, tensor: Tensor) -> Any:
+        array: Any = tensor._array
+        if type(array) is not np.ndarray:  # meta
+            return tensor.__reduce_ex__(2)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError(NON_LEAF)
+        number = _NUMBER_OF_DTYPE[array.dtype]
+        if array.nbytes <= INLINE_BYTES:
+            array = array.copy(order="K")
+            return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), number, array.shape,
+                                    array.strides, 0, tensor.requires_grad)  # fmt: skip
+        owner = owner_of(array)
+        if owner.nbytes > 2 * array.nbytes:  # a small part of a large memory travels alone
+            owner = array = array.copy(order="K")
+        buffer = self._buffer_of(owner)
+        place = array.ctypes.data - owner.ctypes.data
+        return rebuild_tensor, (type(tensor), buffer, number, array.shape, array.strides, place,
+                                tensor.requires_grad)  # fmt: skip
+
+    def _buffer_of(self, owner: np.ndarray) -> Any:
+        """What stands in the pickle for a memory, on which several tensors may lie."""
+        if id(owner) not in self._owners:
+            self._owners[id(owner)] = self._in_arena(owner), owner
+        stand_in = self._owners[id(owner)][0]
+        if not isinstance(stand_in, np.ndarray):
+            return stand_in
+        self._listed(stand_in)
+        return _IN_ARENA
+
+    def _in_arena(self, owner: np.ndarray) -> Any:
+        """The memory itself if it is the arena's, else a copy there, else the bytes."""
+        if self._arena.offset_of(owner) is not None:
+            return owner
+        source = bytes_of(owner)
+        target = self._arena.empty(source.shape, source.dtype)
+        if target is None:
+            return bytearray(source)
+        target[...] = source
+        return target
+
+
+_IN_ARENA = pickle.PickleBuffer(bytearray())  # writable, as what comes in its place is
+
+
+def rebuild_tensor(
+    kind: type[Tensor], memory: Any, number: int, shape: tuple[int, ...],
+    strides: tuple[int, ...], offset: int, requires_grad: bool,
+) -> Tensor:  # fmt: skip
+    """A tensor on bytes that came with a message."""
+    if 0 in shape:
+        return rewrapped(kind, np.empty(shape, _DTYPES[number]), requires_grad)
+    array = np.ndarray(shape, _DTYPES[number], memory, offset, strides)
+    return rewrapped(kind, array, requires_grad)
+
+
+class Unreadable:
+    """Stands for a batch that could not be unpickled."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def read_message(message: bytes, view: ArenaView | None) -> tuple[int, int, Any]:
+    """Epoch, task and data of a worker's message."""
+    epoch, task, region_count, dropped_count, in_arena = _HEADER.unpack_from(message)
+    place = _HEADER.size
+    regions: list[Any] = []
+    for _ in range(region_count):
+        assert view is not None
+        regions.append(view.region(*_REGION.unpack_from(message, place)))
+        place += _REGION.size
+    for _ in range(dropped_count):
+        assert view is not None
+        view.drop(*_OFFSET.unpack_from(message, place))
+        place += _OFFSET.size
+    pickled = regions.pop() if in_arena else memoryview(message)[place:]
+    try:
+        return epoch, task, pickle.loads(pickled, buffers=regions)
+    except Exception as error:
+        return epoch, task, Unreadable(error)

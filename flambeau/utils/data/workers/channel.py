@@ -1,0 +1,148 @@
+"""Framed messages over a pair of sockets: blocking in the worker, never blocking in the parent.
+
+A worker also waits for its parent's end, whoever else may hold the other socket.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Sequence
+
+_LENGTH = struct.Struct("<Q")
+_CHUNK = 65536
+_CHECK_S = 5.0  # how often a worker looks for its parent where the system cannot wait for it
+
+
+def open_process(pid: int) -> int | None:
+    """A descriptor that is readable once the process has ended; None where there is no such."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+class Frames:
+    """Bytes received so far, cut into messages."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are complete with `data`."""
+        if not self._pending and len(data) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data)
+            if len(data) == _LENGTH.size + length:
+                return [data[_LENGTH.size :]]
+        pending, messages = self._pending, []
+        pending += data
+        while len(pending) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(pending)
+            end = _LENGTH.size + length
+            if len(pending) < end:
+                break
+            messages.append(bytes(memoryview(pending)[_LENGTH.size : end]))
+            del pending[:end]
+        return messages
+
+
+def framed(parts: Sequence[bytes | memoryview]) -> bytes:
+    """A message with its length in front."""
+    return b"".join([_LENGTH.pack(sum(map(len, parts))), *parts])
+
+
+class ParentChannel:
+    """The parent's end. What the socket does not take at once waits in an outbox."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self.socket = end
+        self.outbox = bytearray()
+        self.ended = False  # the other end is closed
+        self._frames = Frames()
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self.socket.fileno()
+
+    def send(self, message: bytes) -> None:
+        """Sends a message, or as much of it as goes now."""
+        data = framed([message])
+        if not self.outbox:
+            try:
+                sent = self.socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:  # the worker has ended, which its sentinel will say
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self.outbox += data
+
+    def flush(self) -> None:
+        """Sends more of the outbox."""
+        try:
+            sent = self.socket.send(self.outbox)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.outbox.clear()
+            return
+        del self.outbox[:sent]
+
+    def receive(self) -> list[bytes]:
+        """The messages that have come."""
+        messages: list[bytes] = []
+        while True:
+            try:
+                data = self.socket.recv(_CHUNK)
+            except BlockingIOError:
+                return messages
+            except ConnectionResetError:  # a worker that died in the middle
+                data = b""
+            self.ended = not data
+            messages += self._frames.feed(data)
+            if len(data) < _CHUNK:
+                return messages
+
+    def close(self) -> None:
+        """Closes the socket, which ends the worker after its current batch."""
+        self.socket.close()
+
+
+class WorkerChannel:
+    """The worker's end."""
+
+    def __init__(self, end: socket.socket, parent_pid: int) -> None:
+        end.setblocking(True)
+        self._socket = end
+        self._frames = Frames()
+        self._messages: list[bytes] = []
+        self._parent_pid = os.getppid()  # with forkserver, not the one that trains
+        self._parent = open_process(parent_pid)
+        self._poll = select.poll()
+        for descriptor in (end.fileno(), self._parent):
+            if descriptor is not None:
+                self._poll.register(descriptor, select.POLLIN)
+
+    def receive(self) -> bytes | None:
+        """The next message; None once the parent has closed its end or has ended."""
+        while not self._messages:
+            ready = self._poll.poll(None if self._parent is not None else _CHECK_S * 1000)
+            if not ready and os.getppid() != self._parent_pid:
+                return None
+            for descriptor, _ in ready:
+                if descriptor == self._parent:
+                    return None
+                data = self._socket.recv(_CHUNK)
+                if not data:
+                    return None
+                self._messages += self._frames.feed(data)
+        return self._messages.pop(0)
+
+    def send(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Sends a message; BrokenPipeError or ConnectionResetError if nobody reads it any more."""
+        self._socket.sendall(framed(parts))

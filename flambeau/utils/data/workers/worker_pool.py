@@ -1,0 +1,267 @@
+"""The parent's side of a DataLoader's workers: starts them, hears from them, notices their death,
+and leaves nothing of them behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import socket
+import time
+import warnings
+import weakref
+from collections import deque
+from multiprocessing import reduction
+from typing import Any
+
+import numpy.random  # noqa: F401 - here, and not once in each forked worker
+
+from flambeau.multiprocessing import init_reductions
+from flambeau.tensor.shared_memory import unnamed_file
+
+from .arena import ArenaView
+from .batch_message import read_message
+from .channel import ParentChannel, open_process
+
+__all__ = ["WorkerPool"]
+
+_GRACE_S = 5.0  # what workers have for their last batch when an epoch is left early
+_OPEN: weakref.WeakSet[WorkerPool] = weakref.WeakSet()  # those of this process
+
+init_reductions()
+
+
+class WorkerPool:
+    """`num_workers` processes that each run `main(settings, worker_id, ...)`.
+
+    The pool knows nothing of order: messages go to a worker, and come back as
+    (worker, epoch, task, data) in the order of their arrival.
+    """
+
+    def __init__(self, main: Any, settings: Any, context: Any) -> None:
+        self.processes: list[Any] = []
+        self._pid = os.getpid()
+        self._channels: list[ParentChannel] = []
+        self._views: list[ArenaView] = []
+        self._sentinels: dict[int, int] = {}  # descriptors that say that a worker has ended
+        self._pidfds: list[int | None] = []
+        self._worker_of: dict[int, int] = {}  # by the descriptor of its channel
+        self._poll = select.poll()
+        self._arrived: deque[tuple[int, int, int, Any]] = deque()
+        self._closed = False
+        _OPEN.add(self)
+        context = multiprocessing.get_context() if context is None else context
+        try:
+            for worker in range(settings.num_workers):
+                self._start(worker, main, settings, context)
+        except BaseException:
+            self.close()
+            raise
+
+    # Start.
+
+    def _start(self, worker: int, main: Any, settings: Any, context: Any) -> None:
+        ours, theirs = socket.socketpair()
+        channel = ParentChannel(ours)
+        self._channels.append(channel)
+        view = ArenaView(unnamed_file())
+        self._views.append(view)
+        forked = context.get_start_method() == "fork"
+        memory: Any = view.descriptor
+        try:
+            process = context.Process(
+                target=main,
+                args=(settings, worker, theirs, memory if forked else _Descriptor(memory), forked),
+                daemon=True,
+            )
+            forks = ArenaView.forks
+            try:
+                process.start()
+            except (TypeError, AttributeError, pickle.PicklingError):
+                _warn_of_pickling()
+                raise
+            ArenaView.forks = forks  # a worker's dataset is alive here too, and what it refers to
+        finally:
+            theirs.close()
+        self.processes.append(process)
+        self._worker_of[channel.fileno()] = worker
+        self._poll.register(channel.fileno(), select.POLLIN)
+        pidfd = open_process(process.pid)
+        self._pidfds.append(pidfd)
+        self._sentinels[process.sentinel if pidfd is None else pidfd] = worker
+        self.watch(worker)
+
+    # Messages.
+
+    def send(self, worker: int, task: int, indices: Any) -> None:
+        """Gives a worker a task, and the memory that is free again."""
+        channel = self._channels[worker]
+        message = (task, indices, self._views[worker].take_released())
+        channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        if channel.outbox:
+            self._poll.modify(channel.fileno(), select.POLLIN | select.POLLOUT)
+
+    def receive(self, timeout_s: float | None) -> tuple[int, int, int, Any] | None:
+        """The next message; None if there is none within the time.
+
+        RuntimeError as soon as a worker that is watched has ended, even if there are messages.
+        """
+        self._look(0.0)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._arrived:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left == 0.0:
+                return None
+            self._look(left)
+        return self._arrived.popleft()
+
+    def _look(self, timeout_s: float | None) -> None:
+        """Reads what has come; waits for something only if nothing has."""
+        dead = []
+        for descriptor, event in self._poll.poll(None if timeout_s is None else timeout_s * 1000):
+            worker = self._worker_of.get(descriptor)
+            if worker is None:
+                dead.append(self._sentinels[descriptor])
+                continue
+            if event & select.POLLOUT:
+                self._flush(worker)
+            if event & ~select.POLLOUT:
+                self._read(worker)
+        if dead:
+            self._raise(dead)
+
+    def _read(self, worker: int) -> None:
+        channel = self._channels[worker]
+        for message in channel.receive():
+            self._arrived.append((worker, *read_message(message, self._views[worker])))
+        if channel.ended:  # so has the worker, which its sentinel is about to say
+            self._poll.unregister(channel.fileno())
+
+    def _flush(self, worker: int) -> None:
+        channel = self._channels[worker]
+        channel.flush()
+        if not channel.outbox:
+            self._poll.modify(channel.fileno(), select.POLLIN)
+
+    # Ends.
+
+    def watch(self, worker: int) -> None:
+        """From now on it is an error if the worker ends."""
+        self._poll.register(self._sentinel_of(worker), select.POLLIN)
+
+    def dismiss(self, worker: int, end: bool) -> None:
+        """The worker may end; with `end` it shall."""
+        self._poll.unregister(self._sentinel_of(worker))
+        if end:
+            channel = self._channels[worker]
+            if not channel.ended:
+                self._poll.unregister(channel.fileno())
+            del self._worker_of[channel.fileno()]
+            channel.close()
+
+    def _sentinel_of(self, worker: int) -> int:
+        pidfd = self._pidfds[worker]
+        sentinel: int = self.processes[worker].sentinel if pidfd is None else pidfd
+        return sentinel
+
+    def _raise(self, workers: list[int]) -> None:
+        """RuntimeError for workers that ended unasked, with the cause of the first one's end."""
+        for worker in workers:
+            self._poll.unregister(self._sentinel_of(worker))  # said once
+            self.processes[worker].join(_GRACE_S)
+        pids = ", ".join(str(self.processes[worker].pid) for worker in workers)
+        raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from _cause(
+            self.processes[workers[0]]
+        )
+
+    def close(self) -> None:
+        """Ends all workers: at once those that wait, the others after their current batch.
+
+        Those that take longer than five seconds are terminated.
+        """
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        for channel in self._channels:
+            channel.close()
+        deadline = time.monotonic() + _GRACE_S
+        try:
+            for process in self.processes:
+                process.join(max(0.0, deadline - time.monotonic()))
+        finally:
+            for process in self.processes:
+                _terminate(process)
+            for pidfd in self._pidfds:
+                if pidfd is not None:
+                    os.close(pidfd)
+            self._arrived.clear()
+
+    def forked(self) -> None:
+        """In a child, which must not keep the workers of its parent alive: lets go of them."""
+        for channel in self._channels:
+            channel.close()
+        self._closed = True
+
+
+class _Descriptor:
+    """A file descriptor that is sent to a process as it starts."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _same, (reduction.DupFd(self._descriptor),)
+
+
+def _same(descriptor: Any) -> Any:
+    return descriptor
+
+
+def _cause(process: Any) -> RuntimeError:
+    """What the system says of a worker's end."""
+    code, start = process.exitcode, f"DataLoader worker (pid {process.pid}) "
+    if code is None or code >= 0:
+        return RuntimeError(
+            f"{start}exited unexpectedly with exit code {code}. Details are lost due to "
+            "multiprocessing. Rerunning with num_workers=0 may give better error trace."
+        )
+    text = f"{start}is killed by signal: {signal.strsignal(-code)}. "
+    if -code == signal.SIGBUS:
+        text += ("It is possible that dataloader's workers are out of shared memory. Please try "
+                 "to raise your shared memory limit.")  # fmt: skip
+    error = RuntimeError(text)
+    if -code == signal.SIGKILL:
+        error.add_note("Often it is the system that kills a worker, for want of memory.")
+    return error
+
+
+def _terminate(process: Any) -> None:
+    if process.is_alive():
+        process.terminate()
+        process.join(_GRACE_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _warn_of_pickling() -> None:
+    warnings.warn(
+        "Got pickle error when attempting to start a worker Process. "
+        "This might be because the worker Process arguments are not picklable. "
+        "Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms "
+        "to 'forkserver', which requires the worker Process arguments to be picklable. "
+        "You can also try multiprocessing.set_start_method('fork').",
+        stacklevel=6,
+    )
+
+
+def _forked() -> None:
+    for pool in list(_OPEN):
+        pool.forked()
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
