@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from .ops.core.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
-from .ops.core.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
+from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
+from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
+from .ops.interception.torch_function import STATE as _STATE
+from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
 from .tensor import Tensor, dtype
 from .tensor.devices import device, get_default_device
 from .tensor.random.generator import Generator
@@ -14,7 +18,8 @@ from .tensor.size import Size
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
-    "Generator", "Size", "TensorBase", "_ExcludeDispatchKeyGuard", "device", "dtype",
+    "Generator", "Size", "TensorBase", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
+    "_disabled_torch_function_impl", "device", "dtype",
 ]  # fmt: skip
 
 TensorBase = _TensorBase = Tensor
@@ -22,11 +27,61 @@ _TensorMeta = type(Tensor)
 has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
 
 
-def _disabled_torch_function_impl(
-    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Any:
-    """The function itself: a `__torch_function__` that changes nothing."""
-    return func(*args, **(kwargs or {}))
+class _TorchFunctionState(enum.Enum):
+    """Who is asked for an override: modes and classes, modes alone, nobody."""
+
+    ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = range(3)
+
+
+def _get_torch_function_state() -> _TorchFunctionState:
+    """Who is asked for an override in this thread."""
+    if _STATE.nothing:
+        return _TorchFunctionState.ALL_DISABLED
+    off = _STATE.no_subclasses
+    return _TorchFunctionState.SUBCLASSES_DISABLED if off else _TorchFunctionState.ENABLED
+
+
+def _set_torch_function_state(state: _TorchFunctionState) -> None:
+    """Sets who is asked for an override in this thread."""
+    _STATE.nothing = int(state is _TorchFunctionState.ALL_DISABLED)
+    _STATE.no_subclasses = int(state is not _TorchFunctionState.ENABLED)
+
+
+def _is_torch_function_enabled() -> bool:
+    """Whether classes of arguments are asked."""
+    return not _STATE.no_subclasses
+
+
+def _is_torch_function_all_disabled() -> bool:
+    """Whether nobody is asked."""
+    return bool(_STATE.nothing)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a mode is on and asked."""
+    return bool(_STATE.modes) and not _STATE.nothing
+
+
+def _len_torch_function_stack() -> int:
+    """How many modes are on."""
+    return len(_STATE.modes)
+
+
+def _get_function_stack_at(index: int) -> Any:
+    """The mode at this place, the first one entered at 0."""
+    return _STATE.modes[index]
+
+
+def _push_on_torch_function_stack(mode: Any) -> None:
+    """Enters a mode."""
+    enter(mode)
+
+
+def _pop_torch_function_stack() -> Any:
+    """Leaves the last mode, and gives it."""
+    mode = _STATE.modes[-1]
+    leave(mode)
+    return mode
 
 
 def _log_api_usage_once(event: str) -> None:

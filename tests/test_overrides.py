@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 
+import pytest
+
 import flambeau as torch
 from flambeau.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
@@ -107,8 +109,9 @@ def test_methods_of_a_subclass_go_through_its_hook():
     x = tagged()
     kinds = [type(y) for y in (x.clone(), x.to(torch.float64), x + 1, 1 + x, x.sum(), x[0])]
     assert kinds == [Tagged, Tagged, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-    names = "clone", "to", "__add__", "__radd__", "sum", "__getitem__"
+    names = "clone", "to", "add", "add", "sum", "__getitem__"
     assert Tagged.seen == [getattr(torch.Tensor, name) for name in names]
+    assert [function.__name__ for function in Tagged.seen] == list(names)
     assert x.clone().tag == "mine"
     assert x.shape == (2,)
 
@@ -145,9 +148,94 @@ def test_copies_and_pickles_keep_class_and_attributes():
     assert Tagged.seen == []  # it is made before it has a tag
 
 
-def test_plain_tensors_and_subclasses_without_a_hook_keep_their_methods():
+def test_results_on_a_subclass_without_a_hook_are_of_the_subclass():
     class Plain(torch.Tensor):
         pass
 
-    assert "clone" not in vars(Plain)
-    assert Plain.clone is torch.Tensor.clone
+    x = torch.ones(2).as_subclass(Plain)
+    kinds = [type(y) for y in (x + 1, 1 - x, torch.add(x, x), torch.cat([x, x]), x.sum())]
+    assert kinds == [Plain] * 5
+    assert type(torch.ones(2) + torch.ones(2)) is torch.Tensor
+    assert type(torch.nn.Parameter(torch.ones(2)) * 2) is torch.Tensor
+
+
+class Duck:
+    """Is no tensor, and answers with names."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented if func is torch.sub else func.__name__
+
+
+def test_an_object_that_is_no_tensor_is_asked():
+    duck = Duck()
+    assert torch.mean(duck) == "mean"
+    assert torch.nn.functional.dropout(duck) == "dropout"
+    assert torch.ones(2) + duck == "add"
+    assert torch.cat([torch.ones(2), duck]) == "cat"
+    with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.sub'"):
+        torch.sub(duck, 1)
+
+
+def test_attributes_go_through_modes_and_hooks():
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2, 3)
+    with Watch():
+        assert x.shape == (2, 3)
+        x.requires_grad = True
+    get, put = torch.Tensor.shape.__get__, torch.Tensor.requires_grad.__set__
+    assert seen == [get, put]
+    assert x.requires_grad
+
+
+def test_a_mode_that_declines_leaves_the_call_to_the_class():
+    class Decline(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    with Decline():
+        assert torch.mean(Duck()) == "mean"
+        with pytest.raises(TypeError, match="mode object"):
+            torch.ones(2)
+
+
+def test_functions_and_their_names():
+    from flambeau import overrides
+
+    known = overrides.get_overridable_functions()
+    assert torch.add in known[torch]
+    assert torch.nn.functional.linear in known[torch.nn.functional]
+    assert torch.ones in overrides.get_ignored_functions()
+    assert overrides.resolve_name(torch.linalg.vector_norm) == "torch.linalg.vector_norm"
+    assert overrides.get_testing_overrides()[torch.cat]([]) == -1
+    with pytest.raises(TypeError, match="expected a sequence"):
+        overrides.has_torch_function(object())
+
+
+def test_backward_calls_no_hook_and_a_compiled_step_leaves_hooks_their_calls():
+    class Counted(torch.Tensor):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.calls += 1
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = torch.ones(2).as_subclass(Counted)
+    w = torch.ones(2, requires_grad=True)
+    loss = (x * w).sum()
+    Counted.calls = 0
+    torch.autograd.backward(loss.as_subclass(torch.Tensor))
+    assert Counted.calls == 0
+    step = torch.compile(lambda w: (x * w).sum())
+    with pytest.warns(UserWarning, match="Counted overrides mul"):
+        assert [type(step(w)) for _ in range(4)] == [Counted] * 4
+    Counted.calls = 0
+    assert type(step(w)) is Counted
+    assert Counted.calls >= 2

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import ops
 from ..autograd import enable_grad, grad, no_grad
+from ..overrides import is_tensor_like
 from ..tensor import dtypes as types
 from ..tensor.untracked_read import peek
 from ..tensor.size import Size
@@ -37,12 +38,12 @@ class lazy_property(functools.cached_property[Tensor]):
 def broadcast_all(*values: Any) -> list[Tensor]:
     """Numbers and tensors as tensors of one shape; numbers get the tensors' dtype."""
     for value in values:
-        if not isinstance(value, (Tensor, Number)):
+        if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
                              "objects implementing __torch_function__.")  # fmt: skip
     kinds = [v.dtype for v in values if isinstance(v, Tensor)]
     kind = kinds[0] if kinds else types.get_default_dtype()
-    made = [v if isinstance(v, Tensor) else ops.tensor(v, dtype=kind) for v in values]
+    made = [ops.tensor(v, dtype=kind) if isinstance(v, Number) else v for v in values]
     return list(ops.broadcast_tensors(*made))
 
 
@@ -113,11 +114,6 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     tensor([0.5000, 0.5000])
     """
     return logits.sigmoid() if is_binary else logits.softmax(-1)
-
-
-def is_tensor_like(x: Any) -> bool:
-    """Whether x is a tensor, or an object that handles torch functions itself."""
-    return isinstance(x, Tensor) or hasattr(type(x), "__torch_function__")
 
 
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:

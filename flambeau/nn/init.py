@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import linalg, ops
 from ..autograd import no_grad
+from ..ops.interception import torch_function
 from ..tensor import Tensor
 
 __all__ = [
@@ -381,3 +382,5 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+torch_function.NAMESPACES.append({name: globals()[name] for name in __all__})

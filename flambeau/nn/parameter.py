@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
+from ..ops.interception.torch_function import _disabled_torch_function_impl
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
 from ..tensor.printing import prints_as_tensor
@@ -47,6 +48,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = _disabled_torch_function_impl  # what is computed from it is a Tensor
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -127,6 +130,7 @@ class Buffer(Tensor, metaclass=_BufferType):
     OrderedDict([('count', tensor(0.))])
     """
 
+    __torch_function__ = _disabled_torch_function_impl  # what is computed from it is a Tensor
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:

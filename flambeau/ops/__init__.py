@@ -13,7 +13,8 @@ from .core.registry import OPERATORS, PUBLIC
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes callbacks foreach removed_functions subclass",
+    "core": "attributes callbacks foreach removed_functions",
+    "interception": "subclass",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import ops
+from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import all_dtypes, dtype, uint8
 from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on
@@ -209,7 +210,8 @@ def _rebuild_from_type_v2(
     made = func(*args)
     if type(made) is not new_type:
         requires_grad, made = made.requires_grad, made._alias(new_type)
-        Tensor.requires_grad_(made, requires_grad)  # past the class's own `__torch_function__`
+        with DisableTorchFunction():
+            Tensor.requires_grad_(made, requires_grad)
     own = getattr(new_type, "__setstate__", None)
     if own is not None and own is not getattr(Tensor, "__setstate__", None):
         own(made, state)

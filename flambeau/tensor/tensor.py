@@ -41,9 +41,13 @@ creation.stamp = None
 
 
 class _TensorType(type):
-    """The type of Tensor and its subclasses; `construct` makes the value of `Tensor(...)`."""
+    """The type of Tensor and its subclasses; `construct` makes the value of `Tensor(...)`.
+
+    `instantiated` is told the class of each new object of a subclass.
+    """
 
     construct: Callable[..., Tensor]
+    instantiated: Callable[[type], object]
 
 
 _INTERNAL = frozenset(
@@ -516,6 +520,8 @@ class Tensor(Methods, metaclass=_TensorType):
     def _alias(self, cls: type | None = None) -> Tensor:
         """A detached tensor, of class `cls`, on the same memory and version counter."""
         made: Tensor = _new_object(cls or Tensor)
+        if cls is not None:
+            _TensorType.instantiated(cls)
         made._array = self._array
         made._requires_grad = made._tracked = False
         made._node = made._grad = made._base = made._stamp = None

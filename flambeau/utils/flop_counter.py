@@ -14,7 +14,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ..compiler.capture.code_patching import Swap
 from ..compiler.capture.patch_targets import swaps_of
 from ..nn.modules.module import (
     Module,
@@ -23,6 +22,7 @@ from ..nn.modules.module import (
 )
 from ..ops.core.aten import aten
 from ..ops.core.registry import OPERATORS
+from ..ops.interception.code_patching import Swap
 from ..tensor.absent import lacking
 from ..tensor.tensor import Tensor
 

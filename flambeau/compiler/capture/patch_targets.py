@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...ops.core.dispatch import _stub as _unwritten
 from ...ops.core import inplace as in_place
-from ...ops.core.dispatch import written
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ...ops.interception import torch_function
+from ...ops.interception.code_patching import Swap, clone, own_code, swap_of
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
-from .code_patching import Swap, clone
-
-
-
-class LateSwap(Swap):
-    """An operator whose function is not written yet: it is when the capture calls it."""
-
-    __slots__ = ("made", "operator")
-
-    def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
-        self.operator, self.made = operator, None
-        super().__init__(function, lambda _, args, kwargs: recorder(self.call, args, kwargs))
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the operator's own function, writing it first."""
-        if self.made is None:
-            self.operator.source, self.made = written(self.operator)
-            self.function.__globals__.update(self.made.__globals__)
-            self.code, self.defaults = self.made.__code__, self.made.__defaults__
-            self.kwdefaults = self.made.__kwdefaults__
-        return self.made(*args, **kwargs)
 
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
@@ -50,7 +29,7 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
                 found.setdefault(id(twin), (twin, _through(twin), None))
     for function in vars(Tensor).values():
         if _is_function(function) and id(function) not in found:
-            free = function.__code__.co_freevars
+            free = own_code(function).co_freevars
             if "operator" in free and "body" in free:  # the closures of Python's own operators
                 operator = function.__closure__[free.index("operator")].cell_contents
                 record = recorder.operator(operator, swapped="forward" in free)
@@ -79,17 +58,17 @@ def _through(twin: Any) -> Callable:
 _WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
 
 
-_swaps: list[Swap] = []  # of the capture that is on; what Ctrl-C left of an earlier one
+_swaps: list[Any] = []  # of the capture that is on; what Ctrl-C left of an earlier one
 
 
 def swap_all(recorder: Recorder) -> None:
     """Swaps every function that is to be recorded."""
     restore_all()
-    for function, record, operator in _functions(recorder):
-        if operator is not None and function.__code__ is _unwritten.__code__:
-            swap: Swap = LateSwap(function, record, operator)
-        else:
-            swap = Swap(function, record)
+    _swaps.append(torch_function.ROUTES)
+    torch_function.ROUTES.suspend()
+    for function, record, _ in _functions(recorder):
+        swap = swap_of(function, record)
+        swap.check = torch_function.check_for(function, recorder.problem)
         _swaps.append(swap)
         swap.start()
 
@@ -109,13 +88,6 @@ def restore_all() -> None:
         raise late
 
 
-def swap_of(function: Any, recorder: Callable) -> Swap:
-    """The swap of one public function, whose code may have to be written yet."""
-    if function.__code__ is _unwritten.__code__:
-        return LateSwap(function, recorder, function.operator)
-    return Swap(function, recorder)
-
-
 def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     """Swaps the functions of some operators, and Python's own operators that are made of them.
 
@@ -126,7 +98,7 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     for operator in wanted.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
     for function in set(filter(_is_function, vars(Tensor).values())):
-        free = function.__code__.co_freevars
+        free = own_code(function).co_freevars
         if "operator" in free and "body" in free:
             operator = function.__closure__[free.index("operator")].cell_contents
             if wanted.get(operator.name) is operator:

@@ -21,7 +21,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import explained
+from .errors import MISSING, Overriding, explained
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
@@ -102,6 +102,8 @@ def _unary(operator: Operator) -> Callable:
         except RuntimeWarning:
             y = compute_pointwise(operator, (input,), ())
         except Exception as error:
+            if (answer := Overriding.ask(operator, (input,))) is not MISSING:
+                return answer
             raise explained(operator, error, (input,)) from None
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
@@ -146,6 +148,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                 else:
                     y = compute_pointwise(operator, (input, other), ())
         except Exception:
+            if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
+                return answer
             y = _binary_slow(operator, input, other, unknown)
             if y is NotImplemented:
                 return y
@@ -507,6 +511,8 @@ class _Writer:
             "        with errstate(all='ignore'):",
             f"    {compute}",
             "    except Exception as error:",
+            f"        if (answer := Overriding.ask(operator, {self.every()})) is not MISSING:",
+            "            return answer",
             f"        raise explained(operator, error, {self.every()}) from None",
             "    if y.__class__ is ndarray:",
             *self._inline_wrap(),
@@ -550,14 +556,6 @@ class _Writer:
         return "made" if self.operator.result_type is None else "named(made)"
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "<required>"
-
-
-MISSING = _Missing()
-
-
 def written(operator: Operator) -> tuple[str, Callable]:
     """The source of an operator's function, and the function."""
     writer = _Writer(operator)
@@ -568,7 +566,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
-        "MISSING": MISSING,
+        "MISSING": MISSING, "Overriding": Overriding,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",

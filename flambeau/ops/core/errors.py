@@ -3,6 +3,7 @@ operator's name and its arguments' shapes and dtypes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 _UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
 # Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
+
+
+class Overriding:
+    """What hands a call over to the class of an argument that is no tensor; interception sets it.
+
+    Called with (operator, arguments); gives what the class does, or MISSING where none overrides.
+    """
+
+    ask: Callable[[Operator, tuple], Any]
+
+
+MISSING = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 
 def explained(operator: Operator, error: Exception, args: tuple) -> Exception:

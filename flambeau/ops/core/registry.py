@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,9 @@ def composite(**options: Any) -> Callable[[Callable], Any]:
 
 def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
     """Puts a function where users find it; names ending in '_' are in-place twins."""
+    own = getattr(function, "__name__", "")
+    if own.startswith("_") and own not in names and isinstance(function, FunctionType):
+        function.__name__ = function.__qualname__ = names[0].rpartition(".")[2]
     for space in namespaces:
         for name in names:
             if "." in name:  # "special.expit": a name in a namespace of its own

@@ -1,0 +1,140 @@
+"""Swap: a function whose code is replaced for a while, wherever it was imported to.
+
+The function object keeps its identity; its `__code__` becomes a stub that calls a recorder with a
+clone of the original. Several swaps may lie on one function, and end in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..core.dispatch import _stub as _unwritten
+from ..core.dispatch import written
+from ..core.registry import Operator
+
+# recorder(clone, args, kwargs): what a swapped function does instead.
+Recorder = Callable[[Callable, tuple, dict], Any]
+
+_FILE = "<flambeau capture>"
+_layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
+
+
+@functools.cache
+def _stub(free: int, checked: bool) -> types.CodeType:
+    """The code of a stub with as many free variables as the code that it stands in for.
+
+    A check may name something else to call. It has returned by then: recorders count frames.
+    """
+    names = [f"free{i}" for i in range(free)]
+    recorder = "(_check(args, kwargs) or _record)" if checked else "_record"
+    source = "\n".join([
+        f"def outer({', '.join(names)}):",
+        "    def stub(*args, _record=None, _check=None, **kwargs):",
+        f"        {'; '.join(names) or 'pass'}",
+        f"        return {recorder}(args, kwargs)",
+        "    return stub",
+    ])  # fmt: skip
+    space: dict[str, Any] = {}
+    exec(compile(source, _FILE, "exec"), space)
+    return space["outer"](*names).__code__
+
+
+def clone(
+    function: types.FunctionType, closure: Any = None, names: dict[str, Any] | None = None
+) -> types.FunctionType:
+    """Another function with the same code, for when the original's has been swapped."""
+    made = types.FunctionType(
+        function.__code__, function.__globals__ if names is None else names,
+        function.__name__, function.__defaults__,
+        function.__closure__ if closure is None else closure,
+    )  # fmt: skip
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__dict__.update(function.__dict__)
+    return made
+
+
+def own_code(function: types.FunctionType) -> types.CodeType:
+    """The code that a function has when nothing is swapped."""
+    layers = _layers.get(function)
+    return layers[0].code if layers else function.__code__
+
+
+class Swap:
+    """One function that is swapped from `start` on, until `restore`."""
+
+    __slots__ = ("check", "code", "defaults", "function", "kwdefaults", "record", "recorder")
+
+    def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
+        self.function, self.recorder = function, recorder
+        self.check: Callable[[tuple, dict], Callable | None] | None = None
+        self.keep()
+        self.record: Callable = functools.partial(recorder, clone(function))
+
+    def start(self) -> None:
+        """Gives the function the code of a stub; once more does nothing."""
+        layers = _layers.setdefault(self.function, [])
+        if self not in layers:
+            layers.append(self)
+        if layers[-1] is self:
+            self._wear()
+
+    def _wear(self) -> None:
+        function = self.function
+        free = len(function.__code__.co_freevars)
+        function.__kwdefaults__ = {"_record": self.record, "_check": self.check}
+        function.__defaults__ = None
+        function.__code__ = _stub(free, self.check is not None)
+
+    def keep(self) -> None:
+        """Remembers the function's present code as its own."""
+        function = self.function
+        self.code, self.defaults = function.__code__, function.__defaults__
+        self.kwdefaults = function.__kwdefaults__
+
+    def restore(self) -> None:
+        """Takes this swap off the function, from under later ones if there are any.
+
+        Ctrl-C may interrupt it anywhere: done again, it finishes.
+        """
+        layers = _layers.get(self.function, [])
+        if self not in layers:
+            return
+        function = self.function
+        function.__code__, function.__defaults__ = self.code, self.defaults
+        function.__kwdefaults__ = self.kwdefaults
+        for swap in layers[layers.index(self) + 1 :]:
+            swap.keep()
+            swap.record = functools.partial(swap.recorder, clone(function))
+            swap._wear()
+        layers.remove(self)
+        if not layers:
+            _layers.pop(function, None)
+
+
+class LateSwap(Swap):
+    """An operator whose function is not written yet: it is when somebody calls it."""
+
+    __slots__ = ("made", "operator")
+
+    def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
+        self.operator, self.made = operator, None
+        super().__init__(function, lambda _, args, kwargs: recorder(self.call, args, kwargs))
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the operator's own function, writing it first."""
+        if self.made is None:
+            self.operator.source, self.made = written(self.operator)
+            self.function.__globals__.update(self.made.__globals__)
+            self.code, self.defaults = self.made.__code__, self.made.__defaults__
+            self.kwdefaults = self.made.__kwdefaults__
+        return self.made(*args, **kwargs)
+
+
+def swap_of(function: Any, recorder: Callable) -> Swap:
+    """The swap of a public function, whose code may have to be written yet."""
+    if function.__code__ is _unwritten.__code__:
+        return LateSwap(function, recorder, function.operator)
+    return Swap(function, recorder)

@@ -1,0 +1,123 @@
+"""Subclasses of Tensor: as_subclass, _make_subclass, and the default `__torch_function__`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...autograd import engine, grad
+from ...tensor.tensor import Tensor, _TensorType
+from ..core.registry import publish
+from . import torch_function
+from .torch_function import STATE
+
+
+class DisableTorchFunctionSubclass:
+    """A region in which calls do not go to the classes of their arguments.
+
+    >>> with torch._C.DisableTorchFunctionSubclass():
+    ...     torch.ones(2).sum()
+    tensor(2.)
+    """
+
+    def __enter__(self) -> None:
+        STATE.no_subclasses += 1
+
+    def __exit__(self, *exception: object) -> None:
+        STATE.no_subclasses -= 1
+
+
+class DisableTorchFunction:
+    """The same, and they do not go to modes either."""
+
+    def __enter__(self) -> None:
+        STATE.no_subclasses += 1
+        STATE.nothing += 1
+
+    def __exit__(self, *exception: object) -> None:
+        STATE.no_subclasses -= 1
+        STATE.nothing -= 1
+
+
+class EnableTorchFunction:
+    """A region, in one where this is off, in which calls go to modes and classes again."""
+
+    def __init__(self) -> None:
+        self._before = STATE.no_subclasses, STATE.nothing, STATE.inside
+        STATE.no_subclasses, STATE.nothing, STATE.inside = 0, 0, False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        STATE.no_subclasses, STATE.nothing, STATE.inside = self._before
+
+    __del__ = __exit__
+
+
+def as_subclass(self: Tensor, cls: type) -> Tensor:
+    """The tensor seen as an object of `cls`, on the same memory, with its history.
+
+    >>> class Celsius(torch.Tensor):
+    ...     pass
+    >>> type(torch.zeros(2).as_subclass(Celsius)).__name__
+    'Celsius'
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
+    with DisableTorchFunction():
+        made: Tensor = Tensor.view_as(self, self)
+    made.__class__ = cls
+    torch_function.meet(cls)
+    return made
+
+
+def _make_subclass(
+    cls: type, data: Tensor, require_grad: bool = False, *,
+    dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
+    dispatch_layout: bool = False, device_for_backend_keys: Any = None,
+) -> Tensor:  # fmt: skip
+    """An object of `cls` on the memory of `data`, a leaf."""
+    made = data._alias(cls)
+    with DisableTorchFunction():
+        Tensor.requires_grad_(made, require_grad)
+    return made
+
+
+def _torch_function(
+    cls: type, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """Calls the function; tensors that it gives become objects of the class."""
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        unchanged = cls is Tensor or func in default_nowrap_functions()
+        return result if unchanged else _converted(result, cls)
+
+
+def default_nowrap_functions() -> set[Any]:
+    """The accessors whose results the default `__torch_function__` leaves as they are."""
+    return {torch_function.properties()["grad"].__get__}
+
+
+def _converted(result: Any, cls: type) -> Any:
+    """The result with every tensor in it, also in tuples and lists, as an object of the class."""
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else as_subclass(result, cls)
+    if isinstance(result, (tuple, list)):
+        parts = [_converted(part, cls) for part in result]
+        if hasattr(result, "_fields"):
+            return type(result)(*parts)
+        return type(result)(parts)
+    return result
+
+
+publish(as_subclass, ("as_subclass",), ("Tensor",))
+_methods: Any = Tensor
+_methods._make_subclass = staticmethod(_make_subclass)
+_methods.__torch_function__ = classmethod(_torch_function)
+_TensorType.instantiated = staticmethod(torch_function.meet)
+torch_function.INTERNAL.append(engine.run)
+torch_function.NAMESPACES.append({"grad": grad})

@@ -1,0 +1,402 @@
+"""`__torch_function__`: public functions hand a call to modes, and to the classes of its arguments.
+
+While a mode is on, and from the first object of an overriding class on, every public function and
+method wears a stub that looks for one. A program without either pays nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...tensor.absent import Lacking
+from ...tensor.ambient import note_change
+from ...tensor.devices import device
+from ...tensor.dtypes import dtype
+from ...tensor.layout import layout, memory_format
+from ...tensor.size import Size
+from ...tensor.tensor import Tensor
+from ..core.errors import MISSING, Overriding
+from ..core.registry import PUBLIC, Operator
+from .code_patching import Swap, swap_of
+
+# Types of arguments that override nothing and hold nothing that could.
+_ORDINARY: set[type] = {
+    Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
+    device, layout, memory_format, type, np.ndarray, Lacking,
+}  # fmt: skip
+# Namespaces above this layer whose functions modes see: `nn.init` adds itself.
+NAMESPACES: list[dict[str, Any]] = []
+# Entry points of autograd: what they call is no public call.
+INTERNAL: list[FunctionType] = []
+_NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass"))
+
+PLAIN_METHOD = (
+    "Defining your `__torch_function__ as a plain method is deprecated and will be an error in "
+    "future, please define it as a classmethod."
+)
+
+
+class _State(threading.local):
+    """What a thread overrides at the moment."""
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []  # the last one is asked first
+        self.no_subclasses = 0  # regions in which classes of arguments are not asked
+        self.nothing = 0  # regions in which modes are not asked either
+        self.inside = False  # a function of torch runs: what it calls is its own affair
+        self.running = False  # the outermost mode handles a call
+        self.skipped: Any = None  # the function whose next call goes to nobody
+
+
+STATE = _State()
+
+
+def _disabled_torch_function_impl(
+    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """The function itself: a `__torch_function__` that changes nothing."""
+    return func(*args, **(kwargs or {}))
+
+
+def overrides(cls: type) -> bool:
+    """Whether the class has a `__torch_function__` that is to be asked."""
+    hook = getattr(cls, "__torch_function__", None)
+    return hook is not None and hook is not _disabled_torch_function_impl and cls is not Tensor
+
+
+def overloaded(values: Iterable[Any]) -> list[Any]:
+    """The values whose classes override, one of each class, subclasses before their bases."""
+    chosen: list[Any] = []
+    for value in values:
+        cls = type(value)
+        if cls in _ORDINARY or not overrides(cls) or any(type(v) is cls for v in chosen):
+            continue
+        index = next((i for i, v in enumerate(chosen) if issubclass(cls, type(v))), len(chosen))
+        chosen.insert(index, value)
+    return chosen
+
+
+def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments, with the elements of lists and tuples among them."""
+    values: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (list, tuple)) and value.__class__ is not Size:
+            values.extend(value)
+        else:
+            values.append(value)
+    return values
+
+
+def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A public call: the last mode's affair, else that of the arguments' classes."""
+    state = STATE
+    if not state.modes or state.nothing:
+        if state.running and not state.inside:
+            return _run(function, original, args, kwargs)
+        if state.inside or (_ORDINARY.issuperset(map(type, args)) and not kwargs):
+            return original(*args, **kwargs)
+        found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+        if not found:
+            return original(*args, **kwargs)
+        if state.skipped is function:
+            state.skipped = None
+            return original(*args, **kwargs)
+        return ask(function, found, args, kwargs)
+    found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    result = ask_mode(function, tuple(map(type, found)), args, kwargs, original)
+    return ask(function, found, args, kwargs, state.modes[-1]) if result is NotImplemented \
+        else result  # fmt: skip
+
+
+def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The call that the outermost mode makes: what is called in it is not the program's affair."""
+    state = STATE
+    found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    if found:
+        return ask(function, found, args, kwargs)
+    state.inside = True
+    try:
+        return original(*args, **kwargs)
+    finally:
+        state.inside = False
+
+
+def ask_mode(
+    function: Any, kinds: tuple[type, ...], args: tuple, kwargs: dict[str, Any],
+    original: Callable | None = None,
+) -> Any:  # fmt: skip
+    """What the last mode gives, which is off meanwhile."""
+    state = STATE
+    mode = state.modes[-1]
+    if getattr(mode.__torch_function__, "__self__", mode) is not mode:
+        raise RuntimeError("Defining your mode's `__torch_function__` as a classmethod is not "
+                           "supported, please make it a plain method")  # fmt: skip
+    state.modes.pop()
+    state.running, outer = original is not None and not state.modes, state.running
+    try:
+        return mode.__torch_function__(function, kinds, args, kwargs)
+    finally:
+        state.running = outer
+        state.modes.append(mode)
+
+
+def ask(
+    function: Any, found: Sequence[Any], args: tuple, kwargs: dict[str, Any], mode: Any = None
+) -> Any:
+    """What the first class that does not pass gives; TypeError if all pass."""
+    kinds = tuple(map(type, found))
+    for value in found:
+        hook = value.__torch_function__
+        if getattr(hook, "__self__", None) is value:
+            warnings.warn(PLAIN_METHOD, DeprecationWarning, stacklevel=4)
+        result = hook(function, kinds, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = _full_name(function)
+    lines = [f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned "
+             "NotImplemented:\n\n"]  # fmt: skip
+    if mode is not None:
+        lines.append(f"  - mode object {mode!r}\n")
+    lines += [f"  - tensor subclass {kind!r}\n" for kind in kinds]
+    raise TypeError("".join(lines) + "\nFor more information, try re-running with "
+                    "TORCH_LOGS=not_implemented")  # fmt: skip
+
+
+def _full_name(function: Any) -> str:
+    name = getattr(function, "__name__", "")
+    for space in ("torch", "nn.functional", "linalg", "special", "fft"):
+        if PUBLIC.get(space, {}).get(name) is function:
+            return "torch." + (name if space == "torch" else f"{space}.{name}")
+    return f"torch.Tensor.{name}" if hasattr(Tensor, name) else name
+
+
+# ------------------------------------------------------------------------- which functions, when
+
+
+class _Routes:
+    """Who needs the stubs, and the swaps that put them on."""
+
+    def __init__(self) -> None:
+        self.modes = 0  # modes that are on, in any thread
+        self.permanent = False  # an object of an overriding class was met
+        self.swaps: list[Swap] = []
+        self.known: dict[Any, tuple[Any, bool]] = {}
+        self.lock = threading.RLock()
+
+    def update(self) -> None:
+        """Puts the stubs on where somebody needs them, and takes them off where nobody does."""
+        with self.lock:
+            if not self.modes and not self.permanent:
+                self.suspend()
+                self.swaps = []
+                return
+            if not self.swaps:
+                self.known = public_functions()
+                swaps = [swap_of(f, _router(*how)) for f, how in self.known.items()]
+                self.swaps = swaps + [swap_of(f, _internal) for f in INTERNAL]
+            for swap in self.swaps:
+                swap.start()
+
+    def suspend(self) -> None:
+        """Takes the stubs off until `restore`."""
+        with self.lock:
+            for swap in reversed(self.swaps):
+                swap.restore()
+
+    def restore(self) -> None:
+        """Ends a suspension."""
+        self.update()
+
+
+ROUTES = _Routes()
+
+
+def enter(mode: Any) -> None:
+    """The thread's calls go to this mode first."""
+    ROUTES.modes += 1
+    ROUTES.update()
+    if ROUTES.modes == 1:
+        _route_properties(Tensor)
+    STATE.modes.append(mode)
+    note_change(observers=1)
+
+
+def leave(mode: Any) -> None:
+    """The thread's calls no longer go to this mode, the last one."""
+    STATE.modes.remove(mode)
+    ROUTES.modes -= 1
+    ROUTES.update()
+    if not ROUTES.modes:
+        _unroute_properties(Tensor)
+    note_change(observers=-1)
+
+
+def meet(cls: type) -> bool:
+    """Notes that objects of a class exist; whether the class overrides."""
+    if cls in _ORDINARY:
+        return False
+    if not overrides(cls):
+        if cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
+            _ORDINARY.add(cls)
+        return False
+    if not ROUTES.permanent:
+        ROUTES.permanent = True
+        ROUTES.update()
+    if issubclass(cls, Tensor) and cls not in _routed:
+        _route_properties(cls)
+    return True
+
+
+def _met(operator: Operator, args: tuple) -> Any:
+    """A call that failed because an argument is no tensor: its class may override; from now on
+    calls are handed over before they start."""
+    values = _flat(args, {})
+    if not any(meet(type(v)) for v in values if not isinstance(v, Tensor)):
+        return MISSING
+    if STATE.no_subclasses:
+        return MISSING
+    return ask(operator.function, overloaded(values), args, {})
+
+
+def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
+    """For a capture: what leaves a function's calls on overriding arguments to their classes."""
+    if not ROUTES.permanent or function not in ROUTES.known:
+        return None
+    shown = ROUTES.known[function][0]
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
+                or not (found := overloaded(_flat(args, kwargs))):  # fmt: skip
+            return None
+        problem(f"{type(found[0]).__name__} overrides {shown.__name__}")
+        return lambda args, kwargs: ask(shown, found, args, kwargs)
+
+    return check
+
+
+def _router(shown: Any, operator: bool) -> Callable:
+    handle = _call_operator if operator else call
+    return lambda original, args, kwargs: handle(shown, original, args, kwargs)
+
+
+def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """An operator of Python's: one that nobody implements is left to the other operand."""
+    if not STATE.modes and _ORDINARY.issuperset(map(type, args)):
+        return original(*args, **kwargs)
+    try:
+        return call(function, original, args, kwargs)
+    except TypeError:
+        if STATE.modes:
+            raise
+        return NotImplemented
+
+
+def _internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    state = STATE
+    state.no_subclasses += 1
+    state.nothing += 1
+    try:
+        return original(*args, **kwargs)
+    finally:
+        state.no_subclasses -= 1
+        state.nothing -= 1
+
+
+# Python's operators: the method that `__torch_function__` is told, as PyTorch's bindings do it.
+_PYTHON_OPERATORS = {
+    "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
+    "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__div__": "div",
+    "__itruediv__": "div_", "__idiv__": "div_", "__neg__": "neg", "__pos__": "positive",
+    "__invert__": "bitwise_not", "__eq__": "", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
+    "__gt__": "gt", "__ge__": "ge", "__mod__": "remainder", "__imod__": "remainder_",
+    "__abs__": "abs", "__matmul__": "matmul", "__floordiv__": "", "__pow__": "", "__ipow__": "",
+    "__rsub__": "", "__rtruediv__": "", "__rdiv__": "", "__rpow__": "", "__rfloordiv__": "",
+    "__ifloordiv__": "", "__rmod__": "", "__rmatmul__": "", "__and__": "", "__rand__": "",
+    "__iand__": "", "__or__": "", "__ror__": "", "__ior__": "", "__xor__": "", "__rxor__": "",
+    "__ixor__": "", "__lshift__": "", "__rlshift__": "", "__ilshift__": "", "__rshift__": "",
+    "__rrshift__": "", "__irshift__": "",
+}  # fmt: skip
+_PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", "__int__",
+              "__complex__", "__index__", "__repr__", "__format__", "__deepcopy__", "__reversed__",
+              "__contains__", "__array__", "__reduce_ex__", "__dlpack__")  # fmt: skip
+
+
+def public_functions() -> dict[Any, tuple[Any, bool]]:
+    """Every public function: the one that `__torch_function__` is told, and whether Python called
+    it for an operator."""
+    found: dict[Any, tuple[Any, bool]] = {}
+    methods = vars(Tensor)
+    for name, told in _PYTHON_OPERATORS.items():
+        function = methods.get(name)
+        if isinstance(function, FunctionType):
+            found.setdefault(function, (methods.get(told, function), True))
+            if not told:
+                function.__name__ = name
+    for name in _PROTOCOLS:
+        if isinstance(methods.get(name), FunctionType):
+            found.setdefault(methods[name], (methods[name], False))
+            methods[name].__name__ = name
+    for names in (*PUBLIC.values(), methods, *NAMESPACES):
+        for name, function in names.items():
+            if isinstance(function, FunctionType) and not name.startswith("_") \
+                    and name not in _NEVER:  # fmt: skip
+                found[function] = (function, False)
+                if function.__name__.startswith("_"):
+                    function.__name__ = name
+    return found
+
+
+# ------------------------------------------------------------------------------------ attributes
+
+_routed: dict[type, list[str]] = {}
+_SLOTS = {name: value for name, value in vars(Tensor).items() if isinstance(value, property)}
+
+
+def properties() -> dict[str, property]:
+    """Tensor's public properties, which `__torch_function__` sees as `Tensor.shape.__get__`."""
+    if not _routed:
+        _SLOTS.update({n: v for n, v in vars(Tensor).items() if isinstance(v, property)})
+    return {n: v for n, v in _SLOTS.items() if not n.startswith("_") or n == "_version"}
+
+
+def _route_properties(cls: type) -> None:
+    known = properties()
+    mine = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]
+    _routed[cls] = mine
+    for name in mine:
+        setattr(cls, name, _routed_property(known[name]))
+
+
+def _unroute_properties(cls: type) -> None:
+    for name in _routed.pop(cls, ()):
+        setattr(cls, name, _SLOTS[name])
+
+
+def _routed_property(own: property) -> property:
+    def get(self: Any) -> Any:
+        return _attribute(own.__get__, self)
+
+    def put(self: Any, value: Any) -> None:
+        _attribute(own.__set__, self, value)
+
+    def delete(self: Any) -> None:
+        _attribute(own.__delete__, self)
+
+    setter, deleter = own.fset and put, own.fdel and delete
+    return property(get, setter, deleter, own.__doc__)
+
+
+def _attribute(accessor: Any, *args: Any) -> Any:
+    state = STATE
+    if state.inside or (not state.modes and (state.no_subclasses or type(args[0]) in _ORDINARY)):
+        return accessor(*args)
+    return call(accessor, accessor, args, {})
+
+
+Overriding.ask = _met

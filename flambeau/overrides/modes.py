@@ -1,0 +1,114 @@
+"""Modes: contexts in which calls of torch's functions go to an object first."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from ..ops.interception import torch_function
+from ..ops.interception.subclass import EnableTorchFunction
+from ..ops.interception.torch_function import STATE
+
+
+class TorchFunctionMode:
+    """A context in which calls of torch's functions go to `__torch_function__` of the mode.
+
+    The mode that was entered last gets them; while it handles one, it is off. A read of a tensor's
+    attribute is a call of its accessor, `torch.Tensor.shape.__get__`.
+
+    >>> class Log(torch.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Log():
+    ...     x = torch.ones(2)
+    ones
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What a call of `func` gives."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        _name_initialisers()
+        _push_mode(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _pop_mode()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """An object of the class; its old name."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that calls each function as it is."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """The call itself."""
+        return func(*args, **(kwargs or {}))
+
+
+def _name_initialisers() -> None:
+    """Where flambeau is `torch`, initialisers say so: modes know them by their module."""
+    if sys.modules.get("torch") is sys.modules["flambeau"]:
+        for names in torch_function.NAMESPACES:
+            for function in names.values():
+                function.__module__ = "torch.nn.init"
+
+
+def _push_mode(mode: Any) -> None:
+    torch_function.enter(mode)
+
+
+def _pop_mode() -> Any:
+    mode = STATE.modes[-1]
+    torch_function.leave(mode)
+    return mode
+
+
+@contextlib.contextmanager
+def _pop_mode_temporarily() -> Iterator[Any]:
+    mode = _pop_mode()
+    try:
+        yield mode
+    finally:
+        _push_mode(mode)
+
+
+def _get_current_function_mode() -> Any:
+    return STATE.modes[-1] if STATE.modes else None
+
+
+def _get_current_function_mode_stack() -> list[Any]:
+    return list(STATE.modes)
+
+
+@contextlib.contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """A region, in a handler, in which calls go to modes and classes again."""
+    region = EnableTorchFunction()
+    try:
+        yield
+    finally:
+        region.__exit__()
+
+
+def redispatch_function(
+    func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """Calls `func` past the classes of its arguments, while calls in it go to them."""
+    original = getattr(func, "__wrapped__", func)
+    STATE.skipped = original
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        STATE.skipped = None
