@@ -124,16 +124,14 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     NotImplemented.
     """
     body = operator.ufunc or operator.body
-    fast = straight(operator)
+    fast, differentiable = straight(operator), operator.differentiable
     takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
     with_integer, with_number = _numbers_with(fast if takes_number else frozenset())
-    differentiable = operator.differentiable
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
         try:
             a = input._array
-            kind = a.dtype
-            cls = other.__class__
+            kind, cls = a.dtype, other.__class__
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
                 b = KEPT.get((other, kind))
                 if b is None:
