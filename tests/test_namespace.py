@@ -205,7 +205,8 @@ def test_subclasses_by_conversion():
     assert x.grad.tolist() == [1.0, 1.0]
     assert type(torch.Tensor._make_subclass(Mine, x.detach())) is Mine
     assert torch.overrides.is_tensor_like(y)
-    assert not torch.overrides.has_torch_function([x, y])
+    assert torch.overrides.has_torch_function([x, y])
+    assert not torch.overrides.has_torch_function([x])
 
 
 def test_version_compares():
