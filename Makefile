@@ -19,7 +19,7 @@ help:
 	@echo "make lint    ruff, the layers of the package, the type checker"
 	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
 	@echo "make slow    programs of every operator and of random graphs, by the thousand"
-	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into README.md"
+	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into the docs"
 	@echo "make curves  draw the loss curves of both into docs/parity.png"
 	@echo "make stubs   write the generated .pyi files anew"
 	@echo "make clean   remove the environments and caches"
@@ -72,6 +72,7 @@ bench: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
 	$(PARITY_VENV)/bin/python benchmarks/compiled.py --readme
 	$(PARITY_VENV)/bin/python benchmarks/examples.py --readme
+	$(PARITY_VENV)/bin/python benchmarks/scripts.py --readme
 
 curves: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/parity.py

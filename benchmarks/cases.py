@@ -16,7 +16,7 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its title, how to prepare it, the ratio to PyTorch's time that it should keep."""
+    """A row: its title, how to prepare it, and how many times PyTorch's speed it should reach."""
 
     title: str
     prepare: Callable[[Any], Work]
@@ -171,7 +171,7 @@ def zeros(torch):
     return lambda: make(4)
 
 
-@case("small", "`(a*b).sum().backward()`", 0.6)
+@case("small", "`(a*b).sum().backward()`", 1.7)
 def backward(torch):
     a, b = pair(torch)
     a.requires_grad_()

@@ -62,8 +62,8 @@ def value(found: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -
 def steps(results: dict) -> list[str]:
     """The table of whole training steps."""
     names = shown(results)
-    lines = head("Training step with Adam", *(NAMES[n] for n in names), "over PyTorch",
-                 "over the best", "aim")  # fmt: skip
+    lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
+                 "times the best other", "aim")  # fmt: skip
     for name, found in _of(results, "step"):
         model, ours = MODELS[name], value(found, "compiled")
         lines.append(row(model.title, *(duration(value(found, n)) for n in names),
@@ -95,14 +95,14 @@ def first(results: dict) -> list[str]:
     """How long until a step is compiled: in a first process, and in one after it."""
     names = [name for name in ("inductor", "jax", "compiled") if name in shown(results)]
     titles = [f"{NAMES[name]}, {cache}" for name in names for cache in ("cold", "warm")]
-    lines = head("Until the step is compiled", *titles, "flambeau's cold over torch.compile's",
+    lines = head("Until the step is compiled", *titles, "cold, times faster than torch.compile",
                  "of flambeau's cold: compiling")  # fmt: skip
     for name, found in _of(results, "step"):
         cells = [maybe(duration, value(found, engine, f"{cache} first"))
                  for engine in names for cache in ("cold", "warm")]  # fmt: skip
         ours = value(found, "compiled", "cold first")
-        share = times(ours, value(found, "inductor", "cold first"))
-        lines.append(row(MODELS[name].title, *cells, share,
+        faster = times(value(found, "inductor", "cold first"), ours)
+        lines.append(row(MODELS[name].title, *cells, faster,
                          duration(value(found, "compiled", "cold compiling"))))  # fmt: skip
     return lines
 
@@ -111,18 +111,18 @@ def memory(results: dict) -> list[str]:
     """The most memory that a process held."""
     names = shown(results)
     lines = head("Peak memory of the process", *(NAMES[n] for n in names),
-                 "compiled, warm cache", "over PyTorch's")  # fmt: skip
+                 "compiled, warm cache", "times smaller than PyTorch")  # fmt: skip
     for name, found in _of(results, "step"):
         cold, theirs = value(found, "compiled", "cold memory"), value(found, "torch", "memory")
         cells = [megabytes(value(found, n, "cold memory")) for n in names]
         warm = maybe(megabytes, value(found, "compiled", "warm memory"))
-        lines.append(row(MODELS[name].title, *cells, warm, times(cold, theirs)))
+        lines.append(row(MODELS[name].title, *cells, warm, times(theirs, cold)))
     return lines
 
 
 def inference(results: dict) -> list[str]:
     """Models under inference_mode."""
-    lines = head("Inference", "batch", NAMES["torch"], NAMES["compiled"], "over PyTorch")
+    lines = head("Inference", "batch", NAMES["torch"], NAMES["compiled"], "times PyTorch's speed")
     for name, found in _of(results, "inference"):
         for batch in ("1", "32"):
             theirs, ours = value(found, "torch", batch), value(found, "compiled", batch)
@@ -139,7 +139,7 @@ def matmul(results: dict) -> list[str]:
     given too, beside the loop's best.
     """
     lines = head("Matrix product", NAMES["torch"], NAMES["eager"], NAMES["compiled"],
-                 "over PyTorch", "GFLOP/s", "of the peak", "best turn, of the best peak",
+                 "times PyTorch's speed", "GFLOP/s", "of the peak", "best turn, of the best peak",
                  "aim")  # fmt: skip
     for size, found in _of(results, "matmul"):
         theirs, ours = value(found, "torch"), value(found, "compiled")
@@ -156,8 +156,9 @@ def matmul(results: dict) -> list[str]:
 
 def growth(results: dict) -> list[str]:
     """How steps and compiling grow with a char GPT."""
-    lines = head("char GPT, batch 12x64", NAMES["torch"], NAMES["compiled"], "over PyTorch",
-                 "until compiled, cold", "of it compiling", "memory over PyTorch's")  # fmt: skip
+    lines = head("char GPT, batch 12x64", NAMES["torch"], NAMES["compiled"],
+                 "times PyTorch's speed", "until compiled, cold", "of it compiling",
+                 "memory, times smaller")  # fmt: skip
     for name, found in _of(results, "growth"):
         layers, width = map(int, name.split(":"))
         theirs, ours = value(found, "torch"), value(found, "compiled")
@@ -165,7 +166,7 @@ def growth(results: dict) -> list[str]:
             growing(layers, width).title, duration(theirs), duration(ours), times(theirs, ours),
             duration(value(found, "compiled", "cold first")),
             duration(value(found, "compiled", "cold compiling")),
-            times(value(found, "compiled", "memory"), value(found, "torch", "memory")),
+            times(value(found, "torch", "memory"), value(found, "compiled", "memory")),
         ))  # fmt: skip
     return lines
 

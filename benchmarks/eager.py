@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cases import GROUPS
 from processes import THREADS, python_with_torch
-from table import markdown, write_readme
+from table import markdown, write_page
 from turns import Process, all_in_turn
 
 HERE = Path(__file__).resolve().parent
@@ -102,7 +102,7 @@ def load_before(args: argparse.Namespace) -> float:
     if load > BUSY:
         print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
         if args.readme and not args.busy:
-            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+            sys.exit("figures for the documentation want a quiet machine; --busy takes them anyway")
     return load
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--readme", action="store_true",
-                        help="put the figures into README.md, docs/speed.md and results.json")
+                        help="put the figures into docs/speed.md and results.json")
     parser.add_argument("--torch-python", metavar="PYTHON", help="the interpreter that has PyTorch")
     parser.add_argument("--busy", action="store_true", help="allow --readme on a busy machine")
     args = parser.parse_args()
@@ -137,7 +137,7 @@ def main() -> None:
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if args.readme:
-        write_readme(results)
+        write_page(results)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Turns the benchmark's figures into tables, and puts them where the documentation has its marks.
+"""Turns the benchmark's figures into tables, and puts them between a page's marks.
 
-    python benchmarks/table.py      writes README.md and docs/speed.md anew from results.json
+    python benchmarks/table.py      writes docs/speed.md from results.json
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BEGIN = "<!-- speed: begin (written by benchmarks/eager.py --readme) -->"
 END = "<!-- speed: end -->"
-IMPORT_TARGETS = {"import": 0.25}
-HEADLINE = (
-    "add", "add_recorded", "linear", "backward", "tiny_mlp", "mlp", "cnn", "resnet", "char_gpt",
-    "lstm", "matmul_1024", "import",
-)  # the rows that README.md shows
+IMPORT_TARGETS = {"import": 4}
 
 
 def duration(seconds: float | None) -> str:
@@ -35,18 +31,19 @@ def megabytes(size: float | None) -> str:
     return "does not run" if size is None else f"{size:.0f} MB"
 
 
-def ratio(ours: float | None, theirs: float | None) -> str:
-    return "" if ours is None or not theirs else f"{ours / theirs:.2f}"
+def times(ours: float | None, theirs: float | None) -> str:
+    """How many times faster, or smaller, ours is."""
+    return "" if not ours or theirs is None else f"{theirs / ours:.2f}"
 
 
 def row(title: str, name: str, results: dict, show=duration, target: float | None = None) -> str:
     theirs, ours = results["torch"].get(name), results["flambeau"].get(name)
     aim = "" if target is None else f"{target:g}"
-    return f"| {title} | {show(theirs)} | {show(ours)} | {ratio(ours, theirs)} | {aim} |"
+    return f"| {title} | {show(theirs)} | {show(ours)} | {times(ours, theirs)} | {aim} |"
 
 
 def head(title: str) -> list[str]:
-    return [f"| {title} | PyTorch | flambeau | ratio | aim |", "|---|---:|---:|---:|---:|"]
+    return [f"| {title} | PyTorch | flambeau | times | aim |", "|---|---:|---:|---:|---:|"]
 
 
 def footnote(results: dict) -> str:
@@ -54,7 +51,7 @@ def footnote(results: dict) -> str:
     return (
         f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
         f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh "
-        "processes. The ratio is flambeau's time over PyTorch's: below 1 is better."
+        "processes. \"times\": how many times faster, or smaller, flambeau is; above 1 is better."
     )
 
 
@@ -77,18 +74,6 @@ def markdown(results: dict) -> str:
     return "\n".join([*lines, "", footnote(results)])
 
 
-def headline(results: dict) -> str:
-    """The short table of README.md."""
-    titles = {name: case.title for cases in GROUPS.values() for name, case in cases.items()}
-    titles["import"] = "`import torch`, `import flambeau`"
-    lines = ["| | PyTorch | flambeau | ratio |", "|---|---:|---:|---:|"]
-    lines += [
-        row(titles[name], name, results).rsplit(" | ", 1)[0] + " |"
-        for name in HEADLINE if name in results["torch"]
-    ]
-    return "\n".join([*lines, "", footnote(results), "[All rows](docs/speed.md)."])
-
-
 def put(page: Path, begin: str, end: str, text: str) -> None:
     """Puts a text between two marks of a page."""
     marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
@@ -98,12 +83,11 @@ def put(page: Path, begin: str, end: str, text: str) -> None:
     page.write_text(marked.sub(lambda _: f"{begin}\n{text}\n{end}", old), encoding="utf-8")
 
 
-def write_readme(results: dict) -> None:
-    """Writes results.json, and README.md and docs/speed.md between their marks."""
+def write_page(results: dict) -> None:
+    """Writes results.json, and docs/speed.md between its marks."""
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
-    put(ROOT / "README.md", BEGIN, END, headline(results))
 
 
 if __name__ == "__main__":
-    write_readme(json.loads((HERE / "results.json").read_text(encoding="utf-8")))
+    write_page(json.loads((HERE / "results.json").read_text(encoding="utf-8")))

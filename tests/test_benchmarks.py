@@ -1,4 +1,4 @@
-"""The benchmark's cases run on flambeau, and its table finds its place in README.md."""
+"""The benchmark's cases run on flambeau, and its tables find their places in the pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
-           "processes", "turns", "compiled", "examples", "threads")  # fmt: skip
+           "processes", "turns", "compiled", "examples", "threads", "scripts")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,20 @@ def test_a_step_trains(benchmarks, name):
     work()
 
 
-def test_every_headline_is_a_row(benchmarks):
-    cases, table = benchmarks
-    rows = {name for group in cases.GROUPS.values() for name in group} | {"import"}
-    assert set(table.HEADLINE) <= rows
+def test_every_program_of_the_scripts_benchmark_is_there(benchmarks):
+    import scripts
+
+    files = {path.stem for path in (ROOT / "benchmarks" / "scripts").glob("*.py")} - {"data"}
+    assert set(scripts.SCRIPTS) == files
+
+
+def test_the_scripts_table_says_how_many_times_faster(benchmarks):
+    import scripts
+
+    row = {"torch": 6.0, "flambeau": 1.5, "cold": 3.0}
+    assert scripts.table({"gan": row}).splitlines()[-1] == (
+        f"| {scripts.SCRIPTS['gan']} | 6 s | 1.5 s | 4.0 | 3 s |"
+    )
 
 
 def test_a_row_by_threads(benchmarks):
@@ -58,17 +68,20 @@ def test_a_row_by_threads(benchmarks):
     operators(flambeau)["x + x, 64K"]()()
 
 
-def test_readme_has_the_marks(benchmarks):
+def test_pages_have_the_marks(benchmarks):
+    import scripts
+
     _, table = benchmarks
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.count(table.BEGIN) == text.count(table.END) == 1
-    assert text.index(table.BEGIN) < text.index(table.END)
+    for page, marks in (("docs/speed.md", table), ("README.md", scripts)):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text.count(marks.BEGIN) == text.count(marks.END) == 1
+        assert text.index(marks.BEGIN) < text.index(marks.END)
 
 
 def test_a_row_that_did_not_run_says_so(benchmarks):
     _, table = benchmarks
     results = {"torch": {"add": 2e-6, "exp": 1.0}, "flambeau": {"add": 1e-6, "exp": None}}
-    assert table.row("`a + b`", "add", results) == "| `a + b` | 2 us | 1 us | 0.50 |  |"
+    assert table.row("`a + b`", "add", results) == "| `a + b` | 2 us | 1 us | 2.00 |  |"
     assert table.row("`exp`", "exp", results) == "| `exp` | 1 s | does not run |  |  |"
 
 
