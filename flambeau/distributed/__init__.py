@@ -1,6 +1,6 @@
-"""torch.distributed with groups of one process: programs for several run in one.
+"""torch.distributed: processes that communicate, over Gloo or MPI.
 
-More than one process is not there yet, nor are stores, remote calls and sharded models.
+Remote calls and sharded models (FSDP, DTensor, pipelining) are not there yet.
 """
 
 import sys
@@ -8,37 +8,50 @@ import sys
 from ..tensor.absent import lacking
 from . import absent, nn
 from .collectives import (
-    ReduceOp, Work, all_gather, all_gather_into_tensor, all_gather_object, all_reduce,
-    all_to_all, all_to_all_single, barrier, broadcast, broadcast_object_list, gather,
-    gather_object, irecv, isend, monitored_barrier, recv, reduce, reduce_scatter,
-    reduce_scatter_tensor, scatter, scatter_object_list, send,
+    _all_gather_base, _reduce_scatter_base, all_gather, all_gather_into_tensor, all_reduce,
+    all_reduce_coalesced, all_to_all, all_to_all_single, barrier, broadcast, gather,
+    monitored_barrier, reduce, reduce_scatter, reduce_scatter_tensor, scatter,
+)  # fmt: skip
+from .errors import (
+    DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError,
 )  # fmt: skip
 from .group import (
     Backend, GroupMember, ProcessGroup, default_pg_timeout, destroy_process_group, get_backend,
-    get_global_rank, get_group_rank, get_process_group_ranks, get_rank, get_world_size, group,
+    get_backend_config, get_default_backend_for_device, get_global_rank, get_group_rank,
+    get_node_local_rank, get_pg_count, get_process_group_ranks, get_rank, get_world_size, group,
     init_process_group, is_available, is_backend_available, is_gloo_available, is_initialized,
     is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,
-    is_xccl_available, new_group, new_subgroups,
+    is_xccl_available, new_group, new_subgroups, new_subgroups_by_enumeration,
 )  # fmt: skip
+from .objects import (
+    all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list,
+    send_object_list,
+)  # fmt: skip
+from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from .process_group import member as _get_default_group
+from .reduce_op import ReduceOp, reduce_op
+from .rendezvous import register_rendezvous_handler, rendezvous
+from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from .work import Work
 
 __all__ = [
-    "Backend", "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather",
-    "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "default_pg_timeout",
-    "destroy_process_group", "gather", "gather_object", "get_backend", "get_global_rank",
-    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "FileStore",
+    "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
+    "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_into_tensor",
+    "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
+    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout",
+    "destroy_process_group", "gather", "gather_object", "get_backend", "get_backend_config",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank",
+    "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available",
     "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
     "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group",
-    "new_subgroups", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
-    "scatter_object_list", "send",
+    "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
+    "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "register_rendezvous_handler",
+    "rendezvous", "scatter", "scatter_object_list", "send", "send_object_list",
 ]  # fmt: skip
 
-_NAMES = (
-    "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "FileStore",
-    "HashStore", "P2POp", "PrefixStore", "Store", "TCPStore", "batch_isend_irecv",
-    "DeviceMesh", "GradBucket", "init_device_mesh", "_get_default_group",
-)  # fmt: skip
+_NAMES = ("DeviceMesh", "GradBucket", "init_device_mesh")
 
 globals().update(absent.settle(__name__))
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]

@@ -1,93 +1,79 @@
-"""What the processes of a group do together; with one of them, sums and copies of its own values.
+"""Collectives: what the processes of a group do together with tensors.
 
-Every function checks what PyTorch's checks, and hands back a finished `Work` with `async_op`.
+With `async_op=True` each returns a `Work`; otherwise it returns None when it is done. A process
+that is not in the group does nothing. Sources and destinations are numbers among all processes, or
+with `group_src` and `group_dst` in the group.
 """
 
 from __future__ import annotations
 
-import enum
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-from ..autograd.mode import no_grad
+import numpy as np
+
 from ..tensor import Tensor
-from .group import ProcessGroup, _check_rank, _member
+from .engines.engine import Array, reduced
+from .errors import DistStoreError
+from .launch import Destination, launch, require_tensor, require_tensors, source_array
+from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
+from .reduce_op import ReduceOp
+from .work import Work
 
 __all__ = [
-    "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce",
-    "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather",
-    "gather_object", "irecv", "isend", "monitored_barrier", "recv", "reduce", "reduce_scatter",
-    "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+    "all_gather", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce",
+    "reduce_scatter", "reduce_scatter_tensor", "scatter",
 ]  # fmt: skip
 
 
-class ReduceOp(enum.Enum):
-    """How values of several processes become one."""
-
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
-
-
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # no name of it, as an enum sees it
-
-
-class Work:
-    """Something that was asked for, and is done."""
-
-    def wait(self, timeout: Any = None) -> bool:
-        """True, at once."""
-        return True
-
-    def is_completed(self) -> bool:
-        """True."""
-        return True
-
-    is_success = is_completed
-
-    def exception(self) -> None:
-        """None: nothing went wrong."""
-        return None
+def _outside(group: Any, name: str) -> bool:
+    """Whether this process is not in the group, which then is said."""
+    if group != NON_MEMBER:
+        return False
+    warnings.warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
+                  "given group.", stacklevel=3)  # fmt: skip
+    return True
 
 
-def _done(async_op: bool) -> Work | None:
-    return Work() if async_op else None
+def _check_op(op: ReduceOp, tensor: Tensor) -> None:
+    if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) and (
+        tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    ):
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with non-integral dtype")
+    if op is ReduceOp.PREMUL_SUM:
+        raise NotImplementedError("torch.distributed.ReduceOp.PREMUL_SUM is not implemented in "
+                                  "flambeau: scale the tensor, then use SUM")  # fmt: skip
+    if tensor.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"all_reduce does not support {op} on complex tensors")
 
 
-def _tensor(value: Any, name: str) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type "
-                        f"torch.Tensor but got {type(value)} instead.")  # fmt: skip
+def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], like: Tensor) -> None:
+    """RuntimeError where a tensor of a list has another dtype or size than the single one."""
+    for at, tensor in enumerate(tensors):
+        if tensor.dtype != like.dtype:
+            raise RuntimeError(f"ProcessGroupGloo::{function}: invalid tensor type at index {at} "
+                               f"(expected {like.dtype}, got {tensor.dtype})")  # fmt: skip
+        if tensor.numel() != like.numel():
+            raise RuntimeError(
+                f"ProcessGroupGloo::{function}: invalid {kind}tensor size at index {at} (expected "
+                f"({', '.join(map(str, like.shape))}), got ({', '.join(map(str, tensor.shape))}))"
+            )
 
 
-def _one(values: Any, name: str) -> Any:
-    """The only element of a list with an element for each process."""
-    if len(values) != 1:
-        raise ValueError(f"{name} has {len(values)} elements for a group of one process")
-    return values[0]
+def _check_length(function: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
+    if len(tensors) != size:
+        raise RuntimeError(
+            f"ProcessGroupGloo::{function}: invalid {kind} tensor list at index 0 (expected length "
+            f"{size}, got {len(tensors)})"
+        )
 
 
-@no_grad()
-def _copy(target: Tensor, source: Tensor) -> None:
-    if target.numel() != source.numel():
-        raise ValueError(f"a tensor of {list(source.shape)} does not fit one of "
-                         f"{list(target.shape)}")  # fmt: skip
-    target.copy_(source.reshape(target.shape))
-
-
-def barrier(group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None
-            ) -> Work | None:  # fmt: skip
-    """Waits for the other processes, of which there is none."""
-    _member(group)
-    return _done(async_op)
-
-
-def monitored_barrier(group: ProcessGroup | None = None, timeout: Any = None,
-                      wait_all_ranks: bool = False) -> None:  # fmt: skip
-    """As `barrier`."""
-    _member(group)
-
-
-def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
                async_op: bool = False) -> Work | None:  # fmt: skip
-    """Replaces a tensor by the sum (or another reduction) over the processes: itself.
+    """Replaces a tensor by the sum (or another reduction) over the processes.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> loss = torch.tensor(3.)
@@ -96,141 +82,369 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup 
     tensor(3.)
     >>> torch.distributed.destroy_process_group()
     """
-    _tensor(tensor, "tensor")
-    _member(group)
-    return _done(async_op)
+    require_tensor(tensor, "tensor")
+    if _outside(group, "all_reduce"):
+        return None
+    pg = member(group)
+    if op is not ReduceOp.SUM:
+        _check_op(op, tensor)
+    target, engine = Destination(tensor), pg._engine
+
+    def call() -> None:
+        if target.array.size:
+            reduced(target.array, op, engine, engine.all_reduce)
+            target.settle()
+
+    return launch(pg, "ALLREDUCE", call, [tensor], [tensor], async_op)
+
+
+def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None,
+                         async_op: bool = False) -> Work | None:  # fmt: skip
+    """As `all_reduce` of each tensor of a list."""
+    require_tensors(tensors, "tensors")
+    if _outside(group, "all_reduce_coalesced"):
+        return None
+    pg = member(group)
+    targets, engine = [Destination(tensor) for tensor in tensors], pg._engine
+
+    def call() -> None:
+        for target in targets:
+            reduced(target.array, op, engine, engine.all_reduce)
+            target.settle()
+
+    return launch(pg, "ALLREDUCE_COALESCED", call, tensors, tensors, async_op)
 
 
 def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
-           group: ProcessGroup | None = None, async_op: bool = False,
-           group_dst: int | None = None) -> Work | None:  # fmt: skip
+           group: Any = None, async_op: bool = False, group_dst: int | None = None
+           ) -> Work | None:  # fmt: skip
     """As `all_reduce`, for process `dst` alone."""
-    _check_rank(dst or group_dst or 0)
-    return all_reduce(tensor, op, group, async_op)
+    require_tensor(tensor, "tensor")
+    if _outside(group, "reduce"):
+        return None
+    pg = member(group)
+    root = rank_in(pg, dst, group_dst)
+    _check_op(op, tensor)
+    target, engine = Destination(tensor), pg._engine
+
+    def call() -> None:
+        if target.array.size == 0:
+            return
+        own = target.array if pg.rank() == root else target.array.copy()
+        reduced(own, op, engine, lambda array, plain: engine.reduce(array, plain, root))
+        target.settle()
+
+    return launch(pg, "REDUCE", call, [tensor], [tensor], async_op)
 
 
-def broadcast(tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None,
-              async_op: bool = False, group_src: int | None = None) -> Work | None:  # fmt: skip
+def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+              group_src: int | None = None) -> Work | None:  # fmt: skip
     """Gives every process the tensor of process `src`."""
-    _check_rank(src or group_src or 0)
-    return all_reduce(tensor, group=group, async_op=async_op)
+    require_tensor(tensor, "tensor")
+    if _outside(group, "broadcast"):
+        return None
+    pg = member(group)
+    root = rank_in(pg, src, group_src)
+    target, engine = Destination(tensor), pg._engine
+
+    def call() -> None:
+        if target.array.size:
+            engine.broadcast(target.array, root)
+            target.settle()
+
+    return launch(pg, "BROADCAST", call, [tensor], [tensor], async_op)
 
 
-def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: ProcessGroup | None = None,
+def _gathered(pg: ProcessGroup, like: Array) -> Array:
+    """Memory for an array like this from each member."""
+    return np.empty((pg.size(), *like.shape), like.dtype)
+
+
+def _spread(rows: Array, targets: Sequence[Destination]) -> None:
+    """Copies a row to each destination, of whatever shape with as many elements."""
+    for row, target in zip(rows, targets, strict=True):
+        np.copyto(target.array, row.reshape(target.array.shape))
+        target.settle()
+
+
+def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
                async_op: bool = False) -> Work | None:  # fmt: skip
     """Copies each process's tensor into `tensor_list`."""
-    _tensor(tensor, "tensor")
-    _member(group)
-    _copy(_one(tensor_list, "tensor_list"), tensor)
-    return _done(async_op)
+    require_tensors(tensor_list, "tensor_list")
+    require_tensor(tensor, "tensor")
+    if _outside(group, "all_gather"):
+        return None
+    pg = member(group)
+    _check_length("allgather", "output", tensor_list, pg.size())
+    _check_sizes("allgather", "", tensor_list, tensor)
+    source, engine = source_array(tensor), pg._engine
+    targets = [Destination(output) for output in tensor_list]
+
+    def call() -> None:
+        rows = _gathered(pg, source)
+        if source.size:
+            engine.all_gather(rows, source)
+            _spread(rows, targets)
+
+    return launch(pg, "ALLGATHER", call, [tensor], tensor_list, async_op, [tensor_list])
 
 
-def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor,
-                           group: ProcessGroup | None = None, async_op: bool = False
-                           ) -> Work | None:  # fmt: skip
-    """Copies the processes' tensors into one."""
-    _member(group)
-    _copy(output_tensor, input_tensor)
-    return _done(async_op)
+def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None,
+                           async_op: bool = False) -> Work | None:  # fmt: skip
+    """Copies the processes' tensors, one behind the other, into one."""
+    require_tensor(output_tensor, "output_tensor")
+    require_tensor(input_tensor, "input_tensor")
+    if _outside(group, "all_gather_into_tensor"):
+        return None
+    pg = member(group)
+    if output_tensor.dtype != input_tensor.dtype:
+        raise RuntimeError("output tensor must have the same type as input tensor")
+    if output_tensor.numel() != input_tensor.numel() * pg.size():
+        raise RuntimeError("output tensor size must be equal to world_size times input tensor size")
+    source, target, engine = source_array(input_tensor), Destination(output_tensor), pg._engine
+
+    def call() -> None:
+        if source.size:
+            engine.all_gather(target.array, source)
+            target.settle()
+
+    return launch(pg, "_ALLGATHER_BASE", call, [input_tensor], [output_tensor], async_op)
 
 
 def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
-           group: ProcessGroup | None = None, async_op: bool = False,
-           group_dst: int | None = None) -> Work | None:  # fmt: skip
-    """As `all_gather`, for process `dst` alone."""
-    _check_rank(dst or group_dst or 0)
-    if not gather_list:
+           group: Any = None, async_op: bool = False, group_dst: int | None = None
+           ) -> Work | None:  # fmt: skip
+    """As `all_gather`, for process `dst` alone (0 where it is not named)."""
+    require_tensor(tensor, "tensor")
+    if _outside(group, "gather"):
+        return None
+    pg = member(group)
+    root = 0 if dst is None and group_dst is None else rank_in(pg, dst, group_dst)
+    at_root = pg.rank() == root
+    if at_root and not gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    return all_gather(gather_list, tensor, group, async_op)
+    if not at_root and gather_list:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    outputs = list(gather_list or ())
+    require_tensors(outputs, "gather_list")
+    if at_root:
+        _check_length("gather", "output", outputs, pg.size())
+        _check_sizes("gather", "", outputs, tensor)
+    source, engine = source_array(tensor), pg._engine
+    targets = [Destination(output) for output in outputs]
+
+    def call() -> None:
+        rows = _gathered(pg, source) if at_root else None
+        if source.size:
+            engine.gather(rows, source, root)
+        if rows is not None:
+            _spread(rows, targets)
+
+    return launch(pg, "GATHER", call, [tensor], outputs, async_op)
 
 
 def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
-            group: ProcessGroup | None = None, async_op: bool = False,
-            group_src: int | None = None) -> Work | None:  # fmt: skip
-    """Gives each process its element of the list that process `src` has."""
-    _check_rank(src or group_src or 0)
-    if not scatter_list:
+            group: Any = None, async_op: bool = False, group_src: int | None = None
+            ) -> Work | None:  # fmt: skip
+    """Gives each process its element of the list that process `src` has (0 if not named)."""
+    require_tensor(tensor, "tensor")
+    if _outside(group, "scatter"):
+        return None
+    pg = member(group)
+    root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
+    at_root = pg.rank() == root
+    if at_root and not scatter_list:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-    return all_gather([tensor], _one(scatter_list, "scatter_list"), group, async_op)
+    if not at_root and scatter_list:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    inputs = list(scatter_list or ())
+    require_tensors(inputs, "scatter_list")
+    if at_root:
+        _check_length("scatter", "input", inputs, pg.size())
+        _check_sizes("scatter", "", inputs, tensor)
+    target, engine = Destination(tensor), pg._engine
+    parts = [source_array(part) for part in inputs] if at_root else None
+
+    def call() -> None:
+        if target.array.size:
+            engine.scatter(target.array, parts, root)
+            target.settle()
+
+    return launch(pg, "SCATTER", call, [tensor], [tensor], async_op)
+
+
+def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op: ReduceOp) -> None:
+    """Reduces a row for each process over all; keeps this process's row."""
+    engine = pg._engine
+    if stacked.size:
+        reduced(stacked, op, engine, engine.all_reduce)
+        np.copyto(target.array, stacked[pg.rank()].reshape(target.array.shape))
+        target.settle()
 
 
 def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM,
-                   group: ProcessGroup | None = None, async_op: bool = False
-                   ) -> Work | None:  # fmt: skip
-    """Reduces the lists of all processes; each gets its element."""
-    return all_gather([output], _one(input_list, "input_list"), group, async_op)
+                   group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+    """Reduces the lists of all processes element by element; each process gets its element."""
+    require_tensor(output, "output")
+    require_tensors(input_list, "input_list")
+    if _outside(group, "reduce_scatter"):
+        return None
+    pg = member(group)
+    _check_op(op, output)
+    _check_length("reduce_scatter", "input", input_list, pg.size())
+    if len({tuple(x.shape) for x in input_list}) > 1 or input_list[0].numel() != output.numel():
+        _check_sizes("reduce_scatter", "", input_list, output)
+    target = Destination(output)
+    stacked = np.stack([source_array(part).reshape(-1) for part in input_list])
+
+    def call() -> None:
+        _reduce_scattered(pg, stacked, target, op)
+
+    return launch(pg, "REDUCE_SCATTER", call, input_list, [output], async_op)
 
 
 def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM,
-                          group: ProcessGroup | None = None, async_op: bool = False
-                          ) -> Work | None:  # fmt: skip
-    """Reduces tensors over the processes; each gets its part."""
-    return all_gather_into_tensor(output, input, group, async_op)
+                          group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+    """Reduces tensors over the processes; each process gets its part along the first axis."""
+    require_tensor(output, "output")
+    require_tensor(input, "input")
+    if _outside(group, "reduce_scatter_tensor"):
+        return None
+    pg = member(group)
+    _check_op(op, output)
+    if output.dtype != input.dtype:
+        raise RuntimeError("input tensor must be the same type as the output tensor.")
+    if output.numel() * pg.size() != input.numel():
+        raise RuntimeError("input tensor must be the same size as output size times world size")
+    target = Destination(output)
+    stacked = source_array(input).reshape(pg.size(), -1).copy()
+
+    def call() -> None:
+        _reduce_scattered(pg, stacked, target, op)
+
+    return launch(pg, "_REDUCE_SCATTER_BASE", call, [input], [output], async_op)
 
 
 def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor],
-               group: ProcessGroup | None = None, async_op: bool = False
-               ) -> Work | None:  # fmt: skip
+               group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
     """Each process gives each other one an element of its list."""
-    source = _one(input_tensor_list, "input_tensor_list")
-    return all_gather(output_tensor_list, source, group, async_op)
+    require_tensors(output_tensor_list, "output_tensor_list")
+    require_tensors(input_tensor_list, "input_tensor_list")
+    if _outside(group, "all_to_all"):
+        return None
+    pg = member(group)
+    _check_length("alltoall", "output", output_tensor_list, pg.size())
+    _check_length("alltoall", "input", input_tensor_list, pg.size())
+    engine, targets = pg._engine, [Destination(output) for output in output_tensor_list]
+    sources = [source_array(part) for part in input_tensor_list]
+
+    def call() -> None:
+        engine.all_to_all([target.array for target in targets], sources)
+        for target in targets:
+            target.settle()
+
+    return launch(pg, "ALLTOALL", call, [], output_tensor_list, async_op)
 
 
-def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Any = None,
-                      input_split_sizes: Any = None, group: ProcessGroup | None = None,
+def _parts(array: Array, sizes: Sequence[int] | None, count: int, kind: str) -> list[Array]:
+    """An array cut along its first axis: into equal parts, or parts of given lengths."""
+    length = array.shape[0] if array.ndim else 1
+    if not sizes:
+        if length % count:
+            raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+        sizes = [length // count] * count
+    if len(sizes) != count:
+        raise RuntimeError("Number of tensor splits not equal to group size")
+    if sum(sizes) != length:
+        raise RuntimeError("Split sizes doesn't match total dim 0 size")
+    ends = np.cumsum([0, *sizes])
+    rows = array.reshape(length, -1)
+    return [rows[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def all_to_all_single(output: Tensor, input: Tensor,
+                      output_split_sizes: Sequence[int] | None = None,
+                      input_split_sizes: Sequence[int] | None = None, group: Any = None,
                       async_op: bool = False) -> Work | None:  # fmt: skip
-    """Each process gives each other one a part of its tensor."""
-    return all_gather_into_tensor(output, input, group, async_op)
+    """Each process gives each other one a part of its tensor, cut along the first axis."""
+    require_tensor(output, "output")
+    require_tensor(input, "input")
+    if _outside(group, "all_to_all_single"):
+        return None
+    pg = member(group)
+    target, engine = Destination(output), pg._engine
+    outputs = _parts(target.array, output_split_sizes, pg.size(), "output")
+    inputs = _parts(source_array(input), input_split_sizes, pg.size(), "input")
+
+    def call() -> None:
+        engine.all_to_all(outputs, inputs)
+        target.settle()
+
+    return launch(pg, "ALLTOALL_BASE", call, [], [output], async_op)
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None
-                      ) -> None:  # fmt: skip
-    """Puts each process's object into `object_list`."""
-    _member(group)
-    _one(object_list, "object_list")
-    object_list[0] = obj
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
+            ) -> Work | None:  # fmt: skip
+    """Waits until all processes of the group are here."""
+    if _outside(group, "barrier"):
+        return None
+    pg = member(group)
+    return launch(pg, "BARRIER", pg._engine.barrier, [], [], async_op)
 
 
-def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
-                  group: ProcessGroup | None = None, group_dst: int | None = None
-                  ) -> None:  # fmt: skip
-    """As `all_gather_object`, for process `dst` alone."""
-    _check_rank(dst or group_dst or 0)
-    all_gather_object(object_gather_list or [], obj, group)
+def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
+                      wait_all_ranks: bool = False) -> None:  # fmt: skip
+    """As `barrier`; RuntimeError, which names the missing rank, where one does not come.
+
+    With `wait_all_ranks` it names all that are missing.
+    """
+    if _outside(group, "monitored_barrier"):
+        return
+    pg = member(group)
+    if pg.size() == 1:
+        return
+    limit = timeout or pg._timeout
+    number = next(pg._sequence)
+    if pg._store is None:
+        raise NotImplementedError("torch.distributed.monitored_barrier with backend='mpi' is not "
+                                  "implemented in flambeau")  # fmt: skip
+    key = f"monitored_barrier/{number}"
+    if pg.rank() != 0:
+        _report_to_first(pg, key, limit)
+        return
+    missing: list[int] = []
+    for rank in range(1, pg.size()):
+        try:
+            pg._store.wait([f"{key}/{rank}"], limit if not missing else timedelta(milliseconds=10))
+        except (DistStoreError, RuntimeError):
+            missing.append(rank)
+            if not wait_all_ranks:
+                break
+    pg._store.set(f"{key}/done", ",".join(map(str, missing)) or "all")
+    if missing:
+        names = f"Ranks {', '.join(map(str, missing))}" if wait_all_ranks else f"Rank {missing[0]}"
+        raise RuntimeError(f"[Rank 0]: {names} failed to pass monitoredBarrier in "
+                           f"{limit // timedelta(milliseconds=1)} ms")  # fmt: skip
 
 
-def broadcast_object_list(object_list: list[Any], src: int | None = None,
-                          group: ProcessGroup | None = None, device: Any = None,
-                          group_src: int | None = None) -> None:  # fmt: skip
-    """Gives every process the objects of process `src`."""
-    _check_rank(src or group_src or 0)
-    _member(group)
+def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
+    """Says that this rank is there, and waits for what rank 0 found."""
+    assert pg._store is not None
+    rank = pg.rank()
+    failure = RuntimeError(
+        f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for "
+        "send/recv from rank 0. Please check rank 0 logs for faulty rank."
+    )
+    pg._store.set(f"{key}/{rank}", b"1")
+    try:
+        pg._store.wait([f"{key}/done"], limit * 2)  # rank 0 waits once for those that are missing
+        found = pg._store.get(f"{key}/done")
+    except RuntimeError:
+        raise failure from None
+    if found != b"all":
+        failure.add_note(f"Rank 0 misses rank(s) {found.decode()}.")
+        raise failure
 
 
-def scatter_object_list(scatter_object_output_list: list[Any],
-                        scatter_object_input_list: list[Any] | None = None,
-                        src: int | None = None, group: ProcessGroup | None = None,
-                        group_src: int | None = None) -> None:  # fmt: skip
-    """Gives each process its object of the list that process `src` has."""
-    _check_rank(src or group_src or 0)
-    _member(group)
-    scatter_object_output_list[0] = _one(scatter_object_input_list or [], "the input list")
-
-
-def send(tensor: Tensor, dst: int | None = None, group: ProcessGroup | None = None, tag: int = 0,
-         group_dst: int | None = None) -> None:  # fmt: skip
-    """ValueError: the only process there is cannot send to itself."""
-    _member(group)
-    raise ValueError("Invalid destination rank: destination rank should not be the same as the "
-                     "rank of the current process.")  # fmt: skip
-
-
-def recv(tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0,
-         group_src: int | None = None) -> int:  # fmt: skip
-    """ValueError: the only process there is cannot receive from itself."""
-    _member(group)
-    raise ValueError("Invalid source rank: source rank should not be the same as the rank of the "
-                     "current process.")  # fmt: skip
-
-
-isend, irecv = send, recv
+__all__ += ["_all_gather_base", "_reduce_scatter_base"]
+_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor

@@ -1,61 +1,45 @@
-"""The group of processes that train together: in flambeau it has one member, this process.
-
-So programs written for several run in one, as PyTorch's do with WORLD_SIZE=1. Larger groups raise
-NotImplementedError.
-"""
+"""Groups of processes: they are made, asked for their members, and ended."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import os
+import warnings
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from .engines.engine import Engine, LoneEngine
+from .process_group import (
+    NON_MEMBER, Backend, ProcessGroup, default_pg_timeout, member, rank_in, world,
+)  # fmt: skip
+from .rendezvous import meet
+from .stores import PrefixStore, Store
+
 __all__ = [
     "Backend", "GroupMember", "ProcessGroup", "default_pg_timeout", "destroy_process_group",
-    "get_backend", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank",
+    "get_backend", "get_backend_config", "get_default_backend_for_device", "get_global_rank",
+    "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank",
     "get_world_size", "group", "init_process_group", "is_available", "is_backend_available",
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
     "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "new_group",
-    "new_subgroups",
+    "new_subgroups", "new_subgroups_by_enumeration",
 ]  # fmt: skip
 
-default_pg_timeout = timedelta(minutes=30)
-_UNKNOWN = ("nccl", "mpi", "ucc", "xccl")
-
-
-class Backend(str):
-    """The name of a way to communicate, in lower case."""
-
-    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
-
-    def __new__(cls, name: str) -> Backend:
-        """ValueError for what is no string."""
-        if not isinstance(name, str):
-            raise ValueError(f"Backend constructor parameter must be string-ish: {name}")
-        return super().__new__(cls, name.lower())
-
-
-class ProcessGroup:
-    """A group of one process: rank 0 of 1."""
-
-    def rank(self) -> int:
-        """0."""
-        return 0
-
-    def size(self) -> int:
-        """1."""
-        return 1
-
-    def name(self) -> str:
-        """The backend's name."""
-        return "gloo"
+_WITH_GPU = ("nccl", "ucc", "xccl")
+_BACKENDS = ("gloo", "mpi")
 
 
 class _Members(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:
         """The group of all processes; None before `init_process_group`."""
-        return _state.world
+        return world.group
+
+    @WORLD.setter
+    def WORLD(cls, value: ProcessGroup | None) -> None:
+        world.group = value
 
 
 class group(metaclass=_Members):
@@ -63,23 +47,13 @@ class group(metaclass=_Members):
 
 
 class GroupMember(metaclass=_Members):
-    """`GroupMember.WORLD`: the group of all processes."""
+    """`GroupMember.WORLD`: the group of all processes; `NON_GROUP_MEMBER` stands for others."""
 
-    NON_GROUP_MEMBER = -100
-
-
-class _State:
-    """What `init_process_group` made."""
-
-    def __init__(self) -> None:
-        self.world: ProcessGroup | None = None
-
-
-_state = _State()
+    NON_GROUP_MEMBER = NON_MEMBER
 
 
 def is_available() -> bool:
-    """True: groups of one process are there.
+    """True.
 
     >>> torch.distributed.is_available(), torch.distributed.is_initialized()
     (True, False)
@@ -89,17 +63,17 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether `init_process_group` was called."""
-    return _state.world is not None
-
-
-def is_backend_available(backend: str) -> bool:
-    """Whether a backend is there: gloo alone."""
-    return backend.lower() == "gloo"
+    return world.group is not None
 
 
 def is_gloo_available() -> bool:
-    """True."""
+    """True; groups of several processes need the extra flambeau[gloo]."""
     return True
+
+
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed, as the extra flambeau[mpi] does."""
+    return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:
@@ -107,7 +81,13 @@ def is_nccl_available() -> bool:
     return False
 
 
-is_mpi_available = is_ucc_available = is_xccl_available = is_nccl_available
+is_ucc_available = is_xccl_available = is_nccl_available
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend can be used: gloo, and mpi where it is installed."""
+    name = backend.lower()
+    return name == "gloo" or (name == "mpi" and is_mpi_available())
 
 
 def is_torchelastic_launched() -> bool:
@@ -115,126 +95,285 @@ def is_torchelastic_launched() -> bool:
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
-def _from_environment(name: str) -> int:
-    if name not in os.environ:
-        raise ValueError(
-            "Error initializing torch.distributed using env:// rendezvous: environment variable "
-            f"{name} expected, but not set"
-        )
-    return int(os.environ[name])
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors of a device: gloo for those of the CPU."""
+    name = str(device).partition(":")[0]
+    if name != "cpu":
+        raise ValueError(f"Default backend not registered for device : {name}")
+    return "gloo"
+
+
+def _backend_name(backend: str | None) -> str:
+    """The backend for the CPU. Without one, MPI where mpiexec started the process, else Gloo."""
+    if backend is None or Backend(backend) == Backend.UNDEFINED:
+        by_mpiexec = "PMI_RANK" in os.environ and "RANK" not in os.environ
+        return "mpi" if by_mpiexec and is_mpi_available() else "gloo"
+    name: str = Backend(backend)
+    parts = dict(part.split(":", 1) for part in name.split(",") if ":" in part)
+    name = parts.get("cpu", name)
+    if name in _WITH_GPU:
+        failure = RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
+        failure.add_note("It connects GPUs. flambeau computes on the CPU: use backend='gloo', or "
+                         "'mpi' under mpiexec.")  # fmt: skip
+        raise failure
+    if name not in _BACKENDS:
+        raise ValueError(f"Invalid backend: '{backend}'; flambeau has gloo and mpi")
+    return name
 
 
 def init_process_group(
     backend: str | None = None, init_method: str | None = None,
-    timeout: timedelta | None = None, world_size: int = -1, rank: int = -1, store: Any = None,
-    group_name: str = "", pg_options: Any = None, device_id: Any = None,
+    timeout: timedelta | None = None, world_size: int = -1, rank: int = -1,
+    store: Store | None = None, group_name: str = "", pg_options: Any = None,
+    device_id: Any = None,
 ) -> None:  # fmt: skip
-    """Makes the group of all processes, which has one member.
+    """Makes the group of all processes; every process calls it.
 
-    Size and rank are arguments, or RANK and WORLD_SIZE in the environment (where torchrun puts
-    them). NotImplementedError for more than one process; RuntimeError for a backend that needs a
-    GPU; ValueError when it is called twice.
+    Rank and size are arguments, part of `init_method` ("tcp://host:port", "file:///path"), or
+    RANK and WORLD_SIZE in the environment, beside MASTER_ADDR and MASTER_PORT (torchrun sets them);
+    with "mpi" they are those that mpiexec gave. A `timeout` (30 min) bounds this and each
+    collective. ValueError when it is called twice, DistNetworkError or DistStoreError where the
+    others do not come, RuntimeError for a backend that needs a GPU.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> torch.distributed.get_rank(), torch.distributed.get_world_size()
     (0, 1)
     >>> torch.distributed.destroy_process_group()
     """
-    if _state.world is not None:
+    if world.group is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    name = Backend(backend or "gloo").removeprefix("cpu:").split(",")[0]
-    if name in _UNKNOWN:
-        raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
-    if name != "gloo":
-        raise ValueError(f"Invalid backend: '{backend}'; flambeau has gloo, for one process")
-    if rank < 0 and store is None:
-        rank = _from_environment("RANK")
-    if world_size < 0:
-        world_size = _from_environment("WORLD_SIZE")
-    if world_size != 1:
-        raise NotImplementedError(
-            f"torch.distributed.init_process_group with world_size={world_size} is not implemented "
-            "in flambeau: it trains in one process, on all of its cores"
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
         )
-    if rank != 0:
+    name, limit = _backend_name(backend), timeout or default_pg_timeout
+    engine: Engine
+    if name == "mpi":
+        engine, store = _mpi_world(limit), None
+    else:
+        engine, store = _gloo_world(init_method, store, rank, world_size, limit)
+    made = ProcessGroup(engine, range(engine.size), world.next_name(), "default_pg", store, limit)
+    world.store, world.group, world.groups = store, made, [made]
+
+
+def _mpi_world(limit: timedelta) -> Engine:
+    from .engines.mpi import MPIEngine, load_mpi
+
+    all_processes = load_mpi().COMM_WORLD
+    asked = int(os.environ.get("WORLD_SIZE", all_processes.size))
+    if all_processes.size != asked:
+        raise RuntimeError(
+            f"backend='mpi' finds {all_processes.size} process(es) and WORLD_SIZE={asked}: start "
+            "the program with `mpiexec -n N`, or use backend='gloo'"
+        )
+    return MPIEngine(all_processes.Dup(), limit.total_seconds())
+
+
+def _gloo_world(
+    init_method: str | None, store: Store | None, rank: int, world_size: int, limit: timedelta
+) -> tuple[Engine, Store]:
+    """The engine of all processes, and the store where they met."""
+    if store is None:
+        store, rank, world_size = meet(init_method or "env://", rank, world_size, limit)
+    else:
+        assert init_method is None, "Cannot specify both init_method and store."
+        assert world_size > 0, "world_size must be positive if using store"
+        assert rank >= 0, "rank must be non-negative if using store"
+    if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not in a group of {world_size}")
-    _state.world = ProcessGroup()
+    store.set_timeout(limit)
+    store = PrefixStore("default_pg", store)
+    return _gloo_engine(store, rank, world_size, limit), store
 
 
-def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Ends a group; without one, all of them."""
-    if group is None or group is _state.world:
-        _member()
-        _state.world = None
+def _gloo_engine(store: Store, rank: int, size: int, limit: timedelta) -> Engine:
+    if size == 1:
+        return LoneEngine()
+    from .engines.gloo import GlooEngine
+
+    return GlooEngine(PrefixStore("gloo", store), rank, size, limit.total_seconds())
 
 
-def _member(group: ProcessGroup | None = None) -> ProcessGroup:
-    """The group, or that of all; ValueError where there is none."""
-    if _state.world is None:
-        raise ValueError(
-            "Default process group has not been initialized, please make sure to call "
-            "init_process_group."
-        )
-    return _state.world if group is None else group
+def destroy_process_group(group: Any = None) -> None:
+    """Ends a group; without one, or with that of all, all of them."""
+    if group == NON_MEMBER:
+        return
+    pg = member(group)
+    ended = list(world.groups) if pg is world.group else [pg]
+    for each in reversed(ended):
+        each._communicator.close()
+        world.groups.remove(each)
+    if pg is world.group:
+        world.group = world.store = None
+        world.made = 0
 
 
-def get_rank(group: ProcessGroup | None = None) -> int:
-    """This process's number in the group: 0. ValueError before `init_process_group`."""
-    return _member(group).rank()
+def get_rank(group: Any = None) -> int:
+    """This process's number in the group; -1 where it is not in it."""
+    if group == NON_MEMBER:
+        member()
+        return -1
+    return member(group).rank()
 
 
-def get_world_size(group: ProcessGroup | None = None) -> int:
-    """How many processes are in the group: 1. ValueError before `init_process_group`."""
-    return _member(group).size()
+def get_world_size(group: Any = None) -> int:
+    """How many processes are in the group; -1 where this one is not in it."""
+    if group == NON_MEMBER:
+        member()
+        return -1
+    return member(group).size()
 
 
-def get_backend(group: ProcessGroup | None = None) -> Backend:
-    """The group's backend: gloo. ValueError before `init_process_group`."""
-    return Backend(_member(group).name())
+def get_backend(group: Any = None) -> Backend:
+    """The group's backend, "gloo" or "mpi". ValueError before `init_process_group`."""
+    return Backend(member(group).name())
+
+
+def get_backend_config(group: Any = None) -> str:
+    """The group's backends by device: "cpu:gloo"."""
+    return f"cpu:{get_backend(group)}"
+
+
+def get_pg_count() -> int:
+    """How many groups this process is in."""
+    return len(world.groups)
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """LOCAL_RANK of the environment, this process's number on its machine."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+        "`get_node_local_rank` to work, assuming you are not running in a multi-device context "
+        "and want the code to run locally instead."
+    )
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """The numbers of the group's processes: [0]."""
-    _member(group)
-    return [0]
+    """The numbers among all of the group's processes."""
+    return list(member(group)._ranks)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """The number among all processes of a member of the group."""
-    _check_rank(group_rank)
-    return group_rank
+    pg = member(group)
+    if not 0 <= group_rank < pg.size():
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return pg._ranks[group_rank]
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """The number within the group of one of all processes."""
-    _check_rank(global_rank)
-    return global_rank
+    return rank_in(member(group), global_rank)
 
 
-def _check_rank(rank: int) -> None:
-    """ValueError for a process that is not in the group."""
-    _member()
-    if rank != 0:
-        raise ValueError(f"rank {rank} is not part of a group of one process")
+def _checked_ranks(ranks: Sequence[int] | None, size: int) -> list[int]:
+    chosen = sorted(range(size) if ranks is None else ranks)
+    if len(chosen) > size:
+        raise ValueError("the new group's world size should be less or equal to the world size "
+                         "set by init_process_group")  # fmt: skip
+    if any(not 0 <= rank < size for rank in chosen):
+        raise ValueError("The new group's rank should be within the world_size set by "
+                         "init_process_group")  # fmt: skip
+    if len(set(chosen)) < len(chosen):
+        raise ValueError("the new group's ranks should be different from each other")
+    return chosen
 
 
 def new_group(
-    ranks: list[int] | None = None, timeout: Any = None, backend: str | None = None,
-    pg_options: Any = None, use_local_synchronization: bool = False,
+    ranks: Sequence[int] | None = None, timeout: timedelta | None = None,
+    backend: str | None = None, pg_options: Any = None, use_local_synchronization: bool = False,
     group_desc: str | None = None, device_id: Any = None,
-) -> ProcessGroup:  # fmt: skip
-    """A group of some of the processes, of which there is one."""
-    for rank in ranks or ():
-        _check_rank(rank)
-    _member()
-    return ProcessGroup()
+) -> Any:  # fmt: skip
+    """A group of some processes (None: all); every process calls it, in the same order.
+
+    With `use_local_synchronization` only the members call it. Processes that are not in the group
+    get `GroupMember.NON_GROUP_MEMBER`.
+    """
+    everybody = member()
+    chosen = _checked_ranks(ranks, everybody.size())
+    if use_local_synchronization:
+        text = ",".join(map(str, chosen)) + f" {group_desc} {len(world.groups)}"
+        name = hashlib.sha1(text.encode()).hexdigest()[:16]
+    else:
+        name = world.next_name()
+    if everybody.rank() not in chosen:
+        return NON_MEMBER
+    limit = timeout or everybody._timeout
+    engine, store = _engine_of(everybody, chosen, name, backend, limit)
+    made = ProcessGroup(engine, chosen, name, group_desc or "undefined", store, limit)
+    world.groups.append(made)
+    return made
+
+
+def _engine_of(
+    everybody: ProcessGroup, ranks: list[int], name: str, backend: str | None, limit: timedelta
+) -> tuple[Engine, Store | None]:
+    """The engine of a new group, made by its members, and a part of the store for it."""
+    kind = everybody.name() if backend is None else _backend_name(backend)
+    if len(ranks) == 1:
+        return LoneEngine(kind), everybody._store
+    if kind != everybody.name():
+        raise NotImplementedError(
+            f"torch.distributed.new_group with backend={kind!r} in a world of "
+            f"{everybody.name()!r} is not implemented in flambeau"
+        )
+    if kind == "mpi":
+        from .engines.mpi import MPIEngine
+
+        assert isinstance(everybody._engine, MPIEngine)
+        number = int(hashlib.sha1(name.encode()).hexdigest()[:4], 16)
+        engine = everybody._engine.subgroup(ranks, number)
+        engine.timeout_s = limit.total_seconds()
+        return engine, None
+    assert everybody._store is not None
+    store = PrefixStore(f"group {name}", everybody._store)
+    return _gloo_engine(store, ranks.index(everybody.rank()), len(ranks), limit), store
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
+    backend: str | None = None, pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Groups with the given ranks, which share none: this process's, and all of them."""
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    ranks = [rank for part in ranks_per_subgroup_list for rank in part]
+    if len(set(ranks)) < len(ranks):
+        raise ValueError("Rank has appeared in more than one subgroup")
+    mine, made = None, []
+    for part in ranks_per_subgroup_list:
+        made.append(new_group(part, timeout, backend, pg_options, group_desc=group_desc))
+        if get_rank() in part:
+            mine = made[-1]
+    return mine, made
 
 
 def new_subgroups(
-    group_size: int | None = None, group: ProcessGroup | None = None, **options: Any
-) -> tuple[ProcessGroup, list[ProcessGroup]]:
-    """Groups of so many processes each: this one's, and all of them. ValueError beyond 1."""
-    if group_size is not None and group_size > get_world_size(group):
-        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size (1)")
-    made = new_group()
-    return made, [made]
+    group_size: int | None = None, group: ProcessGroup | None = None,
+    timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Groups of `group_size` processes in a row: this process's, and all of them.
+
+    ValueError where the size does not divide the number of processes.
+    """
+    everybody = member(group)
+    world_size = everybody.size()
+    if group_size is None:
+        warnings.warn("group_size is None: each machine's processes become a group", stacklevel=2)
+        group_size = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    if world_size < group_size:
+        raise ValueError(
+            f"The arg 'group_size' ({group_size}) must not exceed the world size ({world_size})"
+        )
+    if world_size % group_size:
+        raise ValueError(f"The world size ({world_size}) must be divisible by '{group_size=}'")
+    ranks = everybody._ranks
+    parts = [ranks[at : at + group_size] for at in range(0, world_size, group_size)]
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)

@@ -1,0 +1,218 @@
+"""GlooEngine: collectives over TCP between processes that meet at a store, by Gloo."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from ..errors import DistBackendError, DistError
+from ..reduce_op import ReduceOp
+from ..stores import Store
+from .engine import Array, Engine, bytes_of
+from .gloo_library import load_gloo
+
+_DTYPES = {
+    "b": "glooInt8", "B": "glooUint8", "i": "glooInt32", "I": "glooUint32", "l": "glooInt64",
+    "q": "glooInt64", "L": "glooUint64", "Q": "glooUint64", "e": "glooFloat16",
+    "f": "glooFloat32", "d": "glooFloat64",
+}  # fmt: skip
+_BITWISE = {
+    ReduceOp.BAND: np.bitwise_and, ReduceOp.BOR: np.bitwise_or, ReduceOp.BXOR: np.bitwise_xor,
+}  # fmt: skip
+# Below, fewer rounds (BCUBE) are faster; above, the ring sends each byte only once each way.
+_RING_MIN_BYTES = 1 << 20
+_BASE = 2
+_POLL_S = 0.002
+_INTERNAL_TAG = 0x7FFF_0000  # of sends within collectives, apart from the user's
+
+
+class _Meeting:
+    """What Gloo asks of a store while it connects the members.
+
+    Gloo connects with Python's lock held, and a store that this process serves cannot answer then.
+    So members read everything first, and the member that serves waits until all have.
+    """
+
+    def __init__(self, store: Store, size: int) -> None:
+        self._store, self._size = store, size
+        self._values: dict[str, bytes] = {}
+
+    def set_tcp(self, key: str, data: Sequence[int]) -> None:
+        """Publishes the addresses at which this process listens; its key is its rank."""
+        self._store.set(key, bytes(value & 0xFF for value in data))
+
+    def get_tcp(self, key: str) -> bytes:
+        """The addresses of a process. The first call reads those of all."""
+        if not self._values:
+            keys = [str(rank) for rank in range(self._size)]
+            self._values = dict(zip(keys, self._store.multi_get(keys), strict=True))
+            readers = self._store.add("readers", 1)
+            while self._store.is_served_here and readers < self._size:
+                time.sleep(_POLL_S)
+                readers = self._store.add("readers", 0)
+        return self._values[key]
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Returns at once: `get_tcp` waits."""
+
+    def del_keys(self, keys: Sequence[str]) -> None:
+        """Keeps them: the store ends with the group."""
+
+
+def local_address(store: Store) -> str:
+    """The address under which other processes reach this one."""
+    reached = getattr(store, "local_address", None)  # a TCPStore's: the way to rank 0
+    if reached:
+        return str(reached)
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def _device(module: Any, store: Store) -> Any:
+    """A listening device at GLOO_SOCKET_IFNAME, or at this host's address."""
+    attributes = module.transport.tcp.attr(local_address(store))
+    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):
+        attributes = module.transport.tcp.attr()
+        attributes.iface = interface.split(",")[0]
+    try:
+        return module.transport.tcp.CreateDevice(attributes)
+    except RuntimeError as error:
+        raise DistBackendError(f"Gloo cannot listen: {error}") from None
+
+
+class GlooEngine(Engine):
+    """A full mesh of TCP connections. One collective at a time; sends and receives beside it."""
+
+    name = "gloo"
+    reduced_dtypes = frozenset(_DTYPES)
+
+    def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
+        super().__init__(rank, size, timeout_s)
+        library = load_gloo()
+        self._module = module = library.module
+        self._context = module.rendezvous.Context(rank, size, _BASE)
+        self._context.setTimeout(timedelta(seconds=timeout_s))
+        self._connect(store)
+        self._functions: dict[str, Callable[..., None]] = {
+            name: library.bind(self._context, name)
+            for name in ("allreduce", "reduce", "broadcast", "allgather", "gather", "all_to_all",
+                         "barrier", "send", "recv")
+        }  # fmt: skip
+        self._types = {char: int(getattr(module, name)) for char, name in _DTYPES.items()}
+        self._ops = {op: int(getattr(module.ReduceOp, op.name)) for op in ReduceOp
+                     if hasattr(module.ReduceOp, op.name)}  # fmt: skip
+
+    def _connect(self, store: Store) -> None:
+        meeting = _Meeting(store, self.size)
+        self._device = _device(self._module, store)
+        custom = self._module.rendezvous.CustomStore(meeting)
+        try:
+            self._context.connectFullMesh(custom, self._device)
+        except DistError:
+            raise
+        except RuntimeError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: RuntimeError) -> DistBackendError:
+        text = str(error)
+        failure = DistBackendError(text)
+        if "Timed out" in text or "timed out" in text:
+            failure.add_note(
+                f"Rank {self.rank} waited {self.timeout_s:g} s for the other ranks: one is slow, "
+                "gone, or called other collectives. torch.distributed.monitored_barrier() names "
+                "it; "
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL compares what the ranks call."
+            )
+        else:
+            failure.add_note("Another rank of the group has ended, or its network failed. Look at "
+                             "the first error that any rank printed.")  # fmt: skip
+        return failure
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        try:
+            self._functions[name](*arguments)
+        except RuntimeError as error:
+            raise self._failure(error) from None
+
+    def all_reduce(self, array: Array, op: ReduceOp) -> None:
+        if op in _BITWISE:  # which this build of Gloo lacks
+            rows = np.empty((self.size, *array.shape), array.dtype)
+            self.all_gather(rows, array)
+            np.copyto(array, _BITWISE[op].reduce(rows))
+            return
+        where = array.ctypes.data
+        algorithm = "RING" if array.nbytes >= _RING_MIN_BYTES else "BCUBE"
+        self._do("allreduce", where, where, array.size, self._types[array.dtype.char],
+                 self._ops[op], getattr(self._module, algorithm), 0)  # fmt: skip
+
+    def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
+        if op in _BITWISE:
+            self.all_reduce(array, op)
+            return
+        output = np.empty_like(array)
+        self._do("reduce", array.ctypes.data, output.ctypes.data, array.size,
+                 self._types[array.dtype.char], self._ops[op], root, 0)  # fmt: skip
+        if self.rank == root:
+            np.copyto(array, output)
+
+    def broadcast(self, array: Array, root: int) -> None:
+        where = array.ctypes.data
+        self._do("broadcast", where, where, array.nbytes, self._types["B"], root, 0)
+
+    def all_gather(self, output: Array, array: Array) -> None:
+        self._do("allgather", array.ctypes.data, output.ctypes.data, array.nbytes,
+                 self._types["B"], 0)  # fmt: skip
+
+    def gather(self, output: Array | None, array: Array, root: int) -> None:
+        where = array.ctypes.data if output is None else output.ctypes.data
+        self._do("gather", array.ctypes.data, where, array.nbytes, self._types["B"], root, 0)
+
+    def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
+        if self.rank != root:
+            self.receive(array, root, _INTERNAL_TAG)
+            return
+        assert parts is not None
+        np.copyto(bytes_of(array), bytes_of(parts[root]))
+        for peer in range(self.size):
+            if peer != root:
+                self.send(parts[peer], peer, _INTERNAL_TAG)
+
+    def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
+        """In rounds of pairs: in round r the members whose ranks add up to r exchange."""
+        np.copyto(bytes_of(outputs[self.rank]), bytes_of(inputs[self.rank]))
+        for turn in range(self.size):
+            peer = (turn - self.rank) % self.size
+            if peer == self.rank:
+                continue
+            if self.rank < peer:
+                self.send(inputs[peer], peer, _INTERNAL_TAG)
+                self.receive(outputs[peer], peer, _INTERNAL_TAG)
+            else:
+                self.receive(outputs[peer], peer, _INTERNAL_TAG)
+                self.send(inputs[peer], peer, _INTERNAL_TAG)
+
+    def barrier(self) -> None:
+        self._do("barrier", 0)
+
+    def send(self, array: Array, peer: int, tag: int) -> None:
+        self._do("send", array.ctypes.data, array.nbytes, self._types["B"], peer, tag)
+
+    def receive(self, array: Array, peer: int | None, tag: int) -> int:
+        if peer is None:
+            raise NotImplementedError(
+                "torch.distributed.recv with src=None is not implemented in flambeau for Gloo: "
+                "name the sender, or use backend='mpi'"
+            )
+        self._do("recv", array.ctypes.data, array.nbytes, self._types["B"], peer, tag)
+        return peer
+
+    def close(self) -> None:
+        self._context.closeConnections()

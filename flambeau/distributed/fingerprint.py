@@ -1,0 +1,84 @@
+"""Debug mode: what each rank is about to run is compared, and the first difference is named.
+
+TORCH_DISTRIBUTED_DEBUG=DETAIL turns it on. Each collective costs one more small all-gather.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from .process_group import ProcessGroup
+
+_BYTES = 1024
+_DTYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
+    "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+    "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def _fingerprint(number: int, name: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    """What must be the same on all ranks."""
+    return {
+        "SequenceNumber": number,
+        "OpType": name,
+        "TensorShape": [list(tensor.shape) for tensor in tensors],
+        "TensorDtypes": [_DTYPES.get(tensor.dtype.name, tensor.dtype.name) for tensor in tensors],
+    }
+
+
+def _shown(fingerprint: dict[str, Any]) -> str:
+    """A fingerprint as PyTorch prints it."""
+    shapes = ", ".join(str(shape) for shape in fingerprint["TensorShape"])
+    text = f"SequenceNumber={fingerprint['SequenceNumber']}, OpType={fingerprint['OpType']}"
+    if shapes:
+        text += f", TensorShape={shapes}, TensorDtypes={', '.join(fingerprint['TensorDtypes'])}"
+        text += ", TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu)"
+    return f"CollectiveFingerPrint({text})"
+
+
+_ASPECTS = (
+    ("SequenceNumber", "Sequence number"), ("OpType", "Op type"),
+    ("TensorShape", "Tensor Tensor shapes"), ("TensorDtypes", "Tensor Tensor dtypes"),
+)  # fmt: skip
+
+
+def check_agreement(
+    group: ProcessGroup, number: int, name: str, tensors: Sequence[Tensor]
+) -> None:
+    """RuntimeError, on all ranks, where they are about to run different collectives."""
+    mine = _fingerprint(number, name, tensors)
+    text = json.dumps(mine).encode()
+    if len(text) > _BYTES:  # many tensors: their number and total size stand for them
+        shapes = [[len(tensors), sum(tensor.numel() for tensor in tensors)]]
+        text = json.dumps({**mine, "TensorShape": shapes, "TensorDtypes": []}).encode()
+    sent = np.zeros(_BYTES, np.uint8)
+    sent[: len(text)] = np.frombuffer(text, np.uint8)
+    received = np.empty((group.size(), _BYTES), np.uint8)
+    group._engine.all_gather(received, sent)
+    prints = [json.loads(bytes(row).rstrip(b"\0")) for row in received]
+    here = group.rank()
+    for rank, other in enumerate(prints):
+        if other != prints[here]:
+            raise _mismatch(here, rank, prints[here], other)
+
+
+def _mismatch(here: int, there: int, mine: dict[str, Any], other: dict[str, Any]) -> RuntimeError:
+    aspects = "".join(
+        f"\t {label}: {mine[key]}vs {other[key]}"
+        for key, label in _ASPECTS
+        if mine[key] != other[key]
+    )
+    error = RuntimeError(
+        f"Detected mismatch between collectives on ranks. Rank {here} is running collective: "
+        f"{_shown(mine)}, but Rank {there} is running collective: {_shown(other)}."
+        f"Collectives differ in the following aspects: {aspects}"
+    )
+    error.add_note("All ranks of a group call the same collectives in the same order, on tensors "
+                   "of the same shapes and dtypes.")  # fmt: skip
+    return error

@@ -1,0 +1,12 @@
+"""torch.distributed.nn: collectives that gradients go through."""
+
+from . import functional
+from .functional import (
+    all_gather, all_reduce, all_to_all, all_to_all_single, broadcast, gather, reduce,
+    reduce_scatter, scatter,
+)  # fmt: skip
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "functional",
+    "gather", "reduce", "reduce_scatter", "scatter",
+]  # fmt: skip

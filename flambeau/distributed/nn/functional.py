@@ -1,0 +1,211 @@
+"""Differentiable collectives: each returns new tensors, and its backward is a collective too.
+
+The loss is thought of as the sum of all processes' losses: what one process computes from another's
+tensor sends its gradient there. All processes must go backward through the same collectives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import ops
+from ...autograd.function import Function
+from ...tensor import Tensor
+from .. import collectives
+from ..process_group import member, rank_in
+from ..reduce_op import ReduceOp
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",
+    "reduce_scatter", "scatter",
+]  # fmt: skip
+
+
+def _rank(group: Any) -> int:
+    return member(group).rank()
+
+
+def _empty_rows(like: Tensor, group: Any) -> list[Tensor]:
+    return [ops.empty_like(like) for _ in range(member(group).size())]
+
+
+class _Broadcast(Function):
+    @staticmethod
+    def forward(ctx: Any, src: int, group: Any, tensor: Tensor) -> Tensor:
+        ctx.src, ctx.group = src, group
+        y = tensor.clone().contiguous()
+        collectives.broadcast(y, src, group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, g)
+        own = rank_in(member(ctx.group), ctx.src) == _rank(ctx.group)
+        return None, None, total if own else ops.zeros_like(g)
+
+
+class _Reduce(Function):
+    @staticmethod
+    def forward(ctx: Any, dst: int, op: ReduceOp, group: Any, tensor: Tensor) -> Tensor:
+        ctx.dst, ctx.group = dst, group
+        y = tensor.clone().contiguous()
+        collectives.reduce(y, dst, op, group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, g)
+
+
+class _AllReduce(Function):
+    @staticmethod
+    def forward(ctx: Any, op: ReduceOp, group: Any, tensor: Tensor) -> Tensor:
+        ctx.op, ctx.group = op, group
+        y = tensor.clone().contiguous()
+        collectives.all_reduce(y, op, group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, _AllReduce.apply(ctx.op, ctx.group, g)
+
+
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, dst: int, group: Any, tensor: Tensor) -> tuple[Tensor, ...]:
+        ctx.dst, ctx.group = dst, group
+        rows = _empty_rows(tensor, group)
+        at_root = rank_in(member(group), dst) == _rank(group)
+        collectives.gather(tensor.contiguous(), rows if at_root else None, dst, group)
+        if not at_root:
+            rows = [ops.zeros_like(tensor) for _ in rows]
+        return tuple(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *g: Tensor) -> tuple[Any, ...]:
+        return None, None, _Scatter.apply(ctx.dst, ctx.group, *g)
+
+
+class _Scatter(Function):
+    @staticmethod
+    def forward(ctx: Any, src: int, group: Any, *tensors: Tensor) -> Tensor:
+        ctx.src, ctx.group = src, group
+        y = ops.zeros_like(tensors[0]).contiguous()
+        at_root = rank_in(member(group), src) == _rank(group)
+        collectives.scatter(y, [x.contiguous() for x in tensors] if at_root else None, src, group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, *_Gather.apply(ctx.src, ctx.group, g)
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Any, op: ReduceOp, group: Any, like: Tensor, *tensors: Tensor) -> Tensor:
+        ctx.group = group
+        y = ops.empty_like(like)
+        collectives.reduce_scatter(y, [x.contiguous() for x in tensors], op, group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, None, *_AllGather.apply(ctx.group, g)
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, tensor: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        rows = _empty_rows(tensor, group)
+        collectives.all_gather(rows, tensor.contiguous(), group)
+        return tuple(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *g: Tensor) -> tuple[Any, ...]:
+        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, g[0], *g)
+
+
+class _AllToAll(Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, outputs: Sequence[Tensor], *tensors: Tensor) -> Any:
+        ctx.group, ctx.likes = group, [ops.empty_like(x) for x in tensors]
+        filled = [ops.empty_like(y) for y in outputs]
+        collectives.all_to_all(filled, [x.contiguous() for x in tensors], group)
+        return tuple(filled)
+
+    @staticmethod
+    def backward(ctx: Any, *g: Tensor) -> tuple[Any, ...]:
+        return None, None, *_AllToAll.apply(ctx.group, ctx.likes, *g)
+
+
+class _AllToAllSingle(Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, output: Tensor, out_splits: Any, in_splits: Any,
+                tensor: Tensor) -> Tensor:  # fmt: skip
+        ctx.group, ctx.like = group, ops.empty_like(tensor)
+        ctx.splits = in_splits, out_splits
+        filled = ops.empty_like(output)
+        collectives.all_to_all_single(filled, tensor.contiguous(), out_splits, in_splits, group)
+        return filled
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, None, None, _AllToAllSingle.apply(ctx.group, ctx.like, *ctx.splits, g)
+
+
+def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+    """The tensor of process `src`; its gradient is the sum of all processes' gradients."""
+    return _Broadcast.apply(src, group, tensor)
+
+
+def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+    """The processes' tensors, on process `dst`; zeros elsewhere."""
+    return _Gather.apply(dst, group, tensor)
+
+
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+    """This process's element of the list that process `src` has."""
+    return _Scatter.apply(src, group, *tensors)
+
+
+def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The sum (or another reduction) over the processes, on process `dst`."""
+    return _Reduce.apply(dst, op, group, tensor)
+
+
+def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM,
+                   group: Any = None) -> Tensor:  # fmt: skip
+    """This process's element of the processes' lists, reduced; `output` says its shape."""
+    return _ReduceScatter.apply(op, group, output, *input_list)
+
+
+def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+    """The processes' tensors."""
+    return _AllGather.apply(group, tensor)
+
+
+def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor],
+               group: Any = None) -> tuple[Tensor, ...]:  # fmt: skip
+    """What the processes have for this one; the first argument says the shapes."""
+    return _AllToAll.apply(group, output_tensor_list, *input_tensor_list)
+
+
+def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Any = None,
+                      input_split_sizes: Any = None, group: Any = None) -> Tensor:  # fmt: skip
+    """As `all_to_all`, with the parts of one tensor; `output` says the result's shape."""
+    return _AllToAllSingle.apply(group, output, output_split_sizes, input_split_sizes, input)
+
+
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The sum (or another reduction) over the processes.
+
+    >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> torch.distributed.nn.functional.all_reduce(2 * x).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    >>> torch.distributed.destroy_process_group()
+    """
+    return _AllReduce.apply(op, group, tensor)

@@ -1,0 +1,107 @@
+"""ProcessGroup: processes that communicate with each other; and which groups there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from .engines.engine import Engine
+from .stores import Store
+from .work import Communicator
+
+default_pg_timeout = timedelta(minutes=30)
+
+
+class Backend(str):
+    """The name of a way to communicate, in lower case."""
+
+    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
+
+    def __new__(cls, name: str) -> Backend:
+        """ValueError for what is no string."""
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish: {name}")
+        return super().__new__(cls, name.lower())
+
+
+class ProcessGroup:
+    """Some of the processes: `ranks` are their numbers among all, in the group's order."""
+
+    def __init__(
+        self, engine: Engine, ranks: Sequence[int], group_name: str, group_desc: str = "undefined",
+        store: Store | None = None, timeout: timedelta = default_pg_timeout,
+    ) -> None:  # fmt: skip
+        self._ranks, self.group_name, self.group_desc = list(ranks), group_name, group_desc
+        self._store, self._timeout = store, timeout
+        self._engine = engine
+        self._communicator = Communicator(engine, f"{engine.name} group {group_name}")
+        self._sequence = itertools.count(1)  # numbers the collectives, for reports
+        self.bound_device_id = None
+
+    def rank(self) -> int:
+        """This process's number in the group."""
+        return self._engine.rank
+
+    def size(self) -> int:
+        """How many processes the group has."""
+        return self._engine.size
+
+    def name(self) -> str:
+        """The backend's name."""
+        return self._engine.name
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ProcessGroup belongs to its process and cannot be pickled")
+
+
+class World:
+    """The groups of this process, and the store through which it met the others."""
+
+    def __init__(self) -> None:
+        self.group: ProcessGroup | None = None
+        self.store: Store | None = None
+        self.groups: list[ProcessGroup] = []
+        self.made = 0  # names groups alike on all ranks
+
+    def next_name(self) -> str:
+        """The name of the next group, the same on all ranks."""
+        self.made += 1
+        return str(self.made - 1)
+
+
+world = World()
+NON_MEMBER = -100
+
+
+def member(group: Any = None) -> ProcessGroup:
+    """The group, or that of all; ValueError where there is none or this process is not in it."""
+    if world.group is None:
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call "
+            "init_process_group."
+        )
+    if group is None:
+        return world.group
+    if group == NON_MEMBER or not isinstance(group, ProcessGroup):
+        raise ValueError("Invalid process group specified")
+    if group not in world.groups:
+        raise ValueError(f"Group {group} is not registered, please create group with "
+                         "torch.distributed.new_group API")  # fmt: skip
+    return group
+
+
+def rank_in(group: ProcessGroup, rank: int | None, group_rank: int | None = None) -> int:
+    """The number in a group of a process named by its number among all, or in the group."""
+    if group_rank is not None:
+        if rank is not None:
+            raise ValueError("Can't specify both group_rank and global_rank")
+        if not 0 <= group_rank < group.size():
+            raise ValueError(f"Global rank {group_rank} is not part of group {group}")
+        return group_rank
+    if rank is None:
+        raise ValueError("Must specify global_rank or group_rank")
+    if rank not in group._ranks:
+        raise ValueError(f"Global rank {rank} is not part of group {group}")
+    return group._ranks.index(rank)

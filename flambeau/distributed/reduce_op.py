@@ -1,0 +1,34 @@
+"""ReduceOp: how values of several processes become one."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["ReduceOp", "reduce_op"]
+
+
+class ReduceOp(enum.Enum):
+    """How values of several processes become one.
+
+    BAND, BOR and BXOR are for integers. AVG is the sum divided by the number of processes.
+    """
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+
+    def __str__(self) -> str:
+        return f"RedOpType.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<RedOpType.{self.name}: {self.value}>"
+
+
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # no name of it, as an enum sees it
+
+
+class _OldNames:
+    """torch.distributed.reduce_op: the names that ReduceOp had before."""
+
+    SUM, PRODUCT, MIN, MAX = ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX
+
+
+reduce_op = _OldNames

@@ -1,0 +1,107 @@
+"""How processes meet: an address (env://, tcp://, file://) gives store, rank and world size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+
+__all__ = ["register_rendezvous_handler", "rendezvous"]
+
+
+class Meeting(NamedTuple):
+    """What a process knows of the others before it can communicate."""
+
+    store: Store
+    rank: int
+    world_size: int
+
+
+_handlers: dict[str, Callable[..., Iterator[tuple[Store, int, int]]]] = {}
+
+
+def register_rendezvous_handler(
+    scheme: str, handler: Callable[..., Iterator[tuple[Store, int, int]]]
+) -> None:
+    """Adds an own scheme of addresses; RuntimeError for one that is there already."""
+    if scheme in _handlers or scheme in ("env", "tcp", "file"):
+        raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
+    _handlers[scheme] = handler
+
+
+def rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, timeout: timedelta = timedelta(minutes=30),
+    **options: Any,
+) -> Iterator[tuple[Store, int, int]]:  # fmt: skip
+    """Yields (store, rank, world_size) for an address, as torch.distributed.rendezvous does."""
+    if not isinstance(url, (str, bytes)):
+        raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
+    parts = urlsplit(str(url))
+    if parts.scheme in _handlers:
+        yield from _handlers[parts.scheme](str(url), rank=rank, world_size=world_size, **options)
+        return
+    yield meet(str(url), rank, world_size, timeout)
+
+
+def meet(url: str, rank: int, world_size: int, timeout: timedelta) -> Meeting:
+    """The store, rank and world size that an address and the arguments give."""
+    parts = urlsplit(url)
+    if parts.scheme in _handlers:
+        return Meeting(*next(iter(rendezvous(url, rank, world_size))))
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    rank = rank if rank >= 0 else int(options.get("rank", -1))
+    world_size = world_size if world_size >= 0 else int(options.get("world_size", -1))
+    if parts.scheme == "env":
+        return _from_environment(rank, world_size, timeout)
+    if parts.scheme not in ("tcp", "file"):
+        raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
+    if parts.scheme == "tcp" and not parts.port:
+        raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: "
+                         "port number missing")  # fmt: skip
+    for name, value in (("rank", rank), ("world size", world_size)):
+        if value < 0:
+            raise ValueError(f"Error initializing torch.distributed using {parts.scheme}:// "
+                             f"rendezvous: {name} parameter missing")  # fmt: skip
+    if parts.scheme == "tcp":
+        return Meeting(_tcp(parts.hostname or "", parts.port or 0, rank, world_size, timeout),
+                       rank, world_size)  # fmt: skip
+    return Meeting(_file(parts, world_size), rank, world_size)
+
+
+def _file(parts: SplitResult, world_size: int) -> Store:
+    if not parts.path:
+        raise ValueError("Error initializing torch.distributed using file:// rendezvous: "
+                         "path missing")  # fmt: skip
+    return FileStore(parts.path, world_size)
+
+
+def environment_value(name: str) -> str:
+    """A variable that torchrun sets; ValueError, as in PyTorch, where it is not set."""
+    if name not in os.environ:
+        raise ValueError(
+            "Error initializing torch.distributed using env:// rendezvous: environment variable "
+            f"{name} expected, but not set"
+        )
+    return os.environ[name]
+
+
+def _from_environment(rank: int, world_size: int, timeout: timedelta) -> Meeting:
+    rank = rank if rank >= 0 else int(environment_value("RANK"))
+    world_size = world_size if world_size >= 0 else int(environment_value("WORLD_SIZE"))
+    if world_size == 1 and "MASTER_ADDR" not in os.environ:
+        return Meeting(HashStore(), rank, world_size)  # there is nobody to meet
+    host, port = environment_value("MASTER_ADDR"), int(environment_value("MASTER_PORT"))
+    return Meeting(_tcp(host, port, rank, world_size, timeout), rank, world_size)
+
+
+def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
+    """The store of rank 0, or the one that torchrun serves, where each restart has its own keys."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = TCPStore(host, port, world_size, False, timeout)
+        return PrefixStore(f"/worker/attempt_{attempt}", store)
+    return TCPStore(host, port, world_size, rank == 0, timeout, multi_tenant=True)

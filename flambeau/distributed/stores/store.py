@@ -1,0 +1,125 @@
+"""Store: what all key-value stores offer. Values are bytes; a str is stored as UTF-8."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+DEFAULT_TIMEOUT = timedelta(seconds=300)
+
+
+class Store:
+    """A key-value store that several processes share. Derived classes define the operations.
+
+    `get` and `wait` block until the keys are set, for at most `timeout` (300 s), and raise
+    DistStoreError then.
+    See https://docs.pytorch.org/docs/stable/distributed.html#distributed-key-value-store.
+    """
+
+    _timeout: timedelta = DEFAULT_TIMEOUT
+
+    is_served_here = False  # whether a thread of this process answers for the store
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long `get` and `wait` block."""
+        return self._timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets how long `get` and `wait` block."""
+        if not isinstance(timeout, timedelta):
+            raise TypeError(f"set_timeout(): timeout must be a timedelta, not {type(timeout)}")
+        self._timeout = timeout
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Stores a value under `key`."""
+        raise NotImplementedError("Not implemented.")
+
+    def get(self, key: str) -> bytes:
+        """The value of `key`, once there is one."""
+        raise NotImplementedError("Not implemented.")
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to the counter `key`, which starts at 0, and returns the sum."""
+        raise NotImplementedError("Not implemented.")
+
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        """Sets a key whose value is as expected (empty: not set); returns its value after that."""
+        raise NotImplementedError("Not implemented.")
+
+    def delete_key(self, key: str) -> bool:
+        """Forgets `key`; whether it was set."""
+        raise NotImplementedError("Not implemented.")
+
+    def num_keys(self) -> int:
+        """How many keys are set."""
+        raise NotImplementedError("Not implemented.")
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all keys are set; does not wait."""
+        raise NotImplementedError("Not implemented.")
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Waits until all keys are set; DistStoreError after the timeout."""
+        raise NotImplementedError("Not implemented.")
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Puts a value behind the one that `key` has."""
+        raise NotImplementedError("append support is not implemented.")
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values of several keys."""
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Stores several values."""
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        """Whether `append`, `multi_get` and `multi_set` are one operation each."""
+        return False
+
+    def list_keys(self) -> list[str]:
+        """The keys that are set."""
+        raise NotImplementedError("list_keys support is not implemented.")
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Puts a value at the end of the queue `key`."""
+        raise NotImplementedError("queue support is not implemented.")
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Takes the first value out of a queue; waits for one, or raises QueueEmptyError."""
+        raise NotImplementedError("queue support is not implemented.")
+
+    def queue_len(self, key: str) -> int:
+        """How many values a queue has."""
+        raise NotImplementedError("queue support is not implemented.")
+
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        """Waits until `world_size` callers have come here with the same key."""
+        if self.add(f"{key}/count", 1) == world_size:
+            self.set(f"{key}/done", b"1")
+        self.wait([f"{key}/done"], timeout or self._timeout)
+
+    def clone(self) -> Store:
+        """A store with the same keys, for use by another thread."""
+        return self
+
+
+def encoded(value: Any, function: str) -> bytes:
+    """A value as bytes; TypeError for what is neither str nor bytes."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{function}(): values of a store are str or bytes, not {type(value).__name__}")
+
+
+def deadline_s(timeout: timedelta) -> float:
+    """The moment, on time.monotonic's clock, at which a timeout is over."""
+    return time.monotonic() + timeout.total_seconds()

@@ -1,0 +1,71 @@
+"""Frames: how a TCPStore and its server write requests and replies on a connection.
+
+A frame is its length, a number that the reply repeats, a code, and fields of bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import struct
+from typing import NamedTuple
+
+_HEAD = struct.Struct("<IIBH")
+_FIELD = struct.Struct("<I")
+MAX_FRAME_BYTES = 1 << 31
+
+
+class Request(enum.IntEnum):
+    """What a client asks for. Fields are keys and values; `WAIT` is answered when all are set."""
+
+    SET, GET, ADD, COMPARE_SET, DELETE, NUM_KEYS, CHECK, WAIT = range(8)
+    APPEND, LIST_KEYS, PUSH, POP, QUEUE_LEN = range(8, 13)
+
+
+class Status(enum.IntEnum):
+    """How a request went."""
+
+    DONE, NOT_A_NUMBER, QUEUE_EMPTY = range(3)
+
+
+class Frame(NamedTuple):
+    """A request or a reply."""
+
+    number: int
+    code: int
+    fields: list[bytes]
+
+    def packed(self) -> bytes:
+        """Its bytes on the connection."""
+        body = b"".join(_FIELD.pack(len(field)) + field for field in self.fields)
+        return _HEAD.pack(len(body), self.number, self.code, len(self.fields)) + body
+
+
+def take_frame(received: bytearray) -> Frame | None:
+    """Removes the first frame from what was received; None while it is not complete."""
+    if len(received) < _HEAD.size:
+        return None
+    length, number, code, count = _HEAD.unpack_from(received)
+    if length > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {length} bytes is no store's")
+    end = _HEAD.size + length
+    if len(received) < end:
+        return None
+    fields, at = [], _HEAD.size
+    for _ in range(count):
+        (size,) = _FIELD.unpack_from(received, at)
+        at += _FIELD.size
+        fields.append(bytes(received[at : at + size]))
+        at += size
+    del received[:end]
+    return Frame(number, code, fields)
+
+
+def receive_frame(connection: socket.socket, received: bytearray) -> Frame | None:
+    """The next frame of a connection; None when its other end was closed."""
+    while (frame := take_frame(received)) is None:
+        part = connection.recv(1 << 16)
+        if not part:
+            return None
+        received += part
+    return frame

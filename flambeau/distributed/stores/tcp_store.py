@@ -1,0 +1,225 @@
+"""TCPStore: a store that one process serves and others reach by TCP."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ..errors import DistNetworkError, DistStoreError, QueueEmptyError
+from .store import DEFAULT_TIMEOUT, Store, deadline_s, encoded
+from .tcp_frames import Frame, Request, Status, receive_frame
+from .tcp_server import TCPServer, listen
+
+_RETRY_S = 0.05
+_INIT_KEY = "init/"
+# Servers of this process that several stores may share, by port.
+_shared_servers: weakref.WeakValueDictionary[int, TCPServer] = weakref.WeakValueDictionary()
+
+
+def _milliseconds(timeout: timedelta) -> int:
+    return timeout // timedelta(milliseconds=1)
+
+
+def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
+    """A connection to the server, which may start later than this process."""
+    end_s = deadline_s(timeout)
+    while True:
+        left_s = end_s - time.monotonic()
+        try:
+            made = socket.create_connection((host, port), timeout=max(left_s, 0.01))
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+        except OSError as error:
+            if left_s <= _RETRY_S:
+                failure = DistNetworkError(
+                    f"The client socket has timed out after {_milliseconds(timeout)}ms while "
+                    f"trying to connect to ({host}, {port})."
+                )
+                failure.add_note(
+                    f"The last attempt ended with: {error}. Rank 0 serves the store: check that it "
+                    "runs, and that MASTER_ADDR and MASTER_PORT are its address and port."
+                )
+                raise failure from None
+        time.sleep(_RETRY_S)
+
+
+def _server(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer:
+    if multi_tenant and port in _shared_servers:
+        return _shared_servers[port]
+    listener = listen(port) if listener_fd is None else socket.socket(fileno=listener_fd)
+    made = TCPServer(listener)
+    if multi_tenant:
+        _shared_servers[made.port] = made
+    return made
+
+
+class TCPStore(Store):
+    """A store that the process with `is_master=True` serves at `port` (0: a free port).
+
+    With a `world_size` and `wait_for_workers` the master waits until that many stores are
+    connected; DistStoreError after `timeout`. DistNetworkError where the server cannot be reached,
+    or its port is in use. `master_listen_fd` is a listening socket to serve at;
+    `multi_tenant` lets several masters of one process share a server.
+
+    >>> store = torch.distributed.TCPStore("localhost", 0, is_master=True)
+    >>> store.set("color", "green")
+    >>> other = torch.distributed.TCPStore("localhost", store.port)
+    >>> other.get("color")
+    b'green'
+    """
+
+    def __init__(
+        self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT, wait_for_workers: bool = True,
+        multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True,
+    ) -> None:  # fmt: skip
+        self._timeout, self._host = timeout, host_name
+        self._server = None
+        if is_master:
+            self._server = _server(port, multi_tenant, master_listen_fd)
+            port = self._server.port
+        self.is_served_here = self._server is not None
+        self._port, self._lock = port, threading.Lock()
+        self._numbers, self._received = itertools.count(1), bytearray()
+        self._connection = _connected(host_name, port, timeout)
+        if world_size and wait_for_workers:
+            self._join(world_size, is_master)
+
+    def _join(self, world_size: int, is_master: bool) -> None:
+        """Counts this process; the master waits for all."""
+        joined = self.add(_INIT_KEY, 1)
+        end_s = deadline_s(self._timeout)
+        while is_master and joined < world_size:
+            if time.monotonic() > end_s:
+                raise DistStoreError(
+                    f"Timed out after {self._timeout.total_seconds() + 1:.0f} seconds waiting for "
+                    f"clients. {joined}/{world_size} clients joined."
+                )
+            time.sleep(0.01)
+            joined = self.add(_INIT_KEY, 0)
+
+    host = property(lambda self: self._host, doc="The name by which the server is reached.")
+    port = property(lambda self: self._port, doc="The server's port.")
+    libuvBackend = property(lambda self: True, doc="True, as in PyTorch.")
+
+    @property
+    def local_address(self) -> str:
+        """The address by which this process reaches the server, and others can reach it."""
+        return str(self._connection.getsockname()[0])
+
+    def _ask(
+        self, request: Request, *fields: bytes, timeout: timedelta | None = None,
+        waits_for: Sequence[str] = (),
+    ) -> list[bytes]:  # fmt: skip
+        """The fields of the server's reply. A reply to a request that timed out is skipped."""
+        with self._lock:
+            number = next(self._numbers)
+            limit_s = self._timeout.total_seconds() if timeout is None else timeout.total_seconds()
+            end_s = time.monotonic() + limit_s
+            try:
+                self._connection.settimeout(max(limit_s, 0.001))
+                self._connection.sendall(Frame(number, request, list(fields)).packed())
+                while True:
+                    reply = receive_frame(self._connection, self._received)
+                    if reply is None or reply.number == number:
+                        break
+                    self._connection.settimeout(max(end_s - time.monotonic(), 0.001))
+            except TimeoutError:
+                raise DistStoreError(
+                    f"wait timeout after {_milliseconds(timeout or self._timeout)}ms, keys: "
+                    + ", ".join(f"/{key}" for key in waits_for)
+                ) from None
+            except OSError as error:
+                raise DistNetworkError(f"{error.strerror or error}") from None
+        if reply is None:
+            raise DistNetworkError(
+                "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server "
+                "shutdown or crash?"
+            )
+        if reply.code == Status.QUEUE_EMPTY:
+            raise QueueEmptyError("queue is empty")
+        if reply.code == Status.NOT_A_NUMBER:
+            raise ValueError(f"the value of {waits_for[0] if waits_for else fields[0]!r} is no "
+                             "number")  # fmt: skip
+        return reply.fields
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._ask(Request.SET, key.encode(), encoded(value, "set"), waits_for=[key])
+
+    def get(self, key: str) -> bytes:
+        return self._ask(Request.GET, key.encode(), waits_for=[key])[0]
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._ask(Request.ADD, key.encode(), b"%d" % amount, waits_for=[key])[0])
+
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        return self._ask(
+            Request.COMPARE_SET, key.encode(), encoded(expected_value, "compare_set"),
+            encoded(desired_value, "compare_set"), waits_for=[key],
+        )[0]  # fmt: skip
+
+    def delete_key(self, key: str) -> bool:
+        return self._ask(Request.DELETE, key.encode(), waits_for=[key]) == [b"1"]
+
+    def num_keys(self) -> int:
+        return int(self._ask(Request.NUM_KEYS)[0])
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return self._ask(Request.CHECK, *(k.encode() for k in keys), waits_for=keys) == [b"1"]
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        self._ask(Request.WAIT, *(k.encode() for k in keys), timeout=timeout, waits_for=keys)
+
+    def append(self, key: str, value: str | bytes) -> None:
+        self._ask(Request.APPEND, key.encode(), encoded(value, "append"), waits_for=[key])
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        return self._ask(Request.GET, *(k.encode() for k in keys), waits_for=keys)
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        pairs = zip(keys, values, strict=True)
+        fields = [part for k, v in pairs for part in (k.encode(), encoded(v, "multi_set"))]
+        self._ask(Request.SET, *fields, waits_for=keys)
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def list_keys(self) -> list[str]:
+        return [key.decode() for key in self._ask(Request.LIST_KEYS)]
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        self._ask(Request.PUSH, key.encode(), encoded(value, "queue_push"), waits_for=[key])
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        if not block and not self.queue_len(key):
+            raise QueueEmptyError("queue is empty")
+        return self._ask(Request.POP, key.encode(), waits_for=[key])[0]
+
+    def queue_len(self, key: str) -> int:
+        return int(self._ask(Request.QUEUE_LEN, key.encode(), waits_for=[key])[0])
+
+    def clone(self) -> Store:
+        return TCPStore(self._host, self._port, timeout=self._timeout)
+
+    def __repr__(self) -> str:
+        served = f", server=TCPServer(port={self._port})" if self._server else ""
+        here, there = (
+            f"[{address[0]}]:{address[1]}"
+            for address in (self._connection.getsockname(), self._connection.getpeername())
+        )
+        client = f"SocketImpl(fd={self._connection.fileno()}, addr={here}, remote={there})"
+        return f"TCPStore(client=TCPClient({client}){served})"
+
+    def __del__(self) -> None:
+        if (connection := getattr(self, "_connection", None)) is not None:
+            connection.close()
+        server = getattr(self, "_server", None)
+        if server is not None and _shared_servers.get(self._port) is not server:
+            server.close()
