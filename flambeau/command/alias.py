@@ -166,6 +166,7 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
             os.rename(staging / part, folder / part)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    _write_torchrun(folder)
     print(f"`import torch` means flambeau (PyTorch {TORCH_VERSION}) for what reads {folder}")
     _describe_constraints(folder, constraints)
     if folder not in _search_path():
@@ -182,6 +183,22 @@ def _fill(staging: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     os.chmod(staging / PACKAGE, 0o755)
+
+
+def _write_torchrun(folder: Path) -> None:
+    """The command `torchrun`, where `folder` belongs to an environment that has no other."""
+    command = Path(sysconfig.get_path("scripts")) / "torchrun"
+    if folder != Path(sysconfig.get_path("purelib")) or command.exists():
+        return
+    data = alias_files.torchrun(sys.executable)
+    try:
+        command.write_bytes(data)
+        command.chmod(0o755)
+    except OSError:  # a folder that the user may not write to: `python -m torch.distributed.run`
+        return
+    row = f"{os.path.relpath(command, folder)},{alias_files.digest(data)},{len(data)}\n"
+    with open(folder / DIST_INFO / "RECORD", "a", encoding="utf-8") as record:
+        record.write(row)
 
 
 def _describe_constraints(folder: Path, copy: Path | None) -> None:

@@ -68,6 +68,12 @@ def contents(flambeau: Path) -> dict[str, bytes]:
     return files
 
 
+def torchrun(interpreter: str) -> bytes:
+    """The command `torchrun` for an environment."""
+    return (f"#!{interpreter}\n" + MARK + "\nfrom torch.distributed.run import main\n\nmain()\n"
+            ).encode()  # fmt: skip
+
+
 def digest(data: bytes) -> str:
     """The hash of a file as RECORD has it."""
     raw = base64.urlsafe_b64encode(hashlib.sha256(data).digest())

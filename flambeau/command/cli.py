@@ -187,6 +187,10 @@ def _execute(source: bytes, filename: str, module: ModuleType) -> None:
 
 def _run(program: Callable[[], None]) -> int:
     """Runs it; what it raises ends the process as it would end `python`."""
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why
+        from ..distributed.elastic.multiprocessing.errors import record_uncaught
+
+        record_uncaught()
     try:
         program()
     except SystemExit as error:

@@ -3,10 +3,12 @@
 Remote calls and sharded models (FSDP, DTensor, pipelining) are not there yet.
 """
 
+import os
 import sys
 
 from ..tensor.absent import lacking
 from . import absent, nn
+from .elastic.multiprocessing import errors as _worker_errors
 from .collectives import (
     _all_gather_base, _reduce_scatter_base, all_gather, all_gather_into_tensor, all_reduce,
     all_reduce_coalesced, all_to_all, all_to_all_single, barrier, broadcast, gather,
@@ -54,6 +56,8 @@ __all__ = [
 _NAMES = ("DeviceMesh", "GradBucket", "init_device_mesh")
 
 globals().update(absent.settle(__name__))
+if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why it ends
+    _worker_errors.record_uncaught()
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
 

@@ -23,10 +23,10 @@ _MODULES = (
     "checkpoint._consolidate_hf_safetensors checkpoint.api checkpoint.filesystem "
     "checkpoint.format_utils checkpoint.hf_storage checkpoint.metadata checkpoint.optimizer "
     "checkpoint.planner checkpoint.stateful checkpoint.storage checkpoint.state_dict "
-    "checkpoint.state_dict_loader checkpoint.state_dict_saver device_mesh elastic "
-    "elastic.multiprocessing elastic.multiprocessing.errors fsdp fsdp._common_utils "
+    "checkpoint.state_dict_loader checkpoint.state_dict_saver device_mesh "
+    "fsdp fsdp._common_utils "
     "fsdp._fully_shard fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel "
-    "fsdp.sharded_grad_scaler fsdp.wrap launcher launcher.api optim pipelining rpc run "
+    "fsdp.sharded_grad_scaler fsdp.wrap optim pipelining rpc "
     "tensor tensor._utils tensor.device_mesh tensor.experimental tensor.parallel "
     "tensor.placement_types utils"
 ).split()

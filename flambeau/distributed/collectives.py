@@ -17,7 +17,7 @@ import numpy as np
 from ..tensor import Tensor
 from .engines.engine import Array, reduced
 from .errors import DistStoreError
-from .launch import Destination, launch, require_tensor, require_tensors, source_array
+from .collective_launch import Destination, launch, require_tensor, require_tensors, source_array
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 from .reduce_op import ReduceOp
 from .work import Work

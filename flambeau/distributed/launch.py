@@ -1,96 +1,47 @@
-"""launch: how every collective starts: checks, the comparison of debug mode, the group's thread.
-
-Tensors are handed to engines as contiguous arrays. One that is not contiguous travels as a copy.
-"""
+"""torch.distributed.launch: torchrun's predecessor, which passes --local-rank to each worker."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from typing import Any
+import warnings
+from argparse import Namespace
 
-import numpy as np
+from .run import get_args_parser, run
 
-from ..autograd.inplace import bump
-from ..tensor import Tensor
-from ..tensor.meta import MetaArray
-from .engines.engine import Array
-from .fingerprint import check_agreement
-from .process_group import ProcessGroup
-from .work import Work
-
-__all__ = ["Destination", "launch", "require_tensor", "require_tensors", "source_array"]
+__all__ = ["launch", "main", "parse_args"]
 
 
-def require_tensor(value: Any, name: str) -> None:
-    """TypeError for an argument that is no tensor."""
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n"
-            f"             but got {type(value)} instead."
+def parse_args(args: list[str] | None) -> Namespace:
+    """The command line, from sys.argv for None."""
+    parser = get_args_parser()
+    parser.add_argument("--use-env", "--use_env", default=False, action="store_true",
+                        help="pass the local rank in LOCAL_RANK alone")  # fmt: skip
+    return parser.parse_args(args)
+
+
+def launch(args: Namespace) -> None:
+    """Runs a parsed command line."""
+    if args.no_python and not args.use_env:
+        raise ValueError(
+            "When using the '--no-python' flag, you must also set the '--use-env' flag."
         )
+    run(args)
 
 
-def require_tensors(values: Any, name: str) -> None:
-    """TypeError for an argument that is no list of tensors."""
-    if not isinstance(values, (list, tuple)) or not all(isinstance(x, Tensor) for x in values):
-        raise TypeError(
-            f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
-            f"             but got {type(values)} with elements of type "
-            f"{[type(x) for x in values] if isinstance(values, (list, tuple)) else '?'}."
-        )
+def main(args: list[str] | None = None) -> None:
+    """Runs the command line."""
+    warnings.warn(
+        "The module torch.distributed.launch is deprecated\n"
+        "and will be removed in future. Use torchrun.\n"
+        "Note that --use-env is set by default in torchrun.\n"
+        "If your script expects `--local-rank` argument to be set, please\n"
+        "change it to read from `os.environ['LOCAL_RANK']` instead. See \n"
+        "https://pytorch.org/docs/stable/distributed.html#launch-utility for \n"
+        "further instructions\n",
+        FutureWarning,
+        stacklevel=2,
+    )
+    launch(parse_args(args))
 
 
-def source_array(tensor: Tensor) -> Array:
-    """A tensor's elements as a contiguous array: its own memory where it is contiguous."""
-    array = tensor._array
-    if array.__class__ is MetaArray:
-        raise RuntimeError("torch.distributed: a meta tensor has no values to communicate")
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
-
-
-class Destination:
-    """A tensor that a collective fills: `array` is its memory, or stands for it until `settle`."""
-
-    __slots__ = ("_tensor", "array")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.array, self._tensor = source_array(tensor), tensor
-
-    def settle(self) -> None:
-        """Copies what arrived into a tensor that is not contiguous."""
-        if self.array is not self._tensor._array:
-            np.copyto(self._tensor._array, self.array)
-
-
-def is_detailed() -> bool:
-    """Whether TORCH_DISTRIBUTED_DEBUG asks to compare what the ranks call."""
-    return os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
-
-
-def launch(
-    group: ProcessGroup, name: str, call: Callable[[], Any], tensors: Sequence[Tensor],
-    written: Sequence[Tensor], async_op: bool, outputs: Any = None,
-) -> Work | None:  # fmt: skip
-    """Runs `call`, a collective `name` of `tensors`; returns a Work with `async_op`.
-
-    `written` are counted as written to now: nobody may use their values before the end anyway.
-    """
-    if is_detailed() and group.size() > 1:
-        call = _compared(group, name, tensors, call)
-    for tensor in written:
-        bump(tensor)
-    return group._communicator.run(call, async_op, list(written) if outputs is None else outputs)
-
-
-def _compared(
-    group: ProcessGroup, name: str, tensors: Sequence[Tensor], call: Callable[[], Any]
-) -> Callable[[], Any]:
-    """`call`, once all ranks were seen to run the same collective on alike tensors."""
-    number = next(group._sequence)
-
-    def compared() -> None:
-        check_agreement(group, number, name, tensors)
-        call()
-
-    return compared
+if __name__ == "__main__":
+    main()

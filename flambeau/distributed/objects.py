@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .engines.engine import Array
-from .launch import launch
+from .collective_launch import launch
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 
 __all__ = [

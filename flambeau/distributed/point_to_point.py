@@ -7,7 +7,7 @@ from typing import Any
 
 from ..autograd.inplace import bump
 from ..tensor import Tensor
-from .launch import Destination, require_tensor, source_array
+from .collective_launch import Destination, require_tensor, source_array
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 from .work import Work
 

@@ -76,7 +76,7 @@ class WorkerSettings:
                               self.collate_fn, self.drop_last)  # fmt: skip
 
 
-def numpy_seed(base_seed: int, worker_id: int) -> list[int]:
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
     """The four words with which PyTorch seeds NumPy in a worker."""
     words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return np.random.SeedSequence(words).generate_state(4).tolist()
@@ -85,7 +85,7 @@ def numpy_seed(base_seed: int, worker_id: int) -> list[int]:
 def _seed(base_seed: int, worker_id: int) -> None:
     random.seed(base_seed + worker_id)
     default_generator.manual_seed(base_seed + worker_id)
-    np.random.seed(numpy_seed(base_seed, worker_id))
+    np.random.seed(_generate_state(base_seed, worker_id))
 
 
 def _name_process() -> None:

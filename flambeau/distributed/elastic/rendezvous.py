@@ -1,0 +1,184 @@
+"""How launchers on several machines find each other: who has which rank, and where to meet.
+
+One machine needs none of it. Several share a TCPStore at the endpoint: each round every launcher
+takes a number, says how many workers it brings, and waits until the group is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+__all__ = ["LocalRendezvous", "Place", "StoreRendezvous", "parse_endpoint"]
+
+_LAST_CALL_S = 30.0  # after the least number of machines has come, for more of them
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """What this launcher is in the group of one round."""
+
+    group_rank: int
+    group_world_size: int
+    first_rank: int  # of its workers
+    world_size: int
+    master_addr: str
+    master_port: int
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
+    """Host and port of `host:port` or `host`; ValueError for a port that is none."""
+    host, separator, port = endpoint.strip().rpartition(":")
+    if not separator:
+        return endpoint.strip() or "localhost", default_port
+    if not port.isdigit() or int(port) > 65535:
+        raise ValueError(
+            f"The port number of the rendezvous endpoint '{endpoint}' must be an integer between "
+            "0 and 65536."
+        )
+    return host.strip("[]") or "localhost", int(port)
+
+
+class LocalRendezvous:
+    """All workers are on this machine; their rank 0 serves the store."""
+
+    use_agent_store = False
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    def join(self, round_: int, workers: int) -> Place:
+        """The place of a round. Without a port of the user's, each round has another one."""
+        return Place(0, 1, 0, workers, self._host, self._port or free_port())
+
+    def restart_asked(self) -> bool:
+        """Whether another launcher has asked for a new round."""
+        return False
+
+    def ask_restart(self, final: bool) -> None:
+        """Tells the other launchers to begin anew, or with `final` to give up."""
+
+    def given_up(self) -> bool:
+        """Whether another launcher has given up."""
+        return False
+
+    def leave(self) -> None:
+        """The workers are done: waits for those of the others."""
+
+
+class StoreRendezvous:
+    """Launchers on several machines, at one endpoint."""
+
+    use_agent_store = True  # workers meet at the launchers' store
+
+    def __init__(
+        self, host: str, port: int, run_id: str, nodes: tuple[int, int], node_rank: int | None,
+        timeout_s: float,
+    ) -> None:  # fmt: skip
+        self._host, self._port, self._run_id = host, port, run_id
+        self._least, self._most = nodes
+        self._node_rank, self._timeout_s = node_rank, timeout_s
+        self._store: Any = self._opened()
+        self._round, self._place = 0, Place(0, 1, 0, 0, host, port)
+
+    def _opened(self) -> Any:
+        """The store: this machine serves it if it has rank 0, or the endpoint's address."""
+        from .. import DistNetworkError, TCPStore
+
+        timeout = timedelta(seconds=self._timeout_s)
+        serves = self._node_rank == 0 if self._node_rank is not None else _is_here(self._host)
+        if serves:
+            try:
+                return TCPStore(self._host, self._port, is_master=True, wait_for_workers=False,
+                                timeout=timeout)  # fmt: skip
+            except (DistNetworkError, OSError):
+                if self._node_rank is not None:
+                    raise
+        return TCPStore(self._host, self._port, is_master=False, timeout=timeout)
+
+    def _key(self, name: str) -> str:
+        return f"torch.rendezvous.{self._run_id}/{self._round}/{name}"
+
+    def join(self, round_: int, workers: int) -> Place:
+        """Takes a place in a round and waits until the group is complete.
+
+        DistStoreError if that takes longer than the timeout.
+        """
+        self._round = round_
+        store = self._store
+        number = store.add(self._key("joined"), 1) - 1
+        rank = number if self._node_rank is None else self._node_rank
+        store.set(self._key(f"node/{rank}"), str(workers))
+        if rank == 0:
+            self._close_round()
+        store.wait([self._key("closed")], timedelta(seconds=self._timeout_s))
+        count = int(store.get(self._key("closed")))
+        if rank >= count:
+            raise RuntimeError(f"the group of {count} machines was complete before this one came")
+        sizes = [int(store.get(self._key(f"node/{i}"))) for i in range(count)]
+        before, total = sum(sizes[:rank]), sum(sizes)
+        self._place = Place(rank, count, before, total, self._host, self._port)
+        return self._place
+
+    def _close_round(self) -> None:
+        """Rank 0 decides when the group is complete."""
+        last_call = None
+        end = time.monotonic() + self._timeout_s
+        while (count := int(self._store.add(self._key("joined"), 0))) < self._most:
+            now = time.monotonic()
+            if count >= self._least:
+                last_call = last_call or now + _LAST_CALL_S
+                if now > last_call:
+                    break
+            if now > end:
+                break
+            time.sleep(_POLL_S)
+        if count >= self._least:
+            self._store.set(self._key("closed"), str(min(count, self._most)))
+
+    def restart_asked(self) -> bool:
+        """Whether another launcher has asked for a new round."""
+        return bool(self._store.check([self._key("restart")]))
+
+    def ask_restart(self, final: bool) -> None:
+        """Tells the other launchers to begin anew, or with `final` to give up."""
+        self._store.set(self._key("final" if final else "restart"), "1")
+
+    def given_up(self) -> bool:
+        """Whether another launcher has given up."""
+        return bool(self._store.check([self._key("final")]))
+
+    def leave(self) -> None:
+        """The workers are done: waits for those of the others, who may need the store."""
+        place = self._place
+        done = self._store.add(self._key("done"), 1)
+        end = time.monotonic() + self._timeout_s
+        while place.group_rank == 0 and done < place.group_world_size and time.monotonic() < end:
+            if self.given_up():
+                return
+            time.sleep(_POLL_S)
+            done = self._store.add(self._key("done"), 0)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host name or address is this machine's."""
+    if host in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()):
+        return True
+    try:
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return False
+    return not addresses.isdisjoint(own) or os.uname().nodename == host
