@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+Strides = tuple[int, ...]
+
 
 class layout:
     """The kind of storage: `strided` is what flambeau's tensors have.
@@ -93,20 +95,126 @@ def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) ->
     order = _ORDER.get(form)
     if order is None:
         return array.flags.c_contiguous
-    return array.ndim == len(order) and array.transpose(order).flags.c_contiguous
+    if array.ndim != len(order):
+        return False
+    if array.size:
+        return array.transpose(order).flags.c_contiguous
+    return _in_order(array.shape, strides_of(array), order)
+
+
+def _in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    """Whether strides are those of dense memory, the axes lying in `order`, outermost first."""
+    step = 1
+    for axis in reversed(order):
+        if shape[axis] != 1:
+            if strides[axis] != step:
+                return False
+            step *= shape[axis]
+    return True
+
+
+def strides_of(array: np.ndarray) -> tuple[int, ...]:
+    """Strides in elements.
+
+    NumPy forgets the strides of arrays without elements, and does not set those of new axes of
+    length 1: memory of its own in row-major order has row-major strides.
+    """
+    strides, item = array.strides, array.itemsize
+    if array.size == 0:
+        if not any(strides):
+            return contiguous_strides(array.shape)
+    elif 1 in array.shape and array.base is None and array.flags.c_contiguous:
+        return contiguous_strides(array.shape)
+    return tuple([s // item for s in strides])
 
 
 def empty_strided_array(
     shape: Sequence[int], strides: Sequence[int], dtype: np.dtype
 ) -> np.ndarray:
     """An uninitialised array with these strides, in elements."""
-    if 0 in shape:
-        return np.empty(shape, dtype)
+    if 0 in shape:  # NumPy keeps strides without elements only of memory that it is handed
+        memory, steps = np.empty(1, dtype), tuple([s * dtype.itemsize for s in strides])
+        return np.ndarray(tuple(shape), dtype, memory, 0, steps)
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    memory = np.empty(span, dtype)
-    return np.lib.stride_tricks.as_strided(
-        memory, shape, [s * dtype.itemsize for s in strides]
-    )
+    steps = tuple([s * dtype.itemsize for s in strides])
+    return np.ndarray(tuple(shape), dtype, np.empty(span, dtype), 0, steps)
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in some order of axes."""
+    step = 1
+    for stride, length in sorted(
+        (s, n) for s, n in zip(strides, shape, strict=True) if n != 1
+    ):  # fmt: skip
+        if stride != step:
+            return False
+        step *= length
+    return True
+
+
+def loop_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
+    """The axes from the innermost to the outermost loop over operands with these strides.
+
+    An insertion sort, since the comparison is not transitive: the first operand that moves along
+    both axes decides; equal strides put the shorter axis inside.
+    """
+    axes = list(range(len(shape)))[::-1]
+    for i in range(1, len(axes)):
+        outer = i
+        for inner in range(i - 1, -1, -1):
+            sign = _compared(shape, operands, axes[inner], axes[outer])
+            if sign > 0:
+                axes[inner], axes[outer] = axes[outer], axes[inner]
+                outer = inner
+            elif sign < 0:
+                break
+    return axes
+
+
+def _compared(shape: Sequence[int], operands: Sequence[Sequence[int]], a: int, b: int) -> int:
+    for strides in operands:
+        s, t = strides[a], strides[b]
+        if s == 0 or t == 0:
+            continue
+        if s != t:
+            return -1 if s < t else 1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+def ordered_strides(shape: Sequence[int], axes: Sequence[int], least: int = 0) -> Strides:
+    """Strides of dense memory, by the axes from the innermost to the outermost."""
+    strides, step = [0] * len(shape), 1
+    for axis in axes:
+        strides[axis] = step
+        step *= max(shape[axis], least)
+    return tuple(strides)
+
+
+def channels_last_form(rank: int) -> memory_format | None:
+    """The channels-last format of tensors of this rank."""
+    return channels_last if rank == 4 else channels_last_3d if rank == 5 else None
+
+
+def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether PyTorch suggests a channels-last result for an operand with these strides."""
+    if len(shape) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        n, stride = shape[axis], strides[axis]
+        if n == 0 or stride < least or (axis == 0 and least == strides[1]):
+            return False
+        least = stride * max(n, 1)
+    return True
+
+
+def preserved_strides(shape: tuple[int, ...], strides: Strides) -> Strides:
+    """The strides of a copy of a tensor with these: its own where it is dense."""
+    if is_dense(shape, strides):
+        return strides
+    return ordered_strides(shape, loop_order(shape, [strides]), 1)
 
 
 def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
@@ -115,12 +223,22 @@ def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
     return order if array.transpose(order).flags.c_contiguous else None
 
 
+def empty_preserving(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Uninitialised memory that lies as a copy of `array` does; of another dtype, too."""
+    return empty_strided_array(
+        array.shape, preserved_strides(array.shape, strides_of(array)), dtype
+    )
+
+
 def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> np.ndarray:
     """A copy laid out as the memory format says; `preserve_format` keeps a dense order of axes."""
     if form is contiguous_format:
         return array.copy("C")
     if form is preserve_format:
-        return array.copy("K") if dense_order(array) is not None else array.copy("C")
-    made = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
+        if is_contiguous(array):
+            return array.copy("C")
+        made = empty_preserving(array, array.dtype)
+    else:
+        made = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
     np.copyto(made, array)
     return made

@@ -14,7 +14,9 @@ import numpy as np
 
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
-from .layout import contiguous_format, contiguous_strides, is_contiguous, layout, strided
+from .layout import (
+    contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
+)
 from .meta import MetaArray
 from .size import Size
 from .storage import TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of
@@ -207,18 +209,9 @@ class Tensor(Methods, metaclass=_TensorType):
         array = self._array
         if array.__class__ is MetaArray:
             found = contiguous_strides(array.shape)
-        elif array.size == 0 or 1 in array.shape:
-            found = self._canonical_strides()
         else:
-            item = array.itemsize
-            found = tuple([s // item for s in array.strides])
+            found = strides_of(array)
         return found if dim is None else found[dim]
-
-    def _canonical_strides(self) -> tuple[int, ...]:
-        array = self._array
-        if array.flags.c_contiguous and array.base is None:
-            return contiguous_strides(array.shape)
-        return tuple([s // array.itemsize for s in array.strides])
 
     def storage_offset(self) -> int:
         """How many elements into its storage it starts.

@@ -24,6 +24,7 @@ from .native import forward as whole_forward
 from .native import in_parts
 from ..creation.dropout import dropout
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 from ..activation.softmax import softmax
@@ -116,7 +117,8 @@ def _softmax(scores: Array, masked: bool) -> Array:
     return (np.log(total) + top)[..., 0]
 
 
-@opaque(name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
+@opaque(layout=Layout.FREE,
+        name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
         constant_outputs=(1,), ref=_reference, samples=_samples)  # fmt: skip
 def attention(
     query: Array, key: Array, value: Array, mask: Array | None, scale, is_causal, keep
@@ -164,7 +166,8 @@ def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
     return (*adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep), None)
 
 
-@opaque(name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
 def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, kept: Array,
     scale, is_causal, keep,

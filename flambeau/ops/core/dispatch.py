@@ -27,11 +27,13 @@ from .out import write_out
 from .number_cache import KEPT, as_number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import MIDDLE, large, large_with, swapped
+from .output_layout import Layout, laid_out
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
 _new = object.__new__
 _ndarray = np.ndarray
+_ITERATOR = Layout.ITERATOR
 
 
 def build(operator: Operator) -> Callable:
@@ -105,6 +107,8 @@ def _unary(operator: Operator) -> Callable:
             if (answer := Overriding.ask(operator, (input,))) is not MISSING:
                 return answer
             raise explained(operator, error, (input,)) from None
+        if y.ndim > 1 and not a.flags.c_contiguous:
+            y = laid_out(_ITERATOR, y, (a,))
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
@@ -145,6 +149,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                         y = body(a, b)
                 else:
                     y = compute_pointwise(operator, (input, other), ())
+            if y.ndim > 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
+                y = laid_out(_ITERATOR, y, (a, b))
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer
@@ -192,7 +198,9 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
             return NotImplemented
         if unknown is not NotImplemented:
             _check_numbers(operator, input, other)
-        return compute_pointwise(operator, (input, other), ())
+        y = compute_pointwise(operator, (input, other), ())
+        arrays = [getattr(x, "_array", x) for x in (input, other)]
+        return laid_out(_ITERATOR, y, arrays) if y.ndim > 1 else y
     except Exception as error:
         raise explained(operator, error, (input, other)) from None
 
@@ -237,6 +245,8 @@ def reflected(operator: Operator) -> Callable:
                 y = body(b, a)
         except RuntimeWarning:
             return forward(other, self)
+        if y.ndim > 1 and not a.flags.c_contiguous:
+            y = laid_out(_ITERATOR, y, (b, a))
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
@@ -513,8 +523,10 @@ class _Writer:
             "            return answer",
             f"        raise explained(operator, error, {self.every()}) from None",
             "    if y.__class__ is ndarray:",
+            *self._one_laid_out(),
             *self._inline_wrap(),
             "    elif y.__class__ is tuple or y.__class__ is list:",
+            *self._all_laid_out(),
             f"        made = several(operator, y, {self._source()})",
             "    else:",
             f"        made = {self._wrap()}",
@@ -529,6 +541,49 @@ class _Writer:
                      f"        return write_out(operator, {self._result()}, out, {self.every()})",
                      f"    return {self._result()}"]  # fmt: skip
         return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
+
+    def _one_laid_out(self) -> list[str]:
+        """Gives the result the strides of the operator's rule."""
+        layout = self.operator.layout
+        if layout is Layout.FREE:
+            return []
+        if layout is Layout.CONTIGUOUS:
+            test = "not y.flags.c_contiguous"
+        elif layout is Layout.ITERATOR:
+            test = f"y.ndim > 1 and not ({self._row_major()})"
+        else:
+            test = "y.ndim > 1"
+        return [f"        if {test}:", f"            y = laid_out(LAYOUT, y, ({self._windows()},))"]
+
+    def _all_laid_out(self) -> list[str]:
+        if self.operator.layout is Layout.FREE:
+            return []
+        return [f"        y = [laid_out(LAYOUT, v, ({self._windows()},)) for v in y]"]
+
+    def _row_major(self) -> str:
+        """The test that all operands lie in row-major order."""
+        tests = []
+        for i in self.operator.tensor_positions:
+            name, note = self.operator.names[i], str(self.operator.parameters[i].annotation)
+            if i in self.operator.sequence_positions:
+                tests.append(f"all([v is None or v._array.flags.c_contiguous for v in {name}])")
+            elif "Number" in note or "None" in note:
+                tests.append(
+                    f"(not isinstance({name}, Tensor) or {name}._array.flags.c_contiguous)")
+            else:
+                tests.append(f"{name}._array.flags.c_contiguous")
+        return " and ".join(tests) or "True"
+
+    def _windows(self) -> str:
+        """The arrays of all tensor parameters, and the numbers that stand in their place."""
+        found = []
+        for i in self.operator.tensor_positions:
+            name, note = self.operator.names[i], str(self.operator.parameters[i].annotation)
+            if i in self.operator.sequence_positions:
+                found.append(f"[None if v is None else v._array for v in {name}]")
+            else:
+                found.append(self._window(name, note))
+        return ", ".join(found)
 
     def _inline_wrap(self) -> list[str]:
         if self.operator.kind is Kind.VIEW:
@@ -568,7 +623,8 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",
-        "MIDDLE": MIDDLE, "large_with": large_with,
+        "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": laid_out,
+        "LAYOUT": operator.layout,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
     exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)

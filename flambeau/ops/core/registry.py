@@ -20,6 +20,7 @@ import numpy as np
 from ...autograd.node import Node
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
 from ...tensor.tensor import Tensor
+from .output_layout import Layout
 
 Array = np.ndarray
 # An attribute that holds index arrays: backward frees it, as PyTorch frees saved index tensors.
@@ -45,6 +46,8 @@ class Promotion(Enum):
     NONE = auto()  # the body decides
 
 
+_LAYOUTS = {Kind.POINTWISE: Layout.ITERATOR, Kind.OPAQUE: Layout.CONTIGUOUS}
+
 OPERATORS: dict[str, Operator] = {}
 # What users see, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
 PUBLIC: dict[str, dict[str, Any]] = {}
@@ -61,6 +64,7 @@ class Operator:
         self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
         self.refuse: Callable | None = options.pop("refuse", None)
         self.ufunc: np.ufunc | None = options.pop("ufunc", None)  # the body, on plain floats
+        self.layout: Layout = options.pop("layout", _LAYOUTS.get(kind, Layout.FREE))
         self.holomorphic: bool = options.pop("holomorphic", True)
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)

@@ -19,10 +19,12 @@ from ...tensor.tensor import Tensor, wrap
 from ..native.transpose import ordered
 from .creation import public
 from ..native.pointwise import MIDDLE, large_cast
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 
 
-@opaque(name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
+@opaque(layout=Layout.FREE,
+        name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype, memory_format) -> Array:
     """A copy in another dtype or memory format."""
     return cast(input, dtype, memory_format)
@@ -141,7 +143,8 @@ def _method_of(name: str, dtype: Dtype) -> None:
     kind = dtype.numpy
 
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-        if self._array.dtype == kind:
+        if self._array.dtype == kind and (memory_format is preserve_format
+                                          or is_contiguous(self._array, memory_format)):
             return self
         return _to_copy(self, kind, memory_format)
 

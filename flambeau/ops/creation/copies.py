@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...tensor.layout import contiguous_format, copy_in_format, dense_order, preserve_format
+from ...tensor.layout import (
+    contiguous_format, copy_in_format, empty_preserving, preserve_format,
+)
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor
@@ -17,12 +19,13 @@ from .creation import public
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import bump
 from .fill import fill_
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..native.row_copies import MANY, fill, large_copy
 from ..core.sample_inputs import real_line
 
 
-@opaque(ref=lambda x: x + 0, samples=real_line)
+@opaque(layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
 def clone(input: Array, *, memory_format=preserve_format) -> Array:
     """A copy, through which gradients flow.
 
@@ -38,19 +41,14 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
     if memory_format is contiguous_format and (y := in_order(input)) is not None:
         return y
     in_order_anyway = memory_format is preserve_format and input.flags.c_contiguous
-    if in_order_anyway or memory_format is contiguous_format or _has_gaps(input, memory_format):
+    if in_order_anyway or memory_format is contiguous_format:
         if (y := large_copy(input)) is not None:
             return y
     elif input.nbytes >= MANY and memory_format is preserve_format:
-        y = np.empty_like(input)
+        y = empty_preserving(input, input.dtype)
         fill(y, input)
         return y
     return input.copy() if in_order_anyway else copy_in_format(input, memory_format)
-
-
-def _has_gaps(x: Array, memory_format: Any) -> bool:
-    """Whether a copy that is to keep its layout has none to keep."""
-    return memory_format is preserve_format and dense_order(x) is None
 
 
 @clone.vjp

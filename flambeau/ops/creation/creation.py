@@ -13,7 +13,9 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
-from ...tensor.layout import dense_order, empty_strided_array, format_strides, preserve_format
+from ...tensor.layout import (
+    empty_preserving, empty_strided_array, format_strides, preserve_format,
+)
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.scalar_conversion import convert_scalar, fits
@@ -446,9 +448,12 @@ def like_array(
     form = memory_format or preserve_format
     if form is not preserve_format:
         return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
-    if source.flags.c_contiguous or dense_order(source) is None:
+    if source.flags.c_contiguous:
         return np.zeros(source.shape, kind) if clear else np.empty(source.shape, kind)
-    return np.zeros_like(source, kind) if clear else np.empty_like(source, kind)
+    made = empty_preserving(source, kind)
+    if clear:
+        made[...] = 0
+    return made
 
 
 def _like(name: str, value: Any) -> Callable:

@@ -16,6 +16,7 @@ from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque, publish
 
 # SELU's saturation value, to which alpha dropout sets elements.
@@ -115,7 +116,7 @@ _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
               "restored")  # fmt: skip
 
 
-@opaque(name="native_dropout", expose=("torch",), constant_outputs=(1,),
+@opaque(layout=Layout.FREE, name="native_dropout", expose=("torch",), constant_outputs=(1,),
         ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))  # fmt: skip
 def native_dropout(input: Array, p, train) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 from ..indexing.index import overwrite
 from ..core.errors import broadcast_mismatch
 from ..core.out import check_out_dtype, write_into
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
@@ -329,7 +330,8 @@ def _check_probabilities(input: Tensor) -> None:
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 
-@opaque(name="_without_gradient", node="BernoulliBackward0", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_without_gradient", node="BernoulliBackward0", expose=(), ref=None, samples=None)
 def _without_gradient(input: Array, value: Array) -> Array:
     """A value drawn with the help of `input`: its derivative is zero."""
     return value

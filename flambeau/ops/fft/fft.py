@@ -14,6 +14,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
 from ..creation.creation import numpy_dtype, place
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..core.threads import get_num_threads
@@ -53,7 +54,8 @@ def _reference(x, axes, scale, forward):
     )
 
 
-@opaque(name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
+@opaque(layout=Layout.FREE,
+        name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
         ref=_reference)  # fmt: skip
 def complex_transform(input: Array, dim, scale, forward) -> Array:
     """The transform of complex (or real) numbers over the axes `dim`."""
@@ -85,7 +87,8 @@ def _real_reference(x, axes, scale, forward):
     return np.take(y, np.arange(x.shape[axes[-1]] // 2 + 1), axes[-1])
 
 
-@opaque(name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
+@opaque(layout=Layout.FREE,
+        name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
         holomorphic=False, ref=_real_reference)  # fmt: skip
 def real_transform(input: Array, dim, scale, forward) -> Array:
     """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
@@ -110,7 +113,8 @@ def _half_samples(rng: Rng):
         yield (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3)), (1,), FULL, False, n), {}
 
 
-@opaque(name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
+@opaque(layout=Layout.FREE,
+        name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
         holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))  # fmt: skip
 def half_transform(input: Array, dim, scale, forward, length) -> Array:
     """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
@@ -137,7 +141,7 @@ def _(g, dim, scale, forward, length):
     return y * wrap(factor.reshape(shape))
 
 
-@opaque(name="_fft_resized", expose=(), samples=None, ref=None)
+@opaque(layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
 def _resized(input: Array, dim, lengths) -> Array:
     """Axes cut to lengths, or filled up to them with zeros."""
     shape, window = list(input.shape), [slice(None)] * input.ndim

@@ -15,6 +15,7 @@ from ...tensor.untracked_read import peek
 from ...tensor.tensor import Tensor, wrap
 from .index import add_rows
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..native.row_copies import zeros
@@ -44,7 +45,8 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         raise IndexError(f"index out of range in self ({name}: index {wrong}, {rows} rows)")
 
 
-@opaque(name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
+@opaque(layout=Layout.FREE,
+        name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
         ref=lambda weight, indices, padding_idx=-1: weight[indices])  # fmt: skip
 def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False) -> Array:
     """The rows of `weight` at `indices`."""
@@ -74,7 +76,7 @@ def _gradient_samples(rng: Rng):
     yield (rng.normal(size=(6, 3)), rng.integers(0, 4, 6), 4, 1, True), {}
 
 
-@opaque(expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
+@opaque(layout=Layout.FREE, expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
 ) -> Array:

@@ -13,6 +13,7 @@ from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, 
 from .embedding import rows_of as embedding_rows
 from .index_select import index_select
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..native.embedding import bags_most, bags_summed
@@ -65,7 +66,8 @@ def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | Non
         )
 
 
-@opaque(name="_embedding_bag_rows", node="EmbeddingBagBackward0", expose=(), samples=_samples,
+@opaque(layout=Layout.FREE,
+        name="_embedding_bag_rows", node="EmbeddingBagBackward0", expose=(), samples=_samples,
         ref=_reference, constant_outputs=(1,))  # fmt: skip
 def reduced_bags(
     weight: Array, indices: Array, offsets: Array, mode, each: Array | None = None,

@@ -18,6 +18,7 @@ from ..core.axes import canonical_dim
 from ..creation.creation import public
 from ..core.inplace import assign, overwrite
 from ..core.out import write_result
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 
 LARGE = gather_scatter.LARGE
@@ -127,7 +128,7 @@ def _(g, input_shape, dim, index):
     return _scattered(g, dim, index, input_shape)
 
 
-@opaque(name="_scattered", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
 def _scattered(g: Array, dim, index: Array, shape) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
@@ -455,7 +456,7 @@ def _put_reference(x, index, source, accumulate=False):
     return flat.reshape(x.shape)
 
 
-@opaque(node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
+@opaque(layout=Layout.PRESERVE, node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))  # fmt: skip
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:

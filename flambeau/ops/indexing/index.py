@@ -25,6 +25,7 @@ from ..native import pointwise
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
+from ..core.output_layout import Layout
 from ..core.registry import Array, Positions, opaque, publish
 from ..native.row_copies import MANY, fill, zeros
 from ..native.embedding import LARGE, added, taken
@@ -326,7 +327,8 @@ def _counted(rest: tuple) -> list[np.ndarray]:
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
-@opaque(name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
+@opaque(layout=Layout.FREE,
+        name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
             ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),
@@ -347,7 +349,7 @@ def _(g, input_shape, where):
     return scatter_at(g, input_shape, where)
 
 
-@opaque(name="index_adjoint", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape, where: Positions) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
     made = zeros(shape, g.dtype)
@@ -381,7 +383,8 @@ def _(g, where):
 # ----------------------------------------------------------------------------------- writing
 
 
-@opaque(name="_overwrite", node="CopyBackwards", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_overwrite", node="CopyBackwards", expose=(), ref=None, samples=None)
 def _overwrite(input: Array, src: Array) -> Array:
     """`src`, in the shape and dtype of `input`: the value that a copy in place leaves."""
     return np.broadcast_to(src, input.shape).astype(input.dtype)
@@ -407,7 +410,8 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     return assign(self, _overwrite(before_write(self, False), src), name)
 
 
-@opaque(name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
 def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
     made = input.copy()

@@ -14,6 +14,8 @@ from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from .gather import _scatter_reduce, all_below, publish_in_place
+from .gather import _indices, _scatter_reduce, all_below, publish_in_place
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 
 
@@ -171,7 +173,8 @@ def _copied_slices(x, dim, index, source):
     return np.moveaxis(y, 0, dim)
 
 
-@opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
+@opaque(layout=Layout.PRESERVE,
+        node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.
@@ -204,7 +207,8 @@ def _(g, dim, index, source_shape):
     return g.index_select(dim, index).reshape(source_shape)
 
 
-@opaque(name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
+@opaque(layout=Layout.PRESERVE,
+        name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))  # fmt: skip
 def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""

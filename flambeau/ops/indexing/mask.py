@@ -18,6 +18,7 @@ from ..core.out import write_result
 from ..view.join import cat
 from ..core.number_cache import ORDINARY
 from ..native.pointwise import LARGE, served
+from ..core.output_layout import Layout
 from ..core.registry import Array, Promotion, composite, opaque, pointwise
 from ..pointwise.selection import select
 
@@ -124,7 +125,7 @@ def _(g, mask, input_shape):
     return _masked_spread(g, mask, input_shape)
 
 
-@opaque(name="_masked_spread", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
 def _masked_spread(g: Array, mask: Array, shape) -> Array:
     """Zeros with `g` where the mask holds."""
     made = np.zeros(shape, g.dtype)
@@ -151,7 +152,8 @@ def masked_select(input, mask, *, out=None):
     return y if out is None else write_result("masked_select", y, out, (input, mask))
 
 
-@opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.PRESERVE,
+        name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
 def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
     """The tensor with the first elements of `source` where the mask holds."""
     made = input.copy()

@@ -8,6 +8,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, mH, no_info, refuse, well_conditioned,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from .solves import solve_triangular, triangular_solved
@@ -31,7 +32,8 @@ def _factored(A: Array) -> tuple[Array, Array]:
     return y, info
 
 
-@opaque(name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
         constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
         ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)
 def _cholesky_ex(
@@ -120,7 +122,7 @@ def _factor_samples(rng):
         yield (rng.normal(size=b), np.tril(well_conditioned(rng, *a))), {}
 
 
-@opaque(name="cholesky_solve", samples=_factor_samples, holomorphic=False,
+@opaque(layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
         ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))  # fmt: skip
 def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
     """The X of A X = input, for A given by its Cholesky factor L.
@@ -153,7 +155,7 @@ def _factors(rng):
         yield (np.tril(well_conditioned(rng, *shape)),), {}
 
 
-@opaque(name="cholesky_inverse", samples=_factors, holomorphic=False,
+@opaque(layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
         ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))  # fmt: skip
 def cholesky_inverse(L: Array, upper=False) -> Array:
     """The inverse of A, given by its Cholesky factor L.

@@ -10,6 +10,7 @@ from .matrix_checks import (
     square_samples, to_dtype_of,
 )
 from ..core.out import write_result
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..core.return_types import return_type
 from .solves import solve_matrix
@@ -46,7 +47,8 @@ def _all_nan(A: Array) -> tuple[Array, Array]:
     return L, np.full(A.shape, np.nan, A.dtype)
 
 
-@opaque(name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eigh", "eigenvalues", "eigenvectors"),
         ref=lambda A: np.linalg.eigh(A), samples=None)  # fmt: skip
 def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
@@ -126,7 +128,8 @@ def _check_general(A: Array, name: str) -> np.dtype:
     return np.result_type(A.dtype, np.complex64)
 
 
-@opaque(name="_linalg_eig", node="LinalgEigBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_eig", node="LinalgEigBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eig", "eigenvalues", "eigenvectors"),
         ref=lambda A: tuple(x.astype(complex) for x in np.linalg.eig(A)), samples=square_samples)
 def _eig(A: Array) -> tuple[Array, Array]:

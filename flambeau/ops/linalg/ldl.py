@@ -9,11 +9,13 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, no_info, refuse,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..core.return_types import return_type
 
 
-@opaque(name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
+@opaque(layout=Layout.COLUMNS,
+        name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))  # fmt: skip
 def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.ldl_factor_ex"):
     """L and D in one array, LAPACK's pivots, and where D is singular."""
@@ -73,7 +75,8 @@ def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
         )
 
 
-@opaque(name="_ldl_solve", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.COLUMNS,
+        name="_ldl_solve", expose=(), differentiable=False, ref=None, samples=None)
 def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian) -> Array:
     """The X of A X = B for a factored A."""
     _check_solve(LD, pivots, B)

@@ -8,6 +8,7 @@ from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from .matmul import product
 from ..native.matmul import WORTH, large_product
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 
@@ -26,7 +27,8 @@ def _reference(input, weight, bias=None):
     return y if bias is None else y + bias
 
 
-@opaque(expose=("nn.functional",), node="AddmmBackward0", ref=_reference, samples=_samples)
+@opaque(layout=Layout.FREE,
+        expose=("nn.functional",), node="AddmmBackward0", ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     """input @ weight.T + bias.
 
@@ -125,7 +127,7 @@ def _(g, bias_shape):
     return g.sum_to_size(bias_shape)
 
 
-@opaque(name="_rows_product", expose=(), node="MmBackward0",
+@opaque(layout=Layout.FREE, name="_rows_product", expose=(), node="MmBackward0",
         ref=lambda a, b: np.einsum("ni,nj->ij", a.reshape(-1, a.shape[-1]),
                                    b.reshape(-1, b.shape[-1])),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 2))), {}),

@@ -14,6 +14,7 @@ from .matrix_checks import (
     square_samples, to_dtype_of,
 )
 from ..reduction.reduce import others
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..pointwise.selection import select
@@ -141,7 +142,8 @@ def _(gs, ys):
     return None if gs[1] is None and gs[2] is None else lu_cotangent(gs[1], gs[2], *ys)
 
 
-@opaque(name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
         constant_outputs=(1, 2), samples=square_samples, ref=None)  # fmt: skip
 def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.lu_factor_ex"):

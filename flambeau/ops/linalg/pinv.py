@@ -11,6 +11,7 @@ from .matrix_checks import (
     check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
     well_conditioned,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 
@@ -168,7 +169,8 @@ def _problems(rng):
         yield (well_conditioned(rng, *a), rng.normal(size=b), None, "gelsd"), {}
 
 
-@opaque(name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
         constant_outputs=(1, 2), samples=_problems, ref=None)  # fmt: skip
 def _lstsq(A: Array, B: Array, rcond, driver) -> tuple[Array, Array, Array]:
     """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""

@@ -16,6 +16,7 @@ from ..core.out import write_out
 from .matmul import dot, matmul, product
 from .matrix_checks import kind_name, linalg_function
 from ..core.legacy_argument_order import in_order
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 
@@ -75,7 +76,8 @@ def _matrix_sums(rng: Rng):
         "beta": 0.5, "alpha": 2.0}  # fmt: skip
 
 
-@opaque(samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
+@opaque(layout=Layout.FREE,
+        samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
         + alpha * np.einsum("ij,jk", a, b))  # fmt: skip
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * (mat1 @ mat2).
@@ -120,7 +122,7 @@ def _vector_sums(rng: Rng):
         yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=3)), {"alpha": 2.0}
 
 
-@opaque(samples=_vector_sums, inplace=True,
+@opaque(layout=Layout.FREE, samples=_vector_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))
 def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * (mat @ vec).
@@ -161,7 +163,7 @@ def _batch_sums(rng: Rng):
             "beta": 2.0}  # fmt: skip
 
 
-@opaque(samples=_batch_sums, inplace=True,
+@opaque(layout=Layout.FREE, samples=_batch_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
 def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * bmm(batch1, batch2).

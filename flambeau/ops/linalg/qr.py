@@ -10,6 +10,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
     rectangular_samples, well_conditioned,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from .solves import solve_triangular
@@ -24,7 +25,8 @@ def _check_mode(mode: str) -> None:
         )
 
 
-@opaque(name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_qr", "Q", "R"), samples=rectangular_samples,
         ref=lambda A: tuple(np.linalg.qr(A)))  # fmt: skip
 def _qr(A: Array, mode="reduced") -> tuple[Array, Array]:
@@ -124,7 +126,8 @@ def _raw_reference(x):
             np.stack([t for (_, t), _ in raw]).reshape(*x.shape[:-2], k))  # fmt: skip
 
 
-@opaque(name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
+@opaque(layout=Layout.COLUMNS,
+        name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))  # fmt: skip
 def geqrf(input: Array) -> tuple[Array, Array]:
     """R on and above the diagonal, the reflections' vectors below it, and their scales tau.
@@ -189,7 +192,8 @@ def _reflections(rng):
         yield (A, rng.normal(size=(*shape[:-2], shape[-1]))), {}
 
 
-@opaque(name="_householder_product", expose=(), differentiable=False, samples=_reflections,
+@opaque(layout=Layout.COLUMNS,
+        name="_householder_product", expose=(), differentiable=False, samples=_reflections,
         ref=None)  # fmt: skip
 def _householder_product(A: Array, tau: Array) -> Array:
     """The first columns of a product of reflections, by LAPACK."""

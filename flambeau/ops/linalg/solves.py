@@ -9,6 +9,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
     lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import tril, triu
@@ -25,7 +26,8 @@ def _singular_places(A: Array) -> Array:
     return found
 
 
-@opaque(name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
         samples=square_samples, constant_outputs=(1,),
         result_type=return_type("linalg_inv_ex", "inverse", "info"),
         ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
@@ -122,7 +124,8 @@ def _solve_reference(A, B, left=True):
     return y[..., 0] if vector else y
 
 
-@opaque(name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
         samples=_equations,
         ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
@@ -235,7 +238,8 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
     return y
 
 
-@opaque(name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
         samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
             np.triu(A) if upper else np.tril(A), B), holomorphic=False)  # fmt: skip
 def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False) -> Array:

@@ -10,6 +10,7 @@ from .matrix_checks import (
     rectangular_samples, to_dtype_of,
 )
 from ..core.out import write_result
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
@@ -52,7 +53,8 @@ def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     return U, S, Vh
 
 
-@opaque(name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
+@opaque(layout=Layout.COLUMNS,
+        name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
         ref=lambda A: np.linalg.svd(A, full_matrices=False))  # fmt: skip
 def _svd(A: Array, full_matrices=False) -> tuple[Array, Array, Array]:

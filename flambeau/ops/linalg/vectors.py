@@ -14,6 +14,7 @@ from ..core.out import write_out
 from .matrix_checks import kind_name, mT
 from .matmul import matmul
 from ..reduction.vector_norms import _vector_norm
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..pointwise.selection import select
@@ -26,7 +27,7 @@ def _triples(rng: Rng):
     yield (rng.normal(size=(3, 2)), rng.normal(size=(3, 1))), {"dim": 0}
 
 
-@opaque(name="linalg_cross", expose=(), samples=_triples,
+@opaque(layout=Layout.ITERATOR, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))  # fmt: skip
 def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:

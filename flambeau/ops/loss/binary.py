@@ -14,6 +14,7 @@ from .elementwise import _kind, _reduced
 from .reduction import MEAN, NONE, SUM, reduction_number, share
 from ..native.pointwise import LARGE, large
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -30,7 +31,8 @@ def _bce_reference(x, t, weight, reduction):
     return (y, y.mean(), y.sum())[reduction]
 
 
-@opaque(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
+@opaque(layout=Layout.ITERATOR,
+        name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
         ref=_bce_reference, samples=_probabilities)  # fmt: skip
 def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
@@ -103,7 +105,8 @@ def _logit_entropy(x: Array, t: Array) -> Array:
     return _negative_log_sigmoid(x) + (1 - t) * x
 
 
-@opaque(name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
+@opaque(layout=Layout.ITERATOR,
+        name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
         expose=(), ref=_logits_reference, samples=_logits)  # fmt: skip
 def _bce_logits(
     input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction

@@ -15,6 +15,7 @@ from ..indexing.gather import all_below
 from .reduction import MEAN, NONE, reduction_number
 from ..native.pointwise import LARGE, large
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, MOST
@@ -137,7 +138,7 @@ _nll_loss = _likelihood_operator("_nll_loss", "NllLossBackward0")
 _nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
 
 
-@opaque(name="_nll_loss_backward", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_nll_loss_backward", expose=(), ref=None, samples=None)
 def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ignore_index) -> Array:
     """The cotangents of rows, negated, at their targets; zeros elsewhere."""
     t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
@@ -212,7 +213,7 @@ def _shared_out(logs: Array, share: Array) -> Array:
     return np.exp(logs) * share
 
 
-@opaque(name="_cross_entropy_backward", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_cross_entropy_backward", expose=(), ref=None, samples=None)
 def _slope(
     share: Array, logs: Array, target: Array, weight: Array | None, reduction, ignore_index
 ) -> Array:

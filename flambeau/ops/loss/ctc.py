@@ -16,6 +16,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.interchange import tensor
 from .reduction import MEAN, NONE, reduction_number
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..pointwise.selection import where
 
@@ -112,7 +113,8 @@ def _(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
     return _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
 
 
-@opaque(name="_ctc_loss_backward", expose=(), ref=None, samples=None, second_order=False)
+@opaque(layout=Layout.FREE,
+        name="_ctc_loss_backward", expose=(), ref=None, samples=None, second_order=False)
 def _ctc_backward(
     g: Array, log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array,
     blank: int, zero_infinity: bool,

@@ -17,6 +17,7 @@ from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import LARGE, large_with
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import folded
@@ -375,7 +376,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     return reduce_tensor(y, number)
 
 
-@opaque(name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
+@opaque(layout=Layout.ITERATOR, name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
         ref=lambda x, t, r: [f(np.log(1 + np.exp(-t * x))) for f in (np.array, np.mean, np.sum)][r],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), r), {})
                                   for r in range(3)]))  # fmt: skip

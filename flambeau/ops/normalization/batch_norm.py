@@ -16,6 +16,7 @@ from .norm_formulas import (
 )
 from ..core.number_cache import number
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -33,7 +34,8 @@ def _batch_reference(x, w, b, *rest):
     return y * w.reshape(shape) + b.reshape(shape)
 
 
-@opaque(name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
+@opaque(layout=Layout.CHANNELS_LAST,
+        name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
         samples=_batch_samples)  # fmt: skip
 def _batch_norm(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array | None,
@@ -78,7 +80,8 @@ def _(g, input, weight, save_mean, save_rstd, eps, needs):
     return given((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
 
 
-@opaque(name="_batch_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_batch_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
 def _batch_norm_backward(
     g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
@@ -110,7 +113,8 @@ def _running_reference(x, w, b, mean, var, eps):
     return (x - mean) / np.sqrt(var + eps) * w + b
 
 
-@opaque(name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
+@opaque(layout=Layout.CHANNELS_LAST,
+        name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
         ref=_running_reference, samples=_running_samples)  # fmt: skip
 def _batch_norm_running(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array,

@@ -17,6 +17,7 @@ from .norm_formulas import (
     as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled, slope,
     statistics,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..native.rows import LARGE
 from ..core.sample_inputs import Rng, Sample
@@ -34,7 +35,8 @@ def _group_reference(x, w, b, mean, rstd, groups, eps):
     return y.reshape(x.shape) * w[:, None] + b[:, None]
 
 
-@opaque(name="_group_norm", node="NativeGroupNormBackward0", expose=(), ref=_group_reference,
+@opaque(layout=Layout.CHANNELS_LAST,
+        name="_group_norm", node="NativeGroupNormBackward0", expose=(), ref=_group_reference,
         samples=_group_samples)  # fmt: skip
 def _group_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
@@ -86,7 +88,8 @@ def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
     return given((found, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
 
 
-@opaque(name="_group_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_group_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
 def _group_norm_backward(
     g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array, groups: int
 ) -> tuple[Array, Array, Array]:

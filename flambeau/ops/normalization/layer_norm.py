@@ -16,6 +16,7 @@ from .reference import rows_backward, rows_forward
 from .norm_formulas import (
     as_dtype, check_parameter_dtypes, floating, given, normalised, slope, statistics,
 )
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -66,7 +67,8 @@ def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
     return given((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
 
 
-@opaque(name="_layer_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_layer_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
 def _layer_norm_backward(
     g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array, n: int
 ) -> tuple[Array, Array, Array]:

@@ -13,6 +13,7 @@ from ..core import dtype_refusals
 from ..core.dispatch import python_operator
 from ..core.errors import described
 from ..core.out import write_result
+from ..core.output_layout import Layout
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
 from ..core.sample_inputs import Rng, Sample
 
@@ -203,7 +204,7 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
     return y | (np.isfinite(difference) & (difference <= allowed))
 
 
-@opaque(ref=np.isclose, samples=ties, differentiable=False)
+@opaque(layout=Layout.ITERATOR, ref=np.isclose, samples=ties, differentiable=False)
 def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False) -> Array:
     """Whether |input - other| <= atol + rtol * |other|, element by element.
 

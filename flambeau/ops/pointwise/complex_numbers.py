@@ -12,6 +12,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import zeros_like
 from ..native.pointwise import LARGE, large
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, pointwise, view
 from ..native.row_copies import MANY, fill
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
@@ -222,7 +223,7 @@ def _real_angle(x: np.ndarray) -> np.ndarray:
     return np.where(np.less(x, 0), x.dtype.type(np.pi), zero)
 
 
-@opaque(ref=np.angle, samples=complex_numbers, holomorphic=False)
+@opaque(layout=Layout.ITERATOR, ref=np.angle, samples=complex_numbers, holomorphic=False)
 def angle(input: Array) -> Array:
     """The angle in radians; for real numbers 0, or pi below 0.
 
@@ -264,7 +265,8 @@ def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
         )
 
 
-@opaque(ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
+@opaque(layout=Layout.ITERATOR,
+        ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
 def complex(real: Array, imag: Array) -> Array:
     """Complex numbers of their real and imaginary parts.
 

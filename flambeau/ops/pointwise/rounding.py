@@ -15,6 +15,7 @@ from ..creation.creation import zeros_like
 from ..core.inplace import assign
 from ..native.pointwise import MIDDLE, large_with
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
@@ -296,7 +297,8 @@ def _(g):
 _Frexp = return_type("frexp", "mantissa", "exponent")
 
 
-@opaque(ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
+@opaque(layout=Layout.ITERATOR,
+        ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
 def frexp(input: Array) -> Array:
     """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.
 

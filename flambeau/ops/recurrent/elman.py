@@ -17,6 +17,7 @@ from .time_steps import (
     total_bias, unrolled,
 )
 from .native import prepared, present, sums_of_inputs
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 
@@ -39,7 +40,8 @@ def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
     return y, h
 
 
-@opaque(name="_rnn_layer", node="RnnLayerBackward0", expose=(), ref=_reference, samples=_samples)
+@opaque(layout=Layout.FREE,
+        name="_rnn_layer", node="RnnLayerBackward0", expose=(), ref=_reference, samples=_samples)
 def rnn_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, sizes=(), reverse=False, relu=False,
@@ -86,7 +88,8 @@ def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
     return dx, dh, dw_ih, dw_hh, db, db
 
 
-@opaque(name="_rnn_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_rnn_adjoint", expose=(), differentiable=False, ref=None, samples=None)
 def rnn_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     sizes, reverse, relu, needs,

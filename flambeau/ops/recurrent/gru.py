@@ -22,6 +22,7 @@ from .time_steps import (
     total_bias, unrolled,
 )
 from .native import prepared, present, sums_of_inputs
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 
@@ -61,7 +62,8 @@ def _without_new(bias: Array | None) -> Array | None:
     return made
 
 
-@opaque(name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
+@opaque(layout=Layout.FREE,
+        name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
         ref=_reference, samples=_samples)  # fmt: skip
 def gru_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
@@ -159,7 +161,8 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
     return made
 
 
-@opaque(name="_gru_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_gru_adjoint", expose=(), differentiable=False, ref=None, samples=None)
 def gru_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     gates: Array, inner: Array, sizes, reverse, needs,

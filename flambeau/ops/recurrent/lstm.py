@@ -19,6 +19,7 @@ from .time_steps import (
     total_bias, unrolled,
 )
 from .native import prepared, present, sums_of_inputs
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 
@@ -55,7 +56,8 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     return factor, shift
 
 
-@opaque(name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5),
+@opaque(layout=Layout.FREE,
+        name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5),
         ref=_reference, samples=_samples)  # fmt: skip
 def lstm_layer(
     x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
@@ -160,7 +162,8 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     return made, of_cell
 
 
-@opaque(name="_lstm_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_lstm_adjoint", expose=(), differentiable=False, ref=None, samples=None)
 def lstm_adjoint(
     g_y: Array | None, g_h: Array | None, g_c: Array | None, x: Array, h: Array, c: Array,
     w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,

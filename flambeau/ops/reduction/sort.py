@@ -14,6 +14,7 @@ from ..core.axes import canonical_dim
 from ..core.out import write_result
 from ..creation.creation import public
 from .reduce import along_axis
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..pointwise.selection import select
@@ -64,7 +65,8 @@ def _rows(rng):
     yield (rng.normal(size=(3, 4)), 0, True), {}
 
 
-@opaque(name="_sort", node="SortBackward0", expose=(), result_type=return_type(
+@opaque(layout=Layout.PRESERVE,
+        name="_sort", node="SortBackward0", expose=(), result_type=return_type(
     "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
     else -np.sort(-x, dim))  # fmt: skip

@@ -16,6 +16,7 @@ from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turned
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -120,7 +121,8 @@ def _reference(pick):
 def _declare_average(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
 
-    @opaque(name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))  # fmt: skip
     def pool(input: Array, output) -> Array:
         """Averages over evenly spread windows."""
@@ -132,7 +134,8 @@ def _declare_average(n: int) -> Any:
     def _(g, input_shape, output):
         return adjoint(g, input_shape[-n:], output)
 
-    @opaque(name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
+    @opaque(layout=Layout.FREE,
+            name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial, output) -> Array:
         """The cotangent of the input."""
         native = _spread(g, tuple(spatial), tuple(output))
@@ -152,7 +155,7 @@ def _declare_average(n: int) -> Any:
 # ------------------------------------------------------------------------------ with places
 
 
-@opaque(name="_added_at", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None)
 def added_at(g: Array, places: Array, spatial) -> Array:
     """g added up at flat indices of images of the shape `spatial`."""
     n, size = len(spatial), int(np.prod(spatial))
@@ -174,7 +177,7 @@ def _(g, places, spatial):
     return taken_at(g, places, len(spatial))
 
 
-@opaque(name="_taken_at", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None)
 def taken_at(input: Array, places: Array, n) -> Array:
     """The elements at flat indices of images, which are the last n axes."""
     if not places.size:
@@ -215,7 +218,8 @@ def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
 def _declare_largest(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveMaxPool{n}DBackward0"
 
-    @opaque(name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
             ref=_reference(np.max), samples=_samples(n))  # fmt: skip
     def pool(input: Array, output) -> tuple[Array, Array]:
         """Maxima of evenly spread windows, and their flat indices."""

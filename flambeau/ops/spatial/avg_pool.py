@@ -18,6 +18,7 @@ from .conv_reference import Window
 from .pool_index_tables import Reach, turned, windows
 from .pool_window import each, key_of, pooling_window
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..native.row_copies import fill
 from ..native.rows import reduced
@@ -183,7 +184,8 @@ def _reference(x, average):
 def _declare(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
 
-    @opaque(name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_samples(n))  # fmt: skip
     def pool(input: Array, average: Average) -> Array:
         """Averages of windows."""
@@ -196,7 +198,7 @@ def _declare(n: int) -> Any:
     def _(g, input_shape, average):
         return adjoint(g, input_shape[-n:], average)
 
-    @opaque(name=f"_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
+    @opaque(layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial, average: Average) -> Array:
         """The cotangent of the input."""
         inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)

@@ -19,6 +19,7 @@ from .conv_reference import (
     Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
 )
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
@@ -66,7 +67,8 @@ def _reference(x, w, bias, window, groups):
     return y if bias is None else y + bias[:, None, None]
 
 
-@opaque(name="_convolution", node="ConvolutionBackward0", expose=(), ref=_reference,
+@opaque(layout=Layout.ANY_CHANNELS_LAST,
+        name="_convolution", node="ConvolutionBackward0", expose=(), ref=_reference,
         samples=_images)  # fmt: skip
 def convolution_op(
     input: Array, weight: Array, bias: Array | None, window: Window, groups: int
@@ -120,7 +122,8 @@ def _transposed_reference(x, w, bias, spatial, window, groups):
     return y if bias is None else y + bias[:, None, None]
 
 
-@opaque(name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
+@opaque(layout=Layout.ANY_CHANNELS_LAST,
+        name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
         ref=_transposed_reference, samples=_transposed_images)  # fmt: skip
 def transposed_op(
     input: Array, weight: Array, bias: Array | None, spatial, window: Window, groups: int
@@ -174,7 +177,8 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
         yield (x, g, window, groups), {}
 
 
-@opaque(name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
+@opaque(layout=Layout.FREE,
+        name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
         ref=_weight_reference, samples=_weight_images)  # fmt: skip
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
     """The cotangent of a convolution's weight, from its input and its output's cotangent."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from .conv_reference import Window, padded
 from ..creation.creation import public
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
@@ -42,7 +43,8 @@ def _reference(x, window):
     return np.moveaxis(np.array(parts), (0, 1), (2, 3)).reshape(len(x), -1, h * w)
 
 
-@opaque(name="_im2col", node="Im2ColBackward0", expose=(), ref=_reference, samples=_samples)
+@opaque(layout=Layout.FREE,
+        name="_im2col", node="Im2ColBackward0", expose=(), ref=_reference, samples=_samples)
 def im2col(input: Array, window: Window) -> Array:
     """Windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
     h, w = window.output(input.shape[2:])
@@ -59,7 +61,8 @@ def _(g, input_shape, window):
     return col2im(g, input_shape[2:], window)
 
 
-@opaque(name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE,
+        name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
 def col2im(input: Array, spatial, window: Window) -> Array:
     """Columns (n, c * kh * kw, positions) added up where their windows lie."""
     h, w = window.output(spatial)

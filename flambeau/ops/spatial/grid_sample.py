@@ -24,6 +24,7 @@ from .interpolation import cubic_slopes, cubic_weights
 from ..view.join import stack
 from ..core.promotion import compute_dtype
 from ..recurrent.time_steps import differentiable_adjoint
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 
@@ -134,7 +135,8 @@ def _(g, input, grid, mode, padding, align, needs):
     return (_image_adjoint(*own) if needs[0] else None, _points_adjoint(*own) if needs[1] else None)
 
 
-@opaque(name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
+@opaque(layout=Layout.FREE,
+        name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
         samples=None)  # fmt: skip
 def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
     """The cotangent of the image: points added up in their pixels."""
@@ -154,7 +156,8 @@ def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) ->
     return made.reshape(input.shape).astype(input.dtype)
 
 
-@opaque(name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
+@opaque(layout=Layout.FREE,
+        name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
         samples=None)  # fmt: skip
 def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
     """The cotangent of the grid."""

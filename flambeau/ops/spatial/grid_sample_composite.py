@@ -12,6 +12,7 @@ import numpy as np
 from ...tensor.tensor import Tensor, wrap
 from .interpolation import cubic_weights
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from .resample_native import pixels_taken
 from ..core.sample_inputs import Rng
@@ -27,7 +28,8 @@ def _samples(rng: Rng):
     yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
 
 
-@opaque(name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
+@opaque(layout=Layout.FREE,
+        name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))  # fmt: skip
 def pixels(input: Array, places: Array) -> Array:
     """input (n, c, pixels) at places (n, points): (n, c, points)."""
@@ -40,7 +42,7 @@ def _(g, input_shape, places):
     return _pixels_adjoint(g, input_shape, places)
 
 
-@opaque(name="_pixels_adjoint", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
 def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
     """The cotangent of `pixels`: points added up in their pixels."""
     n, c, size = shape

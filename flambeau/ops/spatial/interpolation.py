@@ -18,6 +18,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from .resample_native import along_axis
 from ..core.sample_inputs import Rng
@@ -230,7 +231,8 @@ def _reference(x, taps):
     return x
 
 
-@opaque(name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
+@opaque(layout=Layout.CHANNELS_LAST,
+        name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
 def resampled(input: Array, taps) -> Array:
     """The tensor resampled along axes, one after the other."""
     if input.__class__ is MetaArray:
@@ -257,7 +259,7 @@ def _(g, input_shape, taps):
     return _resampled_adjoint(g, input_shape, taps)
 
 
-@opaque(name="_resampled_adjoint", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
 def _resampled_adjoint(g: Array, shape, taps) -> Array:
     """The cotangent of `resampled`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)

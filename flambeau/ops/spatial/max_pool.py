@@ -15,6 +15,7 @@ from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import windows
 from .pool_window import key_of, pooling_window
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -221,7 +222,7 @@ def _known(input: Array, n: int) -> None:
         raise NotImplementedError(f"\"max_pool{n}d\" not implemented for '{kind}'")
 
 
-@opaque(name="_max_pool_placed", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_max_pool_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Windows' cotangents at the places of their maxima."""
     n = len(window.kernel)
@@ -248,7 +249,7 @@ def _(g):
     return None  # which element is the largest does not change
 
 
-@opaque(name="_max_pool_picked", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_max_pool_picked", expose=(), ref=None, samples=None)
 def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """The elements of u at the places of the windows' maxima."""
     n = len(window.kernel)
@@ -274,7 +275,8 @@ def _declare(n: int) -> tuple[Any, Any]:
     """The two operators of one rank: maxima, and maxima with their places."""
     node = "SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0"
 
-    @opaque(name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_window_samples(n))  # fmt: skip
     def values(input: Array, window: Window) -> Array:
         """Maxima of windows."""
@@ -287,7 +289,8 @@ def _declare(n: int) -> tuple[Any, Any]:
     def _(g, y, input, window):
         return _placed(g, input, y, window)
 
-    @opaque(name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
             ref=_reference, samples=_window_samples(n))  # fmt: skip
     def both(input: Array, window: Window) -> tuple[Array, Array]:
         """Maxima of windows, and their indices in the flattened image."""

@@ -14,6 +14,7 @@ from ...tensor.tensor import Tensor
 from ..native import gather_scatter
 from .adaptive_pool import taken_at
 from .pool_window import each
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque, publish
 
 
@@ -34,7 +35,8 @@ def _reference(x, places, spatial):
 
 
 def _declare(n: int) -> Any:
-    @opaque(name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
+    @opaque(layout=Layout.CHANNELS_LAST,
+            name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
             node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")  # fmt: skip
     def unpool(input: Array, indices: Array, spatial) -> Array:
         """The elements at flat indices of images, zeros elsewhere."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
 from .scipy_special import special
@@ -95,7 +96,7 @@ def _beta_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.uniform(0.1, 0.9, (3, 4)), a, a + b), {}
 
 
-@opaque(ref=_gamma_reference, samples=_gamma_samples, second_order=False)
+@opaque(layout=Layout.FREE, ref=_gamma_reference, samples=_gamma_samples, second_order=False)
 def _standard_gamma_grad(input: Array, output: Array) -> Array:
     """The derivative of gamma numbers `output` by their shape parameters `input`.
 
@@ -106,7 +107,7 @@ def _standard_gamma_grad(input: Array, output: Array) -> Array:
     return _gamma_slope(input.astype(np.float64), x).astype(input.dtype)
 
 
-@opaque(ref=_beta_reference, samples=_beta_samples, second_order=False)
+@opaque(layout=Layout.FREE, ref=_beta_reference, samples=_beta_samples, second_order=False)
 def _dirichlet_grad(x: Array, alpha: Array, total: Array) -> Array:
     """The derivative of shares x by their parameter, divided by 1 - x; `total` of all parameters.
 

@@ -15,6 +15,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import wrap
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.out import write_result
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..native import row_copies
 from ..native.row_copies import joined, large_copy
@@ -41,7 +42,8 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         return None
 
 
-@opaque(ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
+@opaque(layout=Layout.ALL_CHANNELS_LAST,
+        ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
 def cat(tensors: Sequence[Array], dim=0) -> Array:
@@ -374,7 +376,7 @@ def _flips(rng):
     yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
 
 
-@opaque(ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
+@opaque(layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
 def flip(input: Array, *dims) -> Array:
     """Axes in reverse.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, view
 from ..core.sample_inputs import matrices
 
@@ -50,7 +51,7 @@ def _(g, input_shape, index):
     return _placed(g, input_shape, index)
 
 
-@opaque(name="_placed", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, shape, index) -> Array:
     """Zeros of a shape, with `g` in the window that a basic index gives."""
     made = np.zeros(shape, g.dtype)
@@ -117,7 +118,7 @@ def _(g, input_shape, offset, dim1, dim2):
     return _on_diagonal(g, input_shape, offset, dim1, dim2)
 
 
-@opaque(name="_on_diagonal", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
 def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
     """Zeros of a shape, with `g` on a diagonal."""
     return on_diagonal(g, shape, offset, dim1, dim2)

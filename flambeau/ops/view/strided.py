@@ -8,6 +8,7 @@ import numpy as np
 
 from ...tensor.storage import offset_of, storage_of, window
 from ..core.axes import canonical_dim
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, view
 from ..core.sample_inputs import matrices
 
@@ -43,7 +44,7 @@ def _(g, input_shape, dimension, size, step):
     return _folded(g, input_shape, dimension, size, step)
 
 
-@opaque(name="_folded", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
 def _folded(g: Array, shape, dimension, size, step) -> Array:
     """The windows of `unfold` added back where they came from."""
     if not shape:
@@ -95,7 +96,7 @@ def as_strided(input, size, stride, storage_offset=None):
     return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
 
 
-@opaque(name="_strided_adjoint", expose=(), ref=None, samples=None)
+@opaque(layout=Layout.FREE, name="_strided_adjoint", expose=(), ref=None, samples=None)
 def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
     """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
     spans = [
