@@ -1,0 +1,162 @@
+"""Where the elements of an operator's result lie: PyTorch's strides for permuted, expanded and
+sliced operands.
+
+Row-major operands give row-major results, with nothing to work out. Otherwise a rule says which
+strides the result has; the answer is kept by shapes and strides. What lies elsewhere is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import numpy as np
+
+from ...tensor.layout import (
+    Strides, channels_last_form, contiguous_strides, empty_strided_array, format_strides,
+    is_channels_last, is_dense, loop_order, ordered_strides, preserved_strides,
+)
+
+_ndarray = np.ndarray
+
+
+class Layout(Enum):
+    """How the strides of a result follow from those of the operands."""
+
+    FREE = "as the body returns it"
+    CONTIGUOUS = "row-major"
+    ITERATOR = "the order in which a loop over all operands visits memory fastest"
+    PRESERVE = "the first operand's strides where it is dense, else its order of axes"
+    CHANNELS_LAST = "channels last where the first operand is, else row-major"
+    ALL_CHANNELS_LAST = "channels last where all operands are, else row-major"
+    ANY_CHANNELS_LAST = "channels last where an operand is, else row-major"
+    COLUMNS = "matrices column by column, as LAPACK writes them"
+
+
+def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    """The strides of a pointwise result, for operands given as (shape, strides)."""
+    if all(s == shape for s, _ in operands):
+        simple = _common_strides(shape, [strides for _, strides in operands])
+        if simple is not None:
+            return simple
+    rank = len(shape)
+    seen = []
+    for s, strides in operands:
+        wide = [0] * (rank - len(s))
+        for at, (n, stride) in enumerate(zip(s, strides, strict=True), rank - len(s)):
+            wide.append(0 if n == 1 and shape[at] != 1 else stride)
+        seen.append(wide)
+    axes = loop_order(shape, seen)
+    if axes == list(range(rank))[::-1]:
+        return contiguous_strides(shape)
+    return ordered_strides(shape, axes)
+
+
+def _common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides | None:
+    """The strides when all operands of the result's shape lie alike, else None."""
+    if all(_is_row_major(shape, s) for s in operands):
+        return contiguous_strides(shape)
+    form = channels_last_form(len(shape))
+    if form is not None:
+        strides = format_strides(shape, form)
+        if all(_same_order(shape, s, strides) for s in operands):
+            return strides
+    first = operands[0]
+    if all(s == first for s in operands) and is_dense(shape, first):
+        return first
+    return None
+
+
+def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    return 0 in shape or _same_order(shape, strides, contiguous_strides(shape))
+
+
+def _same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides agree wherever there is a second element to step to."""
+    return all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
+
+
+def _preserved(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    of, strides = operands[0]
+    return preserved_strides(shape, strides) if of == shape else contiguous_strides(shape)
+
+
+def _suggested(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    form = channels_last_form(len(shape))
+    if form is None or not is_channels_last(*operands[0]):
+        return contiguous_strides(shape)
+    return format_strides(shape, form)
+
+
+def _suggested_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    if all(is_channels_last(*x) for x in operands):
+        return _suggested(shape, operands)
+    return contiguous_strides(shape)
+
+
+def _suggested_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    found = [x for x in operands if is_channels_last(*x)]
+    return _suggested(shape, found or operands)
+
+
+def _row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    return contiguous_strides(shape)
+
+
+def _columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    rank = len(shape)
+    if rank < 2 or rank < len(operands[0][0]):  # pivots, factors: vectors of a batch
+        return contiguous_strides(shape)
+    return ordered_strides(shape, [rank - 2, rank - 1, *range(rank - 3, -1, -1)], 1)
+
+
+_RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
+    Layout.CONTIGUOUS: _row_major,
+    Layout.ITERATOR: iterator_strides,
+    Layout.PRESERVE: _preserved,
+    Layout.CHANNELS_LAST: _suggested,
+    Layout.ALL_CHANNELS_LAST: _suggested_by_all,
+    Layout.ANY_CHANNELS_LAST: _suggested_by_any,
+    Layout.COLUMNS: _columns,
+}
+_MOST = 4096
+_answers: dict[tuple, Strides] = {}
+
+
+def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
+    """A result with the strides that the rule asks for: `y` itself where it has them.
+
+    `operands`: arrays, lists of arrays, and numbers, which count as tensors without axes.
+    """
+    if y.__class__ is not _ndarray:
+        return y
+    shape, item = y.shape, y.itemsize
+    given = []
+    for a in operands:
+        if a.__class__ is _ndarray:
+            given.append((a.shape, a.strides, a.itemsize))
+        elif a.__class__ is list:
+            given += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
+        elif a is not None:
+            given.append(((), (), 1))
+    key = (layout, shape, *given)
+    wanted = _answers.get(key)
+    if wanted is None:
+        if len(_answers) >= _MOST:
+            _answers.clear()
+        seen = [(s, tuple([n // size for n in strides])) for s, strides, size in given]
+        wanted = _answers[key] = _RULES[layout](shape, seen)
+    if tuple([s * item for s in wanted]) == y.strides:
+        return y
+    return relaid(y, wanted)
+
+
+def relaid(y: np.ndarray, strides: Strides) -> np.ndarray:
+    """`y` with these strides of dense memory, in elements: its own memory where that will do."""
+    rank, shape = y.ndim, y.shape
+    axes = sorted(range(rank), key=lambda i: (-strides[i], i))
+    inner = y.transpose(axes)
+    memory = inner if inner.flags.c_contiguous else np.array(inner, order="C")
+    if not y.size:
+        return empty_strided_array(shape, strides, y.dtype)
+    return np.ndarray(shape, y.dtype, memory, 0, tuple([s * y.itemsize for s in strides]))
