@@ -223,6 +223,11 @@ def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
     return order if array.transpose(order).flags.c_contiguous else None
 
 
+def is_plain(array: np.ndarray) -> bool:
+    """Whether a new row-major array has the strides of `array`, those of length-1 axes included."""
+    return array.flags.c_contiguous and (array.base is None or 1 not in array.shape)
+
+
 def empty_preserving(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Uninitialised memory that lies as a copy of `array` does; of another dtype, too."""
     return empty_strided_array(
@@ -235,7 +240,7 @@ def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> 
     if form is contiguous_format:
         return array.copy("C")
     if form is preserve_format:
-        if is_contiguous(array):
+        if is_plain(array):
             return array.copy("C")
         made = empty_preserving(array, array.dtype)
     else:

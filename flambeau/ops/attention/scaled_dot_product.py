@@ -14,6 +14,7 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
+from ...tensor.layout import ordered_strides
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -24,7 +25,7 @@ from .native import forward as whole_forward
 from .native import in_parts
 from ..creation.dropout import dropout
 from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, relaid
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 from ..activation.softmax import softmax
@@ -136,11 +137,11 @@ def attention(
     if keep == _PROBABILITIES and mask is None:
         found = whole_forward(q, k, v, scale, is_causal)
         if found is not None:
-            return found[0].astype(kind, copy=False), found[1]
+            return _positions_outside(found[0].astype(kind, copy=False)), found[1]
     if keep == _NOTHING and mask is None:
         alone = in_parts(q, k, v, scale, is_causal)
         if alone is not None:
-            return alone.astype(kind, copy=False), None
+            return _positions_outside(alone.astype(kind, copy=False)), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
     kept = None
@@ -156,7 +157,14 @@ def attention(
                 if keep == _LOG_SUMS:
                     kept[window] = sums
             np.matmul(made, v[window[: scores.rank]], target)
-    return y.astype(kind, copy=False), kept
+    return _positions_outside(y.astype(kind, copy=False)), kept
+
+
+def _positions_outside(y: Array) -> Array:
+    """(batch, heads, l, e) lying as (batch, l, heads, e): what merges the heads then is a view."""
+    if y.ndim != 4:
+        return y
+    return relaid(y, ordered_strides(y.shape, (3, 1, 2, 0), 1))
 
 
 @attention.vjp

@@ -130,7 +130,7 @@ def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     """
     if y.__class__ is not _ndarray:
         return y
-    shape, item = y.shape, y.itemsize
+    shape = y.shape
     given = []
     for a in operands:
         if a.__class__ is _ndarray:
@@ -146,17 +146,18 @@ def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
             _answers.clear()
         seen = [(s, tuple([n // size for n in strides])) for s, strides, size in given]
         wanted = _answers[key] = _RULES[layout](shape, seen)
-    if tuple([s * item for s in wanted]) == y.strides:
-        return y
     return relaid(y, wanted)
 
 
 def relaid(y: np.ndarray, strides: Strides) -> np.ndarray:
     """`y` with these strides of dense memory, in elements: its own memory where that will do."""
     rank, shape = y.ndim, y.shape
+    steps = tuple([s * y.itemsize for s in strides])
+    if steps == y.strides:
+        return y
     axes = sorted(range(rank), key=lambda i: (-strides[i], i))
     inner = y.transpose(axes)
     memory = inner if inner.flags.c_contiguous else np.array(inner, order="C")
     if not y.size:
         return empty_strided_array(shape, strides, y.dtype)
-    return np.ndarray(shape, y.dtype, memory, 0, tuple([s * y.itemsize for s in strides]))
+    return np.ndarray(shape, y.dtype, memory, 0, steps)

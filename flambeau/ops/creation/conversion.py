@@ -12,7 +12,8 @@ from ...tensor import dtypes as types
 from ...tensor.devices import device as Device
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    contiguous_format, copy_in_format, is_contiguous, memory_format, preserve_format,
+    contiguous_format, copy_in_format, empty_preserving, is_contiguous, is_plain,
+    memory_format, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, wrap
@@ -34,7 +35,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     """`array` in another dtype, its axes laid out as the format says; always a copy."""
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
-    if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and array.flags.c_contiguous \
+    if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and is_plain(array) \
             and form is preserve_format:  # fmt: skip
         return array.astype(dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
@@ -51,9 +52,10 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         fits = form is preserve_format or source.flags.c_contiguous
         if fits and (y := large_cast(source, dtype)) is not None:
             return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
-    if form is preserve_format and not array.flags.c_contiguous:
-        array = copy_in_format(array, form)
-        return _truncated(array, dtype).astype(dtype, order="K", copy=False)
+    if form is preserve_format and not is_plain(array):
+        made = empty_preserving(array, dtype)
+        np.copyto(made, _truncated(array, dtype), casting="unsafe")
+        return made
     made = _truncated(array, dtype).astype(dtype, order="C", copy=False)
     return made if form in (preserve_format, contiguous_format) else copy_in_format(made, form)
 

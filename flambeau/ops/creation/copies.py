@@ -8,7 +8,8 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...tensor.layout import (
-    contiguous_format, copy_in_format, empty_preserving, preserve_format,
+    channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
+    is_plain, preserve_format,
 )
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
@@ -40,7 +41,7 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
         return input.copy()
     if memory_format is contiguous_format and (y := in_order(input)) is not None:
         return y
-    in_order_anyway = memory_format is preserve_format and input.flags.c_contiguous
+    in_order_anyway = memory_format is preserve_format and is_plain(input)
     if in_order_anyway or memory_format is contiguous_format:
         if (y := large_copy(input)) is not None:
             return y
@@ -67,6 +68,14 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if self.is_contiguous(memory_format=memory_format):
         return self
     return clone(self, memory_format=memory_format)
+
+
+def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
+    """`y`, or a copy of it where it is a view: channels last if `input` lies so, else row-major."""
+    last = is_channels_last(input._array.shape, input.stride())
+    form = (channels_last_form(input._array.ndim) if last else None) or contiguous_format
+    y = contiguous(y, form)
+    return clone(y, memory_format=form) if y._base is not None else y
 
 
 @public(spaces=("Tensor",))

@@ -14,7 +14,7 @@ from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    empty_preserving, empty_strided_array, format_strides, preserve_format,
+    empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
@@ -448,7 +448,7 @@ def like_array(
     form = memory_format or preserve_format
     if form is not preserve_format:
         return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
-    if source.flags.c_contiguous:
+    if is_plain(source):
         return np.zeros(source.shape, kind) if clear else np.empty(source.shape, kind)
     made = empty_preserving(source, kind)
     if clear:

@@ -9,7 +9,10 @@ import numpy as np
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOATS
-from ...tensor.layout import contiguous_strides
+from ...tensor.layout import (
+    channels_last_form, contiguous_format, contiguous_strides, format_strides, is_channels_last,
+    preserve_format,
+)
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, owner_of, window
 from ...tensor.tensor import Tensor, wrap
@@ -97,6 +100,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if array.__class__ is MetaArray:
         self._array = meta_array(shape, array.dtype)
         return self
+    if shape == array.shape and memory_format is None:
+        return self
     memory = owner_of(array)
     count = int(np.prod(shape, dtype=np.int64))
     flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
@@ -104,7 +109,13 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         larger = np.empty(count, array.dtype)
         larger[: flat.size] = flat
         flat = larger
+    form = memory_format or contiguous_format
+    if form is preserve_format:
+        raise RuntimeError("Unsupported memory format Preserve")
     self._array = flat[:count].reshape(shape)
+    if form is not contiguous_format:
+        self._array = window(flat.view(np.uint8), array.dtype, 0, shape,
+                             format_strides(shape, form))  # fmt: skip
     return self
 
 
@@ -115,7 +126,11 @@ def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -
     >>> torch.tensor([1, 2, 3]).resize_as_(torch.zeros(2))
     tensor([1, 2])
     """
-    return resize_(input, the_template._array.shape)
+    shape = the_template._array.shape
+    if memory_format is preserve_format:
+        last = is_channels_last(shape, the_template.stride())
+        memory_format = channels_last_form(len(shape)) if last else contiguous_format
+    return resize_(input, shape, memory_format=memory_format)
 
 
 @public(spaces=("Tensor",))

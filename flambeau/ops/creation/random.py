@@ -15,6 +15,7 @@ from ...tensor.random import normal as normals
 from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.random.generator import Generator, default_generator
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
+from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.untracked_read import peek
 from ...tensor.tensor import Tensor, wrap
@@ -308,7 +309,7 @@ def bernoulli(
     >>> torch.bernoulli(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
     """
-    made = wrap(like_array(input, None))
+    made = wrap(like_array(input, None, contiguous_format))
     if p is not None:
         distributions.fill_bernoulli(made._array, float(p), generator)
     else:

@@ -10,11 +10,12 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import HALF
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
 from ..creation.creation import numpy_dtype, place
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, relaid
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..core.threads import get_num_threads
@@ -66,9 +67,28 @@ def complex_transform(input: Array, dim, scale, forward) -> Array:
     norm, workers = _SCIPY_NORMS[forward][scale], _workers(input)
     if len(dim) == 1:  # a third of the overhead
         transform = scipy.fft.fft if forward else scipy.fft.ifft
-        return transform(input, None, dim[0], norm, False, workers)
-    transform = scipy.fft.fftn if forward else scipy.fft.ifftn
-    return transform(input, None, dim, norm, False, workers)
+        y = transform(input, None, dim[0], norm, False, workers)
+    else:
+        transform = scipy.fft.fftn if forward else scipy.fft.ifftn
+        y = transform(input, None, dim, norm, False, workers)
+    return _signals_innermost(y, input, _by_stride(dim, input))
+
+
+def _by_stride(dim: Sequence[int], input: Array) -> tuple[int, ...]:
+    """Axes from the one with the largest stride to that with the smallest."""
+    return tuple(sorted(dim, key=lambda d: -input.strides[d]))
+
+
+def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
+    """`y` with the transformed axes innermost, in the order of `dim`, as FFT libraries leave it.
+
+    The other axes keep the order in which the input has them.
+    """
+    if y.ndim < 2 or y.__class__ is not np.ndarray:
+        return y
+    batch = [d for d in range(y.ndim) if d not in dim]
+    outermost = [*sorted(batch, key=lambda d: -input.strides[d]), *dim]
+    return relaid(y, ordered_strides(y.shape, outermost[::-1], 1))
 
 
 @complex_transform.vjp
@@ -99,7 +119,8 @@ def real_transform(input: Array, dim, scale, forward) -> Array:
         y = scipy.fft.rfft(input, None, dim[0], norm, False, workers)
     else:
         y = scipy.fft.rfftn(input, None, dim, norm, False, workers)
-    return y if forward else np.conjugate(y, out=y)
+    y = y if forward else np.conjugate(y, out=y)
+    return _signals_innermost(y, input, (*_by_stride(dim[:-1], input), dim[-1]))
 
 
 @real_transform.vjp
@@ -123,9 +144,11 @@ def half_transform(input: Array, dim, scale, forward, length) -> Array:
     x = np.conjugate(input) if forward else input
     norm, workers = _SCIPY_NORMS[False][scale], _workers(input)
     if len(dim) == 1:
-        return scipy.fft.irfft(x, length, dim[0], norm, False, workers)
-    lengths = [*(input.shape[d] for d in dim[:-1]), length]
-    return scipy.fft.irfftn(x, lengths, dim, norm, False, workers)
+        y = scipy.fft.irfft(x, length, dim[0], norm, False, workers)
+    else:
+        lengths = [*(input.shape[d] for d in dim[:-1]), length]
+        y = scipy.fft.irfftn(x, lengths, dim, norm, False, workers)
+    return _signals_innermost(y, input, (*_by_stride(dim[:-1], input), dim[-1]))
 
 
 @half_transform.vjp

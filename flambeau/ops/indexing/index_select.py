@@ -173,8 +173,7 @@ def _copied_slices(x, dim, index, source):
     return np.moveaxis(y, 0, dim)
 
 
-@opaque(layout=Layout.PRESERVE,
-        node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
+@opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.

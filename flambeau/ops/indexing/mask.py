@@ -56,7 +56,8 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
     return wrap(convert_scalar(value, input._array.dtype))
 
 
-@pointwise(name="_masked_fill", node="MaskedFillBackward0", promotion=Promotion.NONE, expose=(),
+@pointwise(layout=Layout.CONTIGUOUS,
+           name="_masked_fill", node="MaskedFillBackward0", promotion=Promotion.NONE, expose=(),
            inplace=False, ref=lambda x, m, v: np.where(m, v, x),
            samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=4) > 0,
                                        rng.normal(size=())), {})]))  # fmt: skip
@@ -152,8 +153,7 @@ def masked_select(input, mask, *, out=None):
     return y if out is None else write_result("masked_select", y, out, (input, mask))
 
 
-@opaque(layout=Layout.PRESERVE,
-        name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
+@opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
 def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
     """The tensor with the first elements of `source` where the mask holds."""
     made = input.copy()
@@ -229,7 +229,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     if as_tuple:
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
-        return tuple(wrap(a) for a in np.nonzero(array if array.ndim else array.reshape(1)))
+        found = np.argwhere(array if array.ndim else array.reshape(1))
+        return tuple(map(wrap, np.ascontiguousarray(found.T, np.int64)))
     y = wrap(np.argwhere(array).astype(np.int64, copy=False))
     return y if out is None else write_result("nonzero", y, out, (input,))
 

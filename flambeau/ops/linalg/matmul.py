@@ -10,7 +10,6 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST
 from ..native.matmul import WORTH, large_product
-from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..native.rows import LARGE, folded, times_vector
 
@@ -95,7 +94,7 @@ def _batches(rng):
         yield (rng.normal(size=a), rng.normal(size=b)), {}
 
 
-@opaque(layout=Layout.FREE,
+@opaque(
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))  # fmt: skip

@@ -269,10 +269,10 @@ def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
     _check_factors(kind, beta=beta, alpha=alpha)
     if kind.kind == "b":
         y = y if alpha else y & False
-        y = (y | input) if beta else y
+        y = (input | y) if beta else y
     else:
         y = _scaled(y, alpha)
-        y = (y + _scaled(input, beta)) if beta != 0 else y
+        y = (_scaled(input, beta) + y) if beta != 0 else y
     if y.shape != (vec1.shape[0], vec2.shape[0]):
         y = y.expand(vec1.shape[0], vec2.shape[0])
     return y if out is None else write_out(addmm.operator, y, out)

@@ -27,7 +27,7 @@ def _triples(rng: Rng):
     yield (rng.normal(size=(3, 2)), rng.normal(size=(3, 1))), {"dim": 0}
 
 
-@opaque(layout=Layout.ITERATOR, name="linalg_cross", expose=(), samples=_triples,
+@opaque(layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))  # fmt: skip
 def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
@@ -230,7 +230,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
     axes = tuple(i for i in range(rank) if i != at)
     size = _vector_norm(input, float(p), axes, True)
     factor = select(size > maxnorm, maxnorm / (size + 1e-7), size.new_ones(()))
-    y = input * factor.to(input.dtype)
+    y = (input * factor.to(input.dtype)).contiguous()
     return y if out is None else write_out(_cdist.operator, y, out)
 
 

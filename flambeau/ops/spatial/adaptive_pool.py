@@ -218,7 +218,7 @@ def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
 def _declare_largest(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveMaxPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
             ref=_reference(np.max), samples=_samples(n))  # fmt: skip
     def pool(input: Array, output) -> tuple[Array, Array]:

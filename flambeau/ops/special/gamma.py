@@ -132,7 +132,7 @@ def mvlgamma(input, p, *, out=None):
     y = lgamma(input)
     for j in range(1, p):
         y = y + lgamma(input - j / 2)
-    return add(y, p * (p - 1) / 4 * math.log(math.pi), out=out)
+    return add(y.contiguous(), p * (p - 1) / 4 * math.log(math.pi), out=out)
 
 
 @composite(expose=("Tensor",))

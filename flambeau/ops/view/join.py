@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import get_default_dtype
+from ...tensor.layout import contiguous_format
 from ...tensor.promotion import result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import wrap
@@ -419,7 +420,8 @@ def flipud(input):
     return flip(input, 0)
 
 
-@opaque(ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
+@opaque(layout=Layout.ALL_CHANNELS_LAST,
+        ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
                                   ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))  # fmt: skip
 def roll(input: Array, shifts, dims=None) -> Array:
@@ -479,7 +481,7 @@ def rot90(input, k=1, dims=(0, 1)):
         )
     turns = k % 4
     if turns == 0:
-        return input.clone()
+        return input.clone(memory_format=contiguous_format)
     if turns == 2:
         return flip(input, a, b)
     return flip(input, b).transpose(a, b) if turns == 1 else flip(input, a).transpose(a, b)

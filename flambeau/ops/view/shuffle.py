@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..creation.copies import in_suggested_format
 from ..core.registry import composite
 
 _BOTH = ("torch", "nn.functional")
@@ -38,7 +39,7 @@ def pixel_shuffle(input, upscale_factor):
     k = len(batch)
     y = input.reshape(*batch, c // (r * r), r, r, h, w)  # (..., c, r, r, h, w)
     y = y.permute(*range(k), k, k + 3, k + 1, k + 4, k + 2)  # (..., c, h, r, w, r)
-    return y.reshape(*batch, c // (r * r), h * r, w * r)
+    return in_suggested_format(y.reshape(*batch, c // (r * r), h * r, w * r), input)
 
 
 @composite(expose=_BOTH)
@@ -60,7 +61,7 @@ def pixel_unshuffle(input, downscale_factor):
     k = len(batch)
     y = input.reshape(*batch, c, h // r, r, w // r, r)  # (..., c, h, r, w, r)
     y = y.permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)  # (..., c, r, r, h, w)
-    return y.reshape(*batch, c * r * r, h // r, w // r)
+    return in_suggested_format(y.reshape(*batch, c * r * r, h // r, w // r), input)
 
 
 @composite(expose=_BOTH, aliases=("native_channel_shuffle",))
@@ -85,4 +86,4 @@ def channel_shuffle(input, groups):
             f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
         )
     y = input.reshape(n, groups, c // groups, *rest)
-    return y.transpose(1, 2).reshape(n, c, *rest)
+    return in_suggested_format(y.transpose(1, 2).reshape(n, c, *rest), input)

@@ -379,7 +379,16 @@ def unsqueeze(input: Array, dim) -> Array:
             [2]])
     """
     at = canonical_dim(dim, input.ndim + 1)
-    return input.reshape((*input.shape[:at], 1, *input.shape[at:]))
+    y = input.reshape((*input.shape[:at], 1, *input.shape[at:]))
+    if y.strides[at] == _stride_before(input, at) or not input.size or y.__class__ is not Array:
+        return y
+    strides = (*input.strides[:at], _stride_before(input, at), *input.strides[at:])
+    return np.lib.stride_tricks.as_strided(y, y.shape, strides)
+
+
+def _stride_before(input: Array, at: int) -> int:
+    """The stride, in bytes, of a new axis in front of one: as far as that one reaches."""
+    return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
 
 
 @unsqueeze.vjp

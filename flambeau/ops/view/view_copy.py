@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.registry import PUBLIC, composite, publish
@@ -20,7 +21,7 @@ from .view import permute, squeeze, t, transpose, unsqueeze
 def _copied(y: Any) -> Any:
     if isinstance(y, (tuple, list)):
         return tuple(map(_copied, y))
-    return y.clone()
+    return y.clone(memory_format=contiguous_format)
 
 
 def _write(y: Any, out: Any) -> Any:
