@@ -66,6 +66,7 @@ from .tensor.layout import (
 from .tensor.printing import set_printoptions
 from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
+from .tensor.absent import install_finders as _install_finders, lacking as _lacking
 from .tensor.storage import TypedStorage, UntypedStorage
 from .tensor.tensor import Tensor
 from .torch_version import TorchVersion as _TorchVersion
@@ -126,13 +127,9 @@ def __getattr__(name: str) -> Any:
             ) from None
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__package__}.{_ELSEWHERE[name]}"), name)
-    if name in ("PyTorchFileReader", "PyTorchFileWriter"):  # named in annotations
-        from .tensor.absent import Lacking
-
-        return Lacking(f"torch.{name}")
     if name == "torch":  # programs write torch.torch.Tensor too
         return _sys.modules[__name__]
-    raise AttributeError(f"module 'torch' has no attribute '{name}'")
+    return _lacking(__name__)(name)
 
 
 def __dir__() -> list[str]:
@@ -162,3 +159,4 @@ def is_storage(obj: Any) -> bool:
 
 
 globals().update(_legacy_types())
+_install_finders()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
 
+from .tensor.absent import lacking
 from .ops.core.registry import PUBLIC
 
 globals().update(PUBLIC.get("fft", {}))
 __all__ = sorted(PUBLIC.get("fft", {}))
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'torch.fft' has no attribute '{name}': flambeau does not have it yet"
-    )
+__getattr__ = lacking(__name__)

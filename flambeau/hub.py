@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+from .tensor.absent import lacking
 from .serialization import load as _load_file
 
 __all__ = [
@@ -202,4 +203,7 @@ def __getattr__(name: str) -> Any:
         except ImportError:
             return _Faketqdm
         return tqdm
-    raise AttributeError(f"module 'torch.hub' has no attribute '{name}'")
+    return _lacking(name)
+
+
+_lacking = lacking(__name__)

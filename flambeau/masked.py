@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .tensor.absent import lacking
 from . import ops
 from .ops.core.axes import canonical_dims
 from .ops.core.registry import PUBLIC
@@ -358,14 +359,7 @@ def normalize(
     return _filled("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("MaskedTensor", "masked_tensor", "as_masked_tensor", "is_masked_tensor"):
-        raise AttributeError(
-            f"module 'torch.masked' has no attribute '{name}': flambeau has no masked tensors; the "
-            "functions of torch.masked take a mask="
-        )
-    raise AttributeError(f"module 'torch.masked' has no attribute '{name}'")
-
+__getattr__ = lacking(__name__)
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",

@@ -1,5 +1,7 @@
 """torch.ao: quantisation, of which flambeau has what models need that are not quantised."""
 
+from ..tensor.absent import lacking
+
 __all__ = ["quantization"]
 
 
@@ -8,4 +10,7 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'torch.ao' has no attribute '{name}'")
+    return _lacking(name)
+
+
+_lacking = lacking(__name__)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from ..tensor.absent import answer_for_absent
+
 __all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
            "openmp", "opt_einsum", "quantized", "xeon"]  # fmt: skip
 
@@ -33,6 +35,7 @@ def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
             module.__dict__.update(before)
 
     module.__dict__["flags"] = flags
+    answer_for_absent(module)
     sys.modules[module.__name__] = module
     return module
 

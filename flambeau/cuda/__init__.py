@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from ..tensor.absent import lacking
 from ..tensor.devices import device as _Device
 
 from . import absent
@@ -214,4 +215,7 @@ __all__ = [name for name in globals() if not name.startswith("_")
 def __getattr__(name: str) -> Any:
     if name in ("amp", "nvtx"):
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'torch.cuda' has no attribute '{name}'")
+    return _lacking(name)
+
+
+_lacking = lacking(__name__)

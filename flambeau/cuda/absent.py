@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ..tensor.absent import answer_for_absent
+
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
     """AssertionError, as a PyTorch without CUDA has it."""
@@ -198,5 +200,6 @@ def settle(package: str, given: dict[str, Any]) -> dict[str, ModuleType]:
         module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")
         module.__spec__ = ModuleSpec(module.__name__, None)
         module.__dict__.update({name: given[name] for name in inhabitants.split()})
+        answer_for_absent(module)
         sys.modules[module.__name__] = made[home] = module
     return made

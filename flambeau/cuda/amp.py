@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..tensor.absent import lacking
 from .. import amp as _amp
 from ..amp import custom_bwd, custom_fwd
 from ..tensor import dtype as _dtype
@@ -56,5 +57,11 @@ class GradScaler(_amp.GradScaler):
                          enabled)  # fmt: skip
 
 
+__path__: list[str] = []  # a package in PyTorch
+_lacking = lacking(__name__)
+
+
 def __getattr__(name: str) -> Any:
-    return getattr(_amp, name)
+    if name in _amp.__all__:
+        return getattr(_amp, name)
+    return _lacking(name)

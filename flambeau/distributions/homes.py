@@ -12,6 +12,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ..tensor.absent import answer_for_absent
+
 _HOMES = {
     "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial",
     "categorical": "Categorical",
@@ -46,5 +48,6 @@ def settle(package: str, names: Mapping[str, Any]) -> dict[str, ModuleType]:
         module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")
         module.__spec__ = ModuleSpec(module.__name__, None)
         module.__dict__.update({name: names[name] for name in inhabitants.split()})
+        answer_for_absent(module)
         sys.modules[module.__name__] = made[home] = module
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tensor.absent import lacking
 from .functional_call import functional_call, stack_module_state
 from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .vmap import vmap
@@ -14,7 +15,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'torch.func' has no attribute '{name}': flambeau does not have it yet"
-    )
+__getattr__ = lacking(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tensor.absent import lacking
 from . import attention, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *
 from .parallel import DataParallel
@@ -39,4 +40,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"{__name__}.quantized")
-    raise AttributeError(f"module 'torch.nn' has no attribute '{name}'")
+    return _lacking(name)
+
+
+_lacking = lacking(__name__)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tensor.absent import lacking
 from .. import ops  # noqa: F401  (its families declare what is shown here)
 from ..ops.core.registry import PUBLIC
 
@@ -18,9 +19,10 @@ def __getattr__(name: str) -> Any:
     try:
         return _PUBLIC[name]
     except KeyError:
-        raise AttributeError(
-            f"module 'torch.nn.functional' has no attribute '{name}'"
-        ) from None
+        return _lacking(name)
+
+
+_lacking = lacking(__name__)
 
 
 def __dir__() -> list[str]:

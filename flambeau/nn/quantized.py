@@ -10,6 +10,7 @@ from .modules import Identity
 from .module import Module
 
 __all__ = ["FloatFunctional"]
+__path__: list[str] = []  # a package in PyTorch
 
 
 class FloatFunctional(Module):

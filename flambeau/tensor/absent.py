@@ -1,14 +1,24 @@
 """Names that PyTorch has and flambeau does not have yet: importing one works, using it says so.
 
 A program that imports torch.onnx or torch.fx for something that this run of it does not do, runs.
+Modules that are absent as a whole are made when they are imported; what flambeau has under another
+name is found in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
 from typing import Any, NoReturn, Union
 
-__all__ = ["Lacking", "lacking"]
+from .torch_names import is_torch_module, names_of
+
+__all__ = ["Lacking", "answer_for_absent", "install_finders", "lacking"]
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Lacking:
@@ -35,6 +45,9 @@ class Lacking:
             raise AttributeError(name)
         return Lacking(f"{self._name}.{name}")
 
+    def __getitem__(self, item: Any) -> Any:
+        return self  # Class[T], in annotations
+
     def __instancecheck__(self, instance: Any) -> bool:
         return False  # nothing can be one
 
@@ -51,14 +64,114 @@ class Lacking:
         return f"<{self._name}, which is not implemented in flambeau>"
 
 
-def lacking(module: str, names: Iterable[str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` that gives a Lacking for each of the names."""
+def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
+    """A module's `__getattr__`, for names that PyTorch's module has: the same object where flambeau
+    has it under another name, else a Lacking. AttributeError for all other names.
+
+    `names`: further ones, which PyTorch's module has only once it is imported by itself.
+    """
     known = frozenset(names)
-    torch_name = "torch" + module.removeprefix("flambeau")
+    torch_name = "torch" + module.removeprefix(_PACKAGE)
 
     def __getattr__(name: str) -> Any:
-        if name in known:
-            return Lacking(f"{torch_name}.{name}")
+        if not name.startswith("__"):
+            if name in known:
+                return Lacking(f"{torch_name}.{name}")
+            if is_torch_module(f"{torch_name}.{name}"):
+                return importlib.import_module(f"{module}.{name}")
+            home = names_of(torch_name).get(name)
+            if home:
+                return _found(home)
+            if home is not None:
+                return Lacking(f"{torch_name}.{name}")
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
 
     return __getattr__
+
+
+def _found(path: str) -> Any:
+    """What flambeau has at a path below `torch`, or a Lacking of that name."""
+    found: Any = sys.modules[_PACKAGE]
+    for i, part in enumerate(parts := path.split(".")):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            return Lacking("torch." + ".".join(parts[: i + 1]))
+    return found
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module of flambeau's, and has it answer for the names that it lacks."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Runs the module's code."""
+        super().exec_module(module)
+        answer_for_absent(module)
+
+
+def answer_for_absent(module: ModuleType) -> None:
+    """Gives a module that has none the `__getattr__` for absent names.
+
+    Namespaces in one file are packages in PyTorch: submodules of theirs can be asked for.
+    """
+    if module.__name__.count(".") == 1:
+        module.__dict__.setdefault("__path__", [])
+    module.__dict__.setdefault("__getattr__", lacking(module.__name__))
+
+
+class _Finder:
+    """Finds flambeau's modules."""
+
+    @staticmethod
+    def find_spec(
+        fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
+        """The spec of a module of flambeau's, which its own loader loads."""
+        if path is None or not fullname.startswith(_PACKAGE + "."):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader.__class__ is SourceFileLoader:
+            loader: Any = spec.loader
+            spec.loader = _Loader(loader.name, loader.path)
+        return spec
+
+
+class _AbsentLoader:
+    """Makes a module of which flambeau has no file."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """None: an ordinary module."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Sets what it answers with; it may have submodules, as absent as itself."""
+        torch_name = "torch" + module.__name__.removeprefix(_PACKAGE)
+        module.__doc__ = f"{torch_name}, most of which is not implemented in flambeau."
+        module.__path__ = []
+        module.__all__ = list(names_of(torch_name))  # type: ignore[attr-defined]
+        answer_for_absent(module)
+
+
+class _AbsentFinder:
+    """Finds PyTorch's modules of which flambeau has no file; asked after all other finders."""
+
+    @staticmethod
+    def find_spec(
+        fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
+        """The spec of an empty module, for names of modules that PyTorch has."""
+        inside = fullname.startswith(_PACKAGE + ".")
+        if not inside or not is_torch_module("torch" + fullname.removeprefix(_PACKAGE)):
+            return None
+        loader: Any = _AbsentLoader()
+        return ModuleSpec(fullname, loader, is_package=True)
+
+
+def install_finders() -> None:
+    """Has every module of flambeau's, present or not, answer for names that PyTorch has there."""
+    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.append(_AbsentFinder())  # type: ignore[arg-type]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGE + "."):
+            answer_for_absent(module)
