@@ -170,8 +170,8 @@ class _AbsentFinder:
 
 def install_finders() -> None:
     """Has every module of flambeau's, present or not, answer for names that PyTorch has there."""
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
-    sys.meta_path.append(_AbsentFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.append(_AbsentFinder())
     for name, module in list(sys.modules.items()):
         if name.startswith(_PACKAGE + "."):
             answer_for_absent(module)

@@ -225,7 +225,9 @@ def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
 
 def is_plain(array: np.ndarray) -> bool:
     """Whether a new row-major array has the strides of `array`, those of length-1 axes included."""
-    return array.flags.c_contiguous and (array.base is None or 1 not in array.shape)
+    return array.flags.c_contiguous and (
+        1 not in array.shape or array.__class__ is not np.ndarray or array.base is None
+    )
 
 
 def empty_preserving(array: np.ndarray, dtype: np.dtype) -> np.ndarray:

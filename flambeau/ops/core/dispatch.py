@@ -129,16 +129,14 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     """
     body = operator.ufunc or operator.body
     fast, differentiable = straight(operator), operator.differentiable
-    takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
-    with_integer, with_number = _numbers_with(fast if takes_number else frozenset())
+    with_integer, with_number = _numbers_with(operator, fast, unknown)
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
         try:
             a = input._array
             kind, cls = a.dtype, other.__class__
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
-                b = KEPT.get((other, kind))
-                if b is None:
+                if (b := KEPT.get((other, kind))) is None:
                     b = as_number(other, kind)
                 if a.size <= MIDDLE or (y := large(body, a, b)) is None:
                     y = body(a, b)
@@ -171,8 +169,12 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     return function
 
 
-def _numbers_with(fast: frozenset[np.dtype]) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
+def _numbers_with(
+    operator: Operator, fast: frozenset[np.dtype], unknown: Any
+) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
     """The dtypes of arrays that integers, and floats, need no promotion with."""
+    if unknown is not NotImplemented and "Number" not in str(operator.parameters[1].annotation):
+        return frozenset(), frozenset()
     floats = fast & FLOATS
     return frozenset(d for d in fast if d.kind in "iu") | floats, floats
 

@@ -380,7 +380,7 @@ def unsqueeze(input: Array, dim) -> Array:
     """
     at = canonical_dim(dim, input.ndim + 1)
     y = input.reshape((*input.shape[:at], 1, *input.shape[at:]))
-    if y.strides[at] == _stride_before(input, at) or not input.size or y.__class__ is not Array:
+    if y.__class__ is not Array or not y.size or y.strides[at] == _stride_before(input, at):
         return y
     strides = (*input.strides[:at], _stride_before(input, at), *input.strides[at:])
     return np.lib.stride_tricks.as_strided(y, y.shape, strides)
