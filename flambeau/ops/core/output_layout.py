@@ -14,7 +14,7 @@ import numpy as np
 
 from ...tensor.layout import (
     Strides, channels_last_form, contiguous_strides, empty_strided_array, format_strides,
-    is_channels_last, is_dense, loop_order, ordered_strides, preserved_strides,
+    is_channels_last, is_dense, loop_order, ordered_strides, preserved_strides, strides_of,
 )
 
 _ndarray = np.ndarray
@@ -161,3 +161,34 @@ def relaid(y: np.ndarray, strides: Strides) -> np.ndarray:
     if not y.size:
         return empty_strided_array(shape, strides, y.dtype)
     return np.ndarray(shape, y.dtype, memory, 0, steps)
+
+
+def selected(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray:
+    """`y`, which arrays of positions chose from `input`, with PyTorch's strides."""
+    if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not _ndarray:
+        return y
+    return relaid(y, _selection_strides(y, input, where))
+
+
+def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:
+    """The strides of elements that arrays chose from `input`: those of a loop over its other
+    axes and over the arrays."""
+    axes, chosen, axis = [], [], 0
+    for w in where:
+        if w.__class__ is np.ndarray:
+            chosen.append(axis)
+            axis += w.ndim if w.dtype == np.bool_ else 1
+        else:
+            axes.append(axis)
+            axis += 1
+    axes += range(axis, input.ndim)
+    block = y.ndim - len(axes)  # the axes of the arrays: where the first was, if they adjoin
+    arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
+    at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
+    strides = strides_of(input)
+    moved = [strides[a] if y.shape[i + block * (i >= at)] != 1 or input.shape[a] == 1 else 0
+             for i, a in enumerate(axes)]  # fmt: skip
+    source = (*moved[:at], *(0,) * block, *moved[at:])
+    inside = contiguous_strides(y.shape[at : at + block])
+    index = (*(0,) * at, *inside, *(0,) * (y.ndim - at - block))
+    return iterator_strides(y.shape, [(y.shape, source), (y.shape, index)])

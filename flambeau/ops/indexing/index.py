@@ -16,7 +16,6 @@ from ...autograd.mode import MODE
 from ...autograd.node import raise_stale
 from ...autograd.tape import record, requires
 from ...native.runtime.background_jit import Policy
-from ...tensor.layout import contiguous_strides, strides_of
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
@@ -26,7 +25,7 @@ from ..native import pointwise
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
-from ..core.output_layout import Layout, iterator_strides, relaid
+from ..core.output_layout import Layout, selected
 from ..core.registry import Array, Positions, opaque, publish
 from ..native.row_copies import MANY, fill, zeros
 from ..native.embedding import LARGE, added, taken
@@ -340,36 +339,8 @@ def gather_at(input: Array, where: Positions) -> Array:
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
         if not arrays[0] and input.size > LARGE and (y := taken(input, where[0])) is not None:
             return y
-        y = input.take(where[arrays[0]], arrays[0])
-    else:
-        y = np.ascontiguousarray(input[where])
-    if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not Array:
-        return y
-    return relaid(y, _strides_of_selection(y, input, where))
-
-
-def _strides_of_selection(y: Array, input: Array, where: Positions) -> tuple[int, ...]:
-    """The strides of elements that arrays chose from `input`: those of a loop over its other
-    axes and over the arrays."""
-    axes, chosen, axis = [], [], 0
-    for w in where:
-        if w.__class__ is np.ndarray:
-            chosen.append(axis)
-            axis += w.ndim if w.dtype == np.bool_ else 1
-        else:
-            axes.append(axis)
-            axis += 1
-    axes += range(axis, input.ndim)
-    block = y.ndim - len(axes)  # the axes of the arrays: where the first was, if they adjoin
-    arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
-    at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
-    strides = strides_of(input)
-    moved = [strides[a] if y.shape[i + block * (i >= at)] != 1 or input.shape[a] == 1 else 0
-             for i, a in enumerate(axes)]  # fmt: skip
-    source = (*moved[:at], *(0,) * block, *moved[at:])
-    inside = contiguous_strides(y.shape[at : at + block])
-    index = (*(0,) * at, *inside, *(0,) * (y.ndim - at - block))
-    return iterator_strides(y.shape, [(y.shape, source), (y.shape, index)])
+        return selected(input.take(where[arrays[0]], arrays[0]), input, where)
+    return selected(np.ascontiguousarray(input[where]), input, where)
 
 
 @gather_at.vjp

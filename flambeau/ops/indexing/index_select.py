@@ -14,7 +14,6 @@ from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from .gather import _scatter_reduce, all_below, publish_in_place
-from .gather import _indices, _scatter_reduce, all_below, publish_in_place
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 
