@@ -14,6 +14,7 @@ import random
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from ...optim import Optimizer
 from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ...optim.lr_scheduler import LRScheduler
 from ...tensor.tensor import Tensor
-from ..trace.plain_values import PLAIN
+from ..trace.plain_values import PLAIN, instance_dict
 
 _NAMES = ("flambeau", "torch")  # under the alias the package has the second
 _LIBRARIES = frozenset((*sys.stdlib_module_names, *_NAMES, "numpy", "scipy", "llvmlite"))
@@ -257,7 +258,7 @@ class Surroundings:
             return
         self._push((kind, path))
         if "__dict__" in dir(kind):  # hasattr would run a __getattr__ of the user's
-            self._container(vars(x), path, "{path}.{key}")
+            self._container(instance_dict(x), path, "{path}.{key}")
         slots = [name for base in kind.__mro__ for name in _slots(base)]
         if slots:
             self._hold(path, functools.partial(_attributes, x, tuple(slots)), None)
@@ -352,4 +353,9 @@ def _slots(base: type) -> tuple[str, ...]:
 
 
 def _attributes(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(x, name) for name in names if hasattr(x, name)}
+    read = object.__getattribute__  # runs no code of the class
+    found = {}
+    for name in names:
+        with suppress(AttributeError):
+            found[name] = read(x, name)
+    return found

@@ -79,7 +79,9 @@ def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
     space = p.value.__dict__
     if name not in space and p.value.__name__.partition(".")[0] in ("flambeau", "torch"):
         value = getattr(p.value, name)  # loaded on demand
-        return Provenance(Kind.OUTSIDE, value, facts.constant(value))
+        if name not in space:
+            path = f"{facts.path_of(p)}.{name}"
+            return facts.read((id(space), name), path, value)
     if name not in space:
         raise NotProvedError(f"it reads {p.value.__name__}.{name}, which is not loaded yet")
     return facts.read((id(space), name), f"{facts.path_of(p)}.{name}", space[name])
@@ -107,6 +109,7 @@ def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
         if name in owner.__dict__:
             facts.guard_class(owner, name)
             break
+    facts.guard_lookup(x.__self_class__, name)
     receiver = facts.identify(x.__self__)
     return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=[receiver])
 
@@ -117,12 +120,14 @@ def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         raise NotProvedError(f"a {kind.__name__} looks up its attributes in a way of its own")
     on_class = next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), _MISSING)
     own = getattr(x, "__dict__", {})
+    facts.guard_lookup(kind, "__getattribute__")
     if isinstance(on_class, property):
         facts.guard_class(kind, name)
         return _run_getter(facts, call, p, on_class.fget)
     if name in own and not hasattr(type(on_class), "__set__"):
         if p.kind in (Kind.FRESH, Kind.ARGUMENT):
             return facts.part(p, own[name])
+        facts.guard_lookup(kind, name)
         return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", own[name])
     if on_class is not _MISSING:
         return _found_on_class(facts, p, name, on_class)
@@ -134,6 +139,7 @@ def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
                 return facts.read((id(inside), name), path, inside[name])
     if p.kind is Kind.OUTSIDE:
         facts.guard_absence(p, name)
+    facts.guard_lookup(kind, name, "__getattr__")
     if hasattr(kind, "__getattr__"):
         return _run_getter(facts, call, p, kind.__getattr__)
     return Provenance(Kind.PLAIN)  # AttributeError
@@ -144,8 +150,10 @@ def _run_getter(
 ) -> Provenance:
     """A property or `__getattr__` runs; its code is watched."""
     code = getattr(getter, "__code__", None)
-    if code is None:
+    if getter is None or code is None:
         raise NotProvedError("it reads an attribute that C code computes")
+    if not in_library(code):
+        facts.guard_code(getter)
     call.code, call.function = code, Provenance(Kind.OUTSIDE, getter)
     call.bind = lambda frame: {code.co_varnames[0]: p}
     call.slot = Provenance(Kind.PLAIN)

@@ -89,6 +89,8 @@ def _method(
     ):  # fmt: skip
         for p in args[1:]:
             guard_content(facts, p)
+            if name in ("format", "format_map") and p.kind not in (Kind.PLAIN, Kind.NUMBER):
+                raise NotProvedError("format() may read attributes of what it is given")
         if call.takes_tensors:
             return Provenance(Kind.FRESH, tainted=call.tainted)
         known = kind if kind in (str, bytes) and name not in ("split", "find") else None
@@ -189,6 +191,9 @@ def _pure_function(
     elif function in OF_STRUCTURE:
         if function is isinstance and operands[0].kind is Kind.OUTSIDE:
             facts.guard_type(operands[0])
+        if function is callable and operands[0].kind in (Kind.OUTSIDE, Kind.FRESH):
+            facts.guard_type(operands[0])
+            facts.guard_lookup(type(operands[0].value), "__call__")
         call.keeps_slot = True
         slot.tainted = (function is len and operands[0].tainted
                         and type(operands[0].value) not in (list, tuple))  # fmt: skip

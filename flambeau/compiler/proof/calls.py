@@ -119,17 +119,8 @@ def _function(
         return _library(facts, call, function, code.co_filename, args, named)
     if code.co_flags & _COROUTINE:
         raise NotProvedError("it calls a coroutine")
-    guard_code(facts, function)
+    facts.guard_code(function)
     return _python(facts, call, callee, code, function, args, named)
-
-
-def guard_code(facts: Facts, function: types.FunctionType) -> None:
-    """A function keeps its code."""
-    key = (id(function), "__code__")
-    if key not in facts.reads:
-        facts.reads[key] = Provenance(Kind.PLAIN)
-        path = f"{facts.constant(function)}.__code__"
-        facts.guard(path, Test.IDENTITY, function.__code__)
 
 
 def _python(
@@ -317,10 +308,11 @@ def _instance(
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
     if not isinstance(init, types.FunctionType) and init is not vars(object)["__init__"]:
         raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")
+    facts.guard_lookup(kind, "__init__", "__new__")
     created = Provenance(Kind.FRESH, tainted=tainted)
     s.call = CallState(created, tainted=tainted, created=kind, keeps_slot=True)
     if isinstance(init, types.FunctionType):
-        facts.guard_class(kind, "__init__")
+        facts.guard_code(init)
         function = Provenance(Kind.OUTSIDE, init, facts.constant(init))
         s.call.code, s.call.function = init.__code__, function
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...nn.module import Module
 from .facts import Facts
-from .provenance import Kind, NotProvedError, Provenance, is_plain
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .shadow_frame import CallState, ShadowFrame
 
 _TENSOR_ATTRIBUTES = ("grad", "data", "requires_grad")
@@ -22,6 +22,9 @@ def store(
     if target.kind is Kind.FRESH:
         facts.need(value)
         target.tainted |= value.tainted
+        kind = target.type if target.value is UNKNOWN else type(target.value)
+        if kind is not None:
+            facts.guard_lookup(kind, *(("__setitem__",) if item else ("__setattr__", key)))
         return
     if target.kind is Kind.TENSOR:
         facts.need(value)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from .declarations import in_library
 from .guards import Guard, Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 
 # Objects of C that hand out what they hold: nobody knows how far they are.
 _CONTAINERS = (list, tuple, dict, set)
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: nobody can put names on such a class
 
 
 class Facts:
@@ -33,6 +35,8 @@ class Facts:
         self.functions: dict[types.CodeType, list[Provenance]] = {}  # that the call created
         self.counters: set[str] = set()  # paths that the call adds to
         self.line: tuple[str, int] = ("", 0)  # that runs
+        self.missing: dict[type, set[str]] = {}  # names that classes must not get
+        self.orders: set[type] = set()  # classes whose bases must stay
         self._names: dict[int, str] = {}
 
     # ------------------------------------------------------------------------------ guards
@@ -65,10 +69,32 @@ class Facts:
     def guard_absence(self, p: Provenance, name: str) -> None:
         """An object has no attribute of its own of a name."""
         self.guard_type(p)
+        self.guard_lookup(type(p.value), name)
         key = (id(p.value), "absent", name)
         if hasattr(p.value, "__dict__") and key not in self.reads:
             self.reads[key] = p
             self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
+
+    def guard_lookup(self, kind: type, *names: str) -> None:
+        """What a class has under some names stays, and so does that it has nothing there."""
+        for name in names:
+            order = [c for c in kind.__mro__ if not c.__flags__ & _IMMUTABLE]
+            owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
+            if owner in order:
+                self.guard_class(kind, name)
+                continue
+            for base in order:
+                self.missing.setdefault(base, set()).add(name)
+        if len(kind.__mro__) > 2:
+            self.orders.add(kind)
+
+    def guard_classes(self) -> None:
+        """Adds the guards on classes that lookups passed through."""
+        for kind in self.orders:
+            self.guard(f"{self.constant(kind)}.__mro__", Test.IDENTITY, kind.__mro__)
+        for kind, names in self.missing.items():
+            path = f"{self.constant(kind)}.__dict__"
+            self.guard(path, Test.NONE_OF, frozenset(names))
 
     def guard_class(self, owner: type, name: str) -> None:
         """A class's attribute stays the same object."""
@@ -84,6 +110,14 @@ class Facts:
         if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
             return
         self.guard(path, Test.IDENTITY, current)
+
+    def guard_code(self, function: Any) -> None:
+        """A function keeps its code."""
+        key = (id(function), "__code__")
+        if key not in self.reads and not in_library(function.__code__):
+            self.reads[key] = Provenance(Kind.PLAIN)
+            path = f"{self.constant(function)}.__code__"
+            self.guard(path, Test.IDENTITY, function.__code__)
 
     # ------------------------------------------------------------------------------- reads
 

@@ -28,6 +28,7 @@ class Test(Enum):
     LENGTH = auto()  # a container of as many entries
     BYTES = auto()  # an array of the same content
     ABSENT = auto()  # a dict without a key
+    NONE_OF = auto()  # a dict without any of some keys
     MEMBERS = auto()  # dicts with the same objects as in the copies that go with them
 
 
@@ -48,6 +49,8 @@ class Guard:
             return f"len({path}) != {value}"
         if self.test is Test.ABSENT:
             return f"{name(value)} in {path}"
+        if self.test is Test.NONE_OF:
+            return f"not {path}.keys().isdisjoint({name(value)})"
         if self.test is Test.MEMBERS:
             return self._moved_members(name)
         if self.test is Test.BYTES:
@@ -132,6 +135,15 @@ class Proof:
                 names[key] = value
                 return key
 
-            if eval(guard.failure(name), {**space, **names}):
+            expression = guard.failure(name)
+            if _fails(expression, space, names):
                 return guard
         return None
+
+
+def _fails(expression: str, space: dict[str, Any], names: dict[str, Any]) -> bool:
+    """Whether a guard fails; one that raises does: what it reads is no longer there."""
+    try:
+        return bool(eval(expression, {**space, **names}))
+    except Exception:
+        return True

@@ -46,9 +46,10 @@ def _guard_truth(facts: Facts, p: Provenance) -> None:
     name = "__bool__" if hasattr(kind, "__bool__") else "__len__"
     method = getattr(kind, name, None)
     if method is None:
+        facts.guard_lookup(kind, "__bool__", "__len__")
         return
     if hasattr(method, "__code__"):
-        facts.guard_class(kind, name)
+        facts.guard_lookup(kind, "__bool__", name)
     else:
         guard_content(facts, p, only_length=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...nn import functional
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
-from .calls import find_function, guard_code, invoke, runs_unwatched
+from .calls import find_function, invoke, runs_unwatched
 from .contents import guard_if_container
 from .declarations import (
     OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
@@ -80,6 +80,7 @@ class Watcher:
         path = self.facts.constant(names)
         for name in sorted(names.keys() & public):
             self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
+        self.facts.guard_classes()
         proof.guards = [guard for guard in proof.guards if guard.needed]
         if proof.holds:
             failing = proof.first_failing(self._leaves)
@@ -220,10 +221,11 @@ class Watcher:
         if code.co_argcount:
             kind = type(frame.f_locals.get(code.co_varnames[0]))
             for owner in kind.__mro__:
-                method: Any = owner.__dict__.get(code.co_name)
-                if getattr(method, "__code__", None) is code:
-                    self.facts.guard_class(owner, code.co_name)
-                    guard_code(self.facts, method)
+                for name, member in owner.__dict__.items():
+                    function = _function_of(member, code)
+                    if function is not None:
+                        self.facts.guard_lookup(kind, name)
+                        self.facts.guard_code(function)
 
     def _bind_cells(self, shadow: ShadowFrame, frame: Any, function: Provenance | None) -> None:
         code: types.CodeType = frame.f_code
@@ -336,6 +338,12 @@ class Watcher:
         if p.kind is Kind.FRESH and call.takes_tensors and name in READS_VALUES:
             p.tainted = True
         return facts.fresh(value) if p.kind is Kind.OPAQUE and _is_created(value) else p
+
+
+def _function_of(member: Any, code: types.CodeType) -> Any:
+    """The function among those that a member of a class stands for which has a code, or None."""
+    parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (member,)
+    return next((f for f in parts if getattr(f, "__code__", None) is code), None)
 
 
 def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:

@@ -23,7 +23,7 @@ from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from ..capture.side_effects import Inside
 from ..trace.operands import tensors_in
-from ..trace.plain_values import PLAIN, plain_key, same_plain
+from ..trace.plain_values import PLAIN, instance_dict, plain_key, same_plain
 from ..trace.trace import UPDATE, Effect, Trace
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
@@ -240,7 +240,7 @@ class Environment:
         kind = type(x)
         if kind.__module__.split(".")[0] == "flambeau" or "__dict__" not in dir(kind):
             return
-        for name, value in list(vars(x).items()):
+        for name, value in list(instance_dict(x).items()):
             if every or name in self._codes:
                 self._follow(value)
 

@@ -33,3 +33,12 @@ def unlike(now: str, value: Any, name: Callable[[Any], str]) -> str:
     if isinstance(value, _BY_LOOK) and not (kind is float and value and value == value):
         return f"{other} or repr(now) != {repr(value)!r}"
     return f"{other} or now != {name(value)}"
+
+
+def instance_dict(x: Any) -> dict[str, Any]:
+    """The attributes that an object has of its own; runs no code of its class."""
+    try:
+        own = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return {}
+    return own if isinstance(own, dict) else {}
