@@ -14,7 +14,7 @@ from typing import Any
 from .conversion import Conversion
 from .error_path import locate
 from .hooks import Hooks
-from .registration import _CALL_HOOKS, _HOOKS, Registration
+from .registration import _CALL_HOOKS, HOOK_TABLES, Registration
 from .state_dict import StateDict
 from .tree import Tree
 
@@ -120,7 +120,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         state.pop("_compiled_call_impl", None)
         state.pop("_flambeau_is_hooked", None)
         # PyTorch, too, can load what was pickled here: it wants every dictionary to be there.
-        for name in _HOOKS:
+        for name in HOOK_TABLES:
             state.setdefault(name, OrderedDict())
         return state
 
@@ -129,7 +129,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         own.update(state)
         own.setdefault("_non_persistent_buffers_set", set())
         own.setdefault("_is_full_backward_hook", None)
-        for name in _HOOKS:
+        for name in HOOK_TABLES:
             if not own.get(name, True):
                 del own[name]
             elif name in own and name in _CALL_HOOKS:

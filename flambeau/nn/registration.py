@@ -18,7 +18,7 @@ from .parameter import Buffer, Parameter
 _CALL_HOOKS = frozenset({
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
 })  # fmt: skip
-_HOOKS = _CALL_HOOKS | {
+HOOK_TABLES = _CALL_HOOKS | {
     "_forward_hooks_always_called", "_forward_hooks_with_kwargs",
     "_forward_pre_hooks_with_kwargs", "_load_state_dict_post_hooks",
     "_load_state_dict_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
@@ -150,7 +150,7 @@ class Registration(Members):
             found = own["_buffers"]
             if name in found:
                 return found[name]
-            if name in _HOOKS:
+            if name in HOOK_TABLES:
                 return self._flambeau_hook_dictionary(name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ..runtime.optimizer_counters import RecordedGroup
 from ..trace.trace_signature import Precedent
 from ..runtime.sample_inputs import Sample
 from ..ir.errors import failure
@@ -25,7 +26,12 @@ class Pending:
         self.given: tuple = ()
         self.result: Any = None  # of the recorded call, where the program's are to replace it
         self.precedent: Precedent | None = None  # what is kept once its program was right
+        self.groups: list[RecordedGroup] = []
         self.error: BaseException | None = None
+
+    def is_current(self) -> bool:
+        """Whether the optimizers have the parameters and the state that the recorded call met."""
+        return all(group.is_same() for group in self.groups)
 
     def failed(self) -> bool:
         """Whether there is no program. Ctrl-C while it was made is raised: it is the caller's."""

@@ -41,6 +41,7 @@ from ..trace.trace_signature import Precedent, keep, kept, place, precedent
 from ..runtime.guarded_call import MISS, Program
 from .binding_manifest import followed, recipe
 from ..validation.reference import Reference
+from ..runtime.optimizer_counters import recorded_groups
 from ..runtime.sample_inputs import Sample
 from ..validation.self_check import check
 from ..runtime.commit_results import complete, is_possible, take_over
@@ -352,9 +353,8 @@ class Compiled:
         first, waits = variant.trace is None, self._waits(variant)
         if first and variant.environment is None and waits:
             self._look(variant, Trace())
-        like = None
-        if waits and not self._is_early(variant):
-            like = variant.kept if first else variant.like
+        uses = waits and not self._is_early(variant)
+        like = (variant.kept if first else variant.like) if uses else None
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
         result, trace = capture(self._function, args, kwargs, waits or not first,
                                 self._options["random"] == "counter", like,
@@ -575,8 +575,8 @@ class Compiled:
         if made is not None:
             made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
-        pending.modes, pending.given = trace.modes, (args, kwargs)
-        pending.proof = trace.proof
+        pending.modes, pending.given, pending.proof = trace.modes, (args, kwargs), trace.proof
+        pending.groups = recorded_groups(pending.bindings)
         return pending
 
     def _work(self, pending: Pending, arena: Arena | None = None) -> None:
@@ -600,7 +600,9 @@ class Compiled:
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""
         variant.pending = None
-        if self._is_right(variant, pending):
+        if not pending.is_current():
+            self._pass_over(variant)
+        elif self._is_right(variant, pending):
             self._install(variant, pending)
 
     def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sized
 from typing import Any
 
 from ...nn.module import Module
-from ...nn.registration import _HOOKS
+from ...nn.registration import HOOK_TABLES
 from .compiled_function import Compiled
 
 _OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
@@ -50,7 +50,7 @@ class OptimizedModule(Module):
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules", {})
-        if "_orig_mod" not in modules or name == "_orig_mod" or name in _HOOKS:
+        if "_orig_mod" not in modules or name == "_orig_mod" or name in HOOK_TABLES:
             return super().__getattr__(name)
         if name == "explain" and not hasattr(modules["_orig_mod"], name):
             return self.__dict__["_compiled"].explain

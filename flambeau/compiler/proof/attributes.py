@@ -54,8 +54,8 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
     if isinstance(attribute, types.MemberDescriptorType):
         return _of_slot(facts, p, name)
+    facts.guard_class(Tensor, name)
     if not isinstance(attribute, property):
-        facts.guard_class(Tensor, name)
         return Provenance(Kind.METHOD, attribute, name, items=[p])
     if name in ("grad", "grad_fn", "data", "_base"):
         call.slot = Provenance(Kind.TENSOR)

@@ -12,7 +12,8 @@ from ...nn.module import Module
 from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
-from .contents import declare_module, guard_content
+from .contents import guard_content
+from .module_state import declare_module, declare_optimizer
 from .declarations import LIBRARY, in_library, is_declared, is_performed
 from .facts import Facts
 from .guards import Test
@@ -201,7 +202,10 @@ def _library(
             raise NotProvedError(f"{name}() gets a number that depends on a tensor's values")
         if p.tainted:
             raise NotProvedError(f"{name}() gets numbers that depend on a tensor's values")
-        if p.kind is not Kind.OUTSIDE or isinstance(p.value, Optimizer):
+        if p.kind is not Kind.OUTSIDE:
+            continue
+        if isinstance(p.value, Optimizer):
+            declare_optimizer(facts, p.value)
             continue
         if isinstance(p.value, Module):
             declare_module(facts, p.value)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...nn.module import Module
+from .module_state import declare_module
 from .facts import Facts
 from .guards import Test
 from .provenance import Kind, NotProvedError, Provenance, is_plain
@@ -90,22 +91,3 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
         part = facts.read((id(x), at), f"{path}[{at!r}]", value)
         facts.need(part)
         guard_if_container(facts, part)
-
-
-def declare_module(facts: Facts, module: Module) -> None:
-    """The library reads the state of a module and of those below: the change counter of modules
-    guards it, but for the code of `forward`."""
-    key = (id(module), "module")
-    if key in facts.reads:
-        return
-    facts.reads.update(dict.fromkeys(
-        ((id(below), "module") for below in module.modules()), Provenance(Kind.PLAIN)
-    ))  # fmt: skip
-    facts.proof.modules.append(module)
-    members = [own[name] for own in map(vars, module.modules())
-               for name in ("_modules", "_parameters", "_buffers") if own[name]]  # fmt: skip
-    snapshots = [(part, dict(part)) for part in members]
-    facts.guard("the members of a module", Test.MEMBERS, snapshots)
-    for below in module.modules():
-        facts.known.setdefault(id(below), Provenance(Kind.OUTSIDE, below))
-        facts.guard_class(type(below), "forward")

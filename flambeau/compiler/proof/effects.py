@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ...nn.module import Module
+from ...tensor.tensor import Tensor
 from .facts import Facts
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .shadow_frame import CallState, ShadowFrame
@@ -28,6 +29,7 @@ def store(
         return
     if target.kind is Kind.TENSOR:
         facts.need(value)
+        facts.guard_lookup(Tensor, "__setitem__" if item else key, "__setattr__")
         is_data = item and (value.kind is Kind.TENSOR or not value.tainted)
         if not is_data and (item or key not in _TENSOR_ATTRIBUTES):
             raise NotProvedError(f"it writes {text} of a tensor")

@@ -29,6 +29,7 @@ class Test(Enum):
     BYTES = auto()  # an array of the same content
     ABSENT = auto()  # a dict without a key
     NONE_OF = auto()  # a dict without any of some keys
+    STATE = auto()  # an object that says whether all is as it was
     MEMBERS = auto()  # dicts with the same objects as in the copies that go with them
 
 
@@ -49,6 +50,8 @@ class Guard:
             return f"len({path}) != {value}"
         if self.test is Test.ABSENT:
             return f"{name(value)} in {path}"
+        if self.test is Test.STATE:
+            return f"not {name(value)}.is_same()"
         if self.test is Test.NONE_OF:
             return f"not {path}.keys().isdisjoint({name(value)})"
         if self.test is Test.MEMBERS:

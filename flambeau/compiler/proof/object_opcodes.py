@@ -10,14 +10,16 @@ import numpy as np
 
 from ...nn.module import Module
 from ...tensor.size import Size
+from ...tensor.tensor import Tensor
 from .bytecode import IS_METHOD_FLAG
 from .attributes import load_attribute
 from .calls import parameters
-from .contents import declare_module, guard_content
+from .contents import guard_content
 from .declarations import in_library
 from .effects import store
 from .facts import Facts
 from .guards import Test
+from .module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
 from .provenance import UNKNOWN, Increment, Kind, NotProvedError, Provenance, is_plain
 from .purity import ARITHMETIC
@@ -68,6 +70,7 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     if key.tainted or (key.kind is Kind.TENSOR and owner.kind is not Kind.TENSOR):
         raise NotProvedError("an index or a key depends on a tensor's values")
     if owner.kind is Kind.TENSOR:
+        facts.guard_class(Tensor, "__getitem__")
         s.call = CallState(runs_code=True)
         return Provenance(Kind.TENSOR)
     if owner.kind is Kind.ARGUMENT:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...tensor.tensor import Tensor
 from .contents import guard_content
 from .facts import Facts
 from .guards import Test
@@ -87,7 +88,13 @@ _METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv"
 def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
     """The method of a class of the step's that an operator calls stays the same."""
     kind = type(p.value)
-    name = f"__{_METHODS.get(symbol.rstrip('=') or symbol, '')}__"
+    plain = _METHODS.get(symbol) or _METHODS.get(symbol.removesuffix("="), "")
+    name = f"__{plain}__"
+    if p.kind is Kind.TENSOR and plain:
+        facts.guard_lookup(Tensor, name, f"__r{plain}__")
+        if symbol not in _METHODS:
+            facts.guard_lookup(Tensor, f"__i{plain}__")
+        return
     if p.kind in (Kind.FRESH, Kind.OUTSIDE) and hasattr(getattr(kind, name, None), "__code__"):
         facts.guard_class(kind, name)
 

@@ -7,13 +7,14 @@ each `state["step"]` is a window, so that one addition ticks them all and `state
 from __future__ import annotations
 
 from itertools import chain
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
-from ..trace.bindings import Update
+from ..trace.bindings import Bindings, Update
 
 
 class Ticker:
@@ -77,7 +78,8 @@ class Ticker:
         optimiser = self.optimiser
         return (
             optimiser.state is self.state and optimiser.param_groups is self.groups
-            and len(self.groups) == self.count and self.group["params"] is self.params
+            and len(self.groups) == self.count and self.groups[self.number] is self.group
+            and self.group["params"] is self.params
             and len(self.params) == self.length
             and (self.shared is None
                  or optimiser._flambeau_counters.get(self.number) is self.shared)
@@ -85,9 +87,7 @@ class Ticker:
         )  # fmt: skip
 
     def _held(self) -> list[Any]:
-        """The tensors that the optimiser's state consists of."""
-        return [x for x in chain.from_iterable(map(dict.values, self.state.values()))
-                if isinstance(x, Tensor)]  # fmt: skip
+        return _state_tensors(self.state)
 
     def _is_held(self) -> bool:
         """Whether they are the same: nobody put others there, or took the state away. Lists are
@@ -162,3 +162,38 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray:
             tensor._array = made[i : i + 1].reshape(())
     held[number] = made
     return made
+
+
+class RecordedGroup:
+    """The parameters and the state of an optimiser's group when a call was recorded: a program
+    that was built in the background is for these."""
+
+    def __init__(self, update: Update) -> None:
+        self.optimiser, self.number = update.optimiser, update.group
+        self.before = self._look()
+
+    def is_same(self) -> bool:
+        """Whether the optimiser has them still."""
+        try:
+            now = self._look()
+        except (LookupError, AttributeError):
+            return False
+        return len(now) == len(self.before) and all(map(is_, now, self.before))
+
+    def _look(self) -> list[Any]:
+        optimiser = self.optimiser
+        groups, state = optimiser.param_groups, optimiser.state
+        group = groups[self.number]
+        entries = [group["params"], *group["params"], *_state_tensors(state)]
+        return [groups, *groups, state, *entries]
+
+
+def recorded_groups(bindings: Bindings) -> list[RecordedGroup]:
+    """Those that a recorded call updated."""
+    return [RecordedGroup(update) for update in bindings.updates]
+
+
+def _state_tensors(state: Any) -> list[Any]:
+    """The tensors that an optimiser's state consists of."""
+    return [x for x in chain.from_iterable(map(dict.values, state.values()))
+            if isinstance(x, Tensor)]  # fmt: skip

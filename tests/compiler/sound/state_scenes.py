@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from .scenario import Scene
 
 WHEN = (("now", 4), ("default", 3), ("default", 8))  # mode, and before which call
+MOSTLY_SLOW = (WHEN[0], *(pytest.param(*when, marks=pytest.mark.slow) for when in WHEN[1:]))
 
 
 class Scenes(dict[str, Callable[[], Scene]]):

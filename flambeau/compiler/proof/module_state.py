@@ -1,0 +1,103 @@
+"""What the library reads of modules and optimizers: guards on their members, hooks and settings.
+
+Most changes bump the change counter of modules, which programs compare. These guards see the rest:
+writes straight into the dictionaries, and methods put on objects or classes.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import chain
+from operator import attrgetter, call, itemgetter
+from typing import Any
+
+from ...nn.module import Module
+from ...nn.registration import HOOK_TABLES
+from .declarations import in_library
+from .facts import Facts
+from .guards import Test
+from .provenance import Kind, Provenance
+
+_MEMBERS = ("_modules", "_parameters", "_buffers")
+_METHODS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
+_OWN = frozenset(vars(Module()))
+_OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+def declare_module(facts: Facts, module: Module) -> None:
+    """The library reads the state of a module and of those below, and calls their methods."""
+    key = (id(module), "module")
+    if key in facts.reads:
+        return
+    below = list(module.modules())
+    facts.reads.update(dict.fromkeys(((id(m), "module") for m in below), Provenance(Kind.PLAIN)))
+    facts.proof.modules.append(module)
+    for each in below:
+        facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))
+        facts.guard_class(type(each), "forward")
+    members = [own[name] for own in map(vars, below) for name in _MEMBERS if own[name]]
+    members += [own[name] for own in map(vars, below) for name in HOOK_TABLES if name in own]
+    facts.guard("the members of a module", Test.MEMBERS, [(m, dict(m)) for m in members])
+    facts.guard("the settings of a module", Test.STATE, ModuleState(below))
+
+
+def declare_optimizer(facts: Facts, optimizer: Any) -> None:
+    """The library calls the hooks of an optimizer."""
+    key = (id(optimizer), "optimizer")
+    if key in facts.reads:
+        return
+    facts.reads[key] = Provenance(Kind.PLAIN)
+    tables = [getattr(optimizer, name) for name in _OPTIMIZER_HOOKS]
+    facts.guard("the hooks of an optimizer", Test.MEMBERS, [(m, dict(m)) for m in tables])
+    facts.guard_lookup(type(optimizer), "step", "zero_grad", "__getattribute__")
+
+
+class ModuleState:
+    """Settings that the library's code reads from the dictionaries of modules, names that must
+    not appear there since they would hide members and methods, and methods of their classes."""
+
+    def __init__(self, modules: list[Module]) -> None:
+        spaces = [vars(module) for module in modules]
+        kinds: list[Any] = [*map(type, modules)]
+        names = [sorted(_settings(kind) & space.keys())
+                 for kind, space in zip(kinds, spaces, strict=True)]  # fmt: skip
+        self.spaces = [space for space, chosen in zip(spaces, names, strict=True) if chosen]
+        self.readers = [_reader(chosen) for chosen in names if chosen]
+        self.are_free = [space.keys().isdisjoint for space in spaces]
+        self.hidden = [_hidden(space) for space in spaces]
+        self.kinds = list({id(kind): kind for kind in kinds}.values())
+        self.before = self._read()
+        self.methods = [*map(_methods, self.kinds)]
+
+    def is_same(self) -> bool:
+        """Whether all is as it was."""
+        return (
+            self._read() == self.before and all(map(call, self.are_free, self.hidden))
+            and [*map(_methods, self.kinds)] == self.methods
+        )  # fmt: skip
+
+    def _read(self) -> list[int]:
+        return [*map(id, chain.from_iterable(map(call, self.readers, self.spaces)))]
+
+
+_methods = attrgetter(*_METHODS)
+
+
+def _reader(names: list[str]) -> Any:
+    """What reads some entries of a dictionary, as a tuple."""
+    return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
+
+
+def _hidden(space: dict[str, Any]) -> frozenset[str]:
+    """Names of members and methods that an entry of a module's dictionary would hide."""
+    names = {"forward", *chain.from_iterable(space[name] for name in _MEMBERS)}
+    return frozenset(names - space.keys())
+
+
+@functools.cache
+def _settings(kind: Any) -> frozenset[str]:
+    """The names that the library's methods of a class of modules use."""
+    methods = [f for base in kind.__mro__ for f in vars(base).values()]
+    codes = [f.__code__ for f in methods if hasattr(f, "__code__")]
+    used = {name for code in codes if in_library(code) for name in code.co_names}
+    return frozenset(_OWN | used)
