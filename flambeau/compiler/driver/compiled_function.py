@@ -75,6 +75,11 @@ class Variant:
         self.environment: Environment | None = None
         self.modules: Modules | None = None
 
+    def stop(self) -> None:
+        """Records no more calls, and lets go of all that the step reaches."""
+        self.stopped = True
+        self.trace = self.environment = self.modules = self.kept = self.like = None
+
     @property
     def used(self) -> int | None:
         """Grows with each call; None while a program is being made, and where there can be none."""
@@ -654,8 +659,7 @@ class Compiled:
     # -------------------------------------------------------------------------- telling
 
     def _stop(self, variant: Variant, what: str, line: str) -> None:
-        variant.stopped = True
-        variant.trace = None
+        variant.stop()
         where = f" ({line})" if line else ""
         text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
         more = advice(what)

@@ -10,6 +10,7 @@ from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, in_library
 from .facts import Facts
+from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .purity import PURE_TYPES, finds_attributes_as_usual
 from .shadow_frame import CallState, ShadowFrame
@@ -50,6 +51,11 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
     if x is not UNKNOWN and not hasattr(type(x), name):
         if name in getattr(x, "__dict__", ()):
             raise NotProvedError(f"it reads .{name}, which somebody added to a tensor")
+        facts.guard_lookup(type(x), name)
+        key = (id(x), "absent", name)
+        if p.path and key not in facts.reads:
+            facts.reads[key] = p
+            facts.guard(f"{p.path}.__dict__", Test.ABSENT, name)
         return Provenance(Kind.PLAIN)  # AttributeError
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
     if isinstance(attribute, types.MemberDescriptorType):

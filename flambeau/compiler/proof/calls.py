@@ -290,7 +290,11 @@ def _named_tuple(
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
     facts.guard_class(kind, "__new__")
     fields = dict(zip(kind._fields, args, strict=False)) | named
-    defaults = {key: Provenance(Kind.PLAIN, x) for key, x in kind._field_defaults.items()
+    values = constructor.__defaults__ or ()
+    path = f"{facts.constant(constructor)}.__defaults__"
+    facts.guard(path, Test.IDENTITY, constructor.__defaults__)
+    last = kind._fields[len(kind._fields) - len(values) :]
+    defaults = {key: Provenance(Kind.PLAIN, x) for key, x in zip(last, values, strict=True)
                 if is_plain(x)}  # fmt: skip
     items = [fields.get(key) or defaults.get(key) for key in kind._fields]
     if not all(items):

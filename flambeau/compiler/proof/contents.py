@@ -58,10 +58,13 @@ def _guard_array(facts: Facts, p: Provenance) -> None:
         raise NotProvedError(
             f"it reads a NumPy array of {p.value.nbytes} bytes, too many to compare on each call"
         )
+    if p.value.dtype.hasobject:
+        raise NotProvedError("it reads a NumPy array of objects")
     key = (id(p.value), "bytes")
     if key not in facts.reads:
         facts.reads[key] = p
-        facts.guard(facts.path_of(p), Test.BYTES, p.value.tobytes())
+        array = p.value
+        facts.guard(facts.path_of(p), Test.BYTES, (array.tobytes(), array.shape, array.dtype))
 
 
 def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:

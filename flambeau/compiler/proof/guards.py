@@ -26,7 +26,7 @@ class Test(Enum):
     VALUE = auto()  # the same immutable value
     IDENTITY = auto()  # the same object
     LENGTH = auto()  # a container of as many entries
-    BYTES = auto()  # an array of the same content
+    BYTES = auto()  # an array of the same content, shape and dtype
     ABSENT = auto()  # a dict without a key
     NONE_OF = auto()  # a dict without any of some keys
     STATE = auto()  # an object that says whether all is as it was
@@ -57,7 +57,7 @@ class Guard:
         if self.test is Test.MEMBERS:
             return self._moved_members(name)
         if self.test is Test.BYTES:
-            return f"{path}.tobytes() != {name(value)}"
+            return (f"({path}.tobytes(), {path}.shape, {path}.dtype) != {name(value)}")
         if self.test is Test.IDENTITY or value is None or isinstance(value, (bool, Enum)):
             return f"{path} is not {name(value)}"
         if value.__class__ in PLAIN or isinstance(value, np.generic):

@@ -97,7 +97,7 @@ def is_plain(x: Any) -> bool:
     """Whether nobody can change a value."""
     kind = x.__class__
     if kind in _PLAIN_TYPES or isinstance(x, (np.generic, np.dtype)):
-        return True
+        return not isinstance(x, np.void)  # a record can be written to
     if kind in (tuple, frozenset, Size):
         return all(map(is_plain, x))
     return isinstance(x, Enum)
