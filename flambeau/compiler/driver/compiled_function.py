@@ -35,6 +35,7 @@ from ..trace.operands import flat
 from .specialization_key import described, shared
 from .build_task import Pending
 from .eviction import Places
+from .variant import Variant
 from ..trace.ambient_modes import ambient_modes
 from ..trace.bindings import number_bumps
 from ..trace.trace_signature import Precedent, keep, kept, place, precedent
@@ -53,39 +54,6 @@ PATIENT = 64  # calls that may differ where gradients are accumulated
 SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
 MANY = 32  # with dynamic=True
-
-
-class Variant:
-    """Calls of one kind: of the same shapes, dtypes, flags and modes."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.trace: Trace | None = None
-        self.recorded = 0
-        self.difference: tuple[str, str] | None = None
-        self.stopped = False
-        self.changed = False  # guards failed, and nothing has been recorded since
-        self.program: Program | None = None
-        self.pending: Any = None
-        self.known = False  # whether the two that follow were looked for
-        self.place: str | None = None  # under which it is kept what such calls do
-        self.kept: Precedent | None = None  # what they did in an earlier process
-        self.candidate: Pending | None = None  # the program of the one call that was recorded
-        self.like: Precedent | None = None  # what that call did
-        self.environment: Environment | None = None
-        self.modules: Modules | None = None
-
-    def stop(self) -> None:
-        """Records no more calls, and lets go of all that the step reaches."""
-        self.stopped = True
-        self.trace = self.environment = self.modules = self.kept = self.like = None
-
-    @property
-    def used(self) -> int | None:
-        """Grows with each call; None while a program is being made, and where there can be none."""
-        if self.stopped or self.pending is not None:
-            return None
-        return self.calls + (0 if self.program is None else self.program.calls)
 
 
 class Compiled:

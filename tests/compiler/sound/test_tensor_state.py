@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import weakref
 
 import numpy as np
 import pytest
@@ -326,20 +325,6 @@ def an_array_of_the_array_module():
 
     values = array.array("d", [2.0])
     return lambda x: x * values[0], lambda: values.__setitem__(0, 5.0)
-
-
-@scene
-def a_weak_reference_to_a_tensor():
-    box = types.SimpleNamespace(w=data(3) + 1)
-    ref = weakref.ref(box.w)
-    return (lambda x: x if ref() is None else x * ref()), lambda: delattr(box, "w")
-
-
-@scene
-def a_weak_dictionary():
-    box = types.SimpleNamespace(w=data(3) + 1)
-    table = weakref.WeakValueDictionary(w=box.w)
-    return (lambda x: x * len(table)), lambda: delattr(box, "w")
 
 
 @scene

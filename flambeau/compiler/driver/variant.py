@@ -1,0 +1,44 @@
+"""Variant: what is known of the calls of one kind, from the first one to their program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime.guarded_call import Program
+from ..runtime.guards import Environment, Modules
+from ..trace.trace import Trace
+from ..trace.trace_signature import Precedent
+from .build_task import Pending
+
+
+class Variant:
+    """Calls of one kind: of the same shapes, dtypes, flags and modes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.trace: Trace | None = None
+        self.recorded = 0
+        self.difference: tuple[str, str] | None = None
+        self.stopped = False
+        self.changed = False  # guards failed, and nothing has been recorded since
+        self.program: Program | None = None
+        self.pending: Any = None
+        self.known = False  # whether the two that follow were looked for
+        self.place: str | None = None  # under which it is kept what such calls do
+        self.kept: Precedent | None = None  # what they did in an earlier process
+        self.candidate: Pending | None = None  # the program of the one call that was recorded
+        self.like: Precedent | None = None  # what that call did
+        self.environment: Environment | None = None
+        self.modules: Modules | None = None
+
+    def stop(self) -> None:
+        """Records no more calls, and lets go of all that the step reaches."""
+        self.stopped = True
+        self.trace = self.environment = self.modules = self.kept = self.like = None
+
+    @property
+    def used(self) -> int | None:
+        """Grows with each call; None while a program is being made, and where there can be none."""
+        if self.stopped or self.pending is not None:
+            return None
+        return self.calls + (0 if self.program is None else self.program.calls)
