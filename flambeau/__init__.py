@@ -86,7 +86,7 @@ newaxis = None
 _SUBMODULES = frozenset((
     "_C", "__config__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends",
-    "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func",
+    "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export", "fft", "func",
     "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
     "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
     "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",

@@ -10,6 +10,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
@@ -25,8 +26,10 @@ flambeau alias install   `import torch` means flambeau in every program of this 
 flambeau check SCRIPT    list the torch names that a program uses and flambeau lacks; run nothing
 flambeau env             versions, processor, caches and settings, for a bug report
 flambeau cache [clear]   where compiled code is stored and how much; delete it
+flambeau explain ID      what a check of the doctor looks for
 flambeau --version       the version, and the version of PyTorch that it behaves like
 flambeau --help          this
+flambeau --doctor PROGRAM    watch the training and name its mistakes (--doctor=strict, =check)
 flambeau --compile PROGRAM   compile each model that the program calls (see torch.compile)
 Python's options come before the program: -u, -W ARG, -O, -X OPT, -B, -E, -I, -s, -i, ...
 The program needs no change, and PyTorch need not be installed. Arguments after the
@@ -40,11 +43,13 @@ SUBCOMMANDS = {
     "cache": "cache",
     "check": "check",
     "env": "environment_report",
+    "explain": "explain",
 }
 _OWN_FILE = __file__
 # What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
 _run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
 _replaced: ModuleType | None = None  # the `__main__` before the program's
+_around: AbstractContextManager[Any] | None = None  # what the program runs inside of: the doctor
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     if args[0] == "--compile":
         compile_models.start()
         args = args[1:]
+    if args and args[0].startswith("--doctor"):
+        return _watched(args)
     try:
         line = interpreter_options.split(args)
     except interpreter_options.OptionError as error:
@@ -70,6 +77,25 @@ def main(argv: list[str] | None = None) -> int:
     if line.options or not line.program:
         return interpreter_options.restart(line)
     return _program(line.program)
+
+
+def _watched(args: list[str]) -> int:
+    """Runs a program under the doctor."""
+    from ..doctor import command
+
+    try:
+        options, program = command.parse(args)
+        line = interpreter_options.split(program)
+        if options is None or line.options or not line.program:
+            raise ValueError("Python's options do not go with --doctor"
+                             if line.options else "--doctor needs a program")  # fmt: skip
+        watched = command.Watched(options)
+    except (ValueError, interpreter_options.OptionError) as error:
+        print(f"{error}\n\n{command.USAGE}", file=sys.stderr)
+        return 2
+    global _around
+    _around = watched
+    return _program(line.program) or watched.code
 
 
 def leave(code: int) -> None:
@@ -192,7 +218,8 @@ def _run(program: Callable[[], None]) -> int:
 
         record_uncaught()
     try:
-        program()
+        with _around or nullcontext():
+            program()
     except SystemExit as error:
         if not sys.flags.inspect:
             raise  # the interpreter knows what to do with it, and shows no frames

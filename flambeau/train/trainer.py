@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..nn import Module
 from ..optim import Optimizer
@@ -18,6 +19,9 @@ from .state.epoch_numbers import Measures
 from .events.scope import Stage
 from .events.handler_arguments import step_of
 from .training_step.supervised import Supervised
+
+if TYPE_CHECKING:
+    from ..doctor import Doctor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +43,8 @@ class Trainer(Loop):
     name in nn.functional; `metrics` whatever `flambeau.train.metrics.adapt` takes; `precision`
     float32, or bfloat16 or float16 for autocast. `accumulate` batches make one update; gradients
     are clipped to `clip_norm` or `clip_value`. With `compile` the step is compiled where that is
-    possible; handlers of forward, backward and optim make it run operator by operator.
+    possible; handlers of forward, backward and optim make it run operator by operator. With
+    `doctor`, the first fit is watched, operator by operator: `trainer.doctor.findings`.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(2, 1)
@@ -64,6 +69,7 @@ class Trainer(Loop):
         accumulate: int = 1,
         clip_norm: float | None = None,
         clip_value: float | None = None,
+        doctor: bool = False,
     ) -> None:
         if net is not None and not isinstance(net, Module):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
@@ -78,6 +84,11 @@ class Trainer(Loop):
             self, compiled=compile, precision=precision, accumulate=accumulate,
             clip_norm=clip_norm, clip_value=clip_value,
         )  # fmt: skip
+        self.doctor: Doctor | None = None
+        if doctor:
+            from ..doctor import Doctor
+
+            self.doctor = Doctor()
         self.tracked: dict[str, Any] = {}
         self.averaged: Any = None  # the net that validation, tests and predictions use instead
         self._sweeping: Measures | None = None  # of the evaluation that is under way
@@ -187,7 +198,19 @@ class Trainer(Loop):
 
             attached = [handle.function for handle in self.handlers.handles]
             callbacks = resuming(resume, attached, callbacks)
-        return self._run(loader, epochs, callbacks)
+        with self._watching():
+            return self._run(loader, epochs, callbacks)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Lets the doctor, where one is asked for, watch the first fit."""
+        if self.doctor is None or self.doctor.session.ended:
+            yield
+            return
+        for optimizer in self.optimizers.values():
+            self.doctor.session.adopt(optimizer)
+        with self.doctor:
+            yield
 
     def exact(self, wanted: bool = True) -> None:
         """Have the steps that follow be the same to the bit in every run; a step that is compiled

@@ -27,7 +27,7 @@ from .evaluation_step import Look
 from ..state.epoch_numbers import Outcome
 from ..metrics.metric import batch_size
 from .fast_path import Body, eager_body, whole_body
-from .user_hooks import watched
+from .user_hooks import DOCTOR, watched
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -175,7 +175,7 @@ class Supervised:
             return
         self._handles = HANDLES.count
         who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
-        if who is not None and not self.hooked:
+        if who is not None and who != DOCTOR and not self.hooked:
             say(f"{who} has a hook, which is called in its middle")
         if self.hooked is not (who is not None):
             self.hooked = who is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,12 +13,17 @@ _OF_MODULES = (
 )  # fmt: skip
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+DOCTOR = "the doctor"  # which asks for plain steps itself, so nobody need be told
 _OWN = __name__.partition(".")[0] + "."
 
 
 def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
-    """Who has a hook: a module, a parameter or an optimiser; None where nobody has. Hooks of
-    flambeau's own (weight norm, say) are made of operators alone, and count for nothing."""
+    """Who has to see the step's parts: the doctor, or a module, a parameter or an optimiser with a
+    hook; None where nobody has. Hooks of flambeau's own (weight norm, say) are made of operators
+    alone, and count for nothing."""
+    doctor = sys.modules.get("flambeau.doctor")
+    if doctor is not None and doctor.is_watching():
+        return DOCTOR
     for part in parts:
         if not isinstance(part, Module):
             continue

@@ -1,0 +1,61 @@
+"""The clock: when to watch closely, and how much watching may cost.
+
+Close watching notes the line of every recorded operator and walks the graph at every backward
+pass. It is on for the first passes, for a few at each power of two, and again when something new
+begins: an epoch, another mode, another optimizer. It is off while it has cost more than its share.
+"""
+
+from __future__ import annotations
+
+import time
+
+FIRST = 48  # backward passes watched closely at the start: 8 rounds of a GAN with two of each
+AGAIN = 4  # and after something new begins
+SHARE = 0.1  # of the program's time
+GRACE_S = 2.0  # that a short program may cost all the same
+
+
+class Clock:
+    """Counts backward passes and the doctor's own seconds."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.spent_s = 0.0
+        self.passes = 0
+        self.left = FIRST
+        self.suspended_at: list[int] = []  # passes at which close watching became too dear
+        self._suspended = False
+        self._rearmed = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the session began."""
+        return time.perf_counter() - self.started
+
+    @property
+    def allowed_s(self) -> float:
+        """Seconds that watching may have cost by now."""
+        return max(GRACE_S, SHARE * self.elapsed_s)
+
+    def again(self) -> None:
+        """Something new begins: the next few passes are watched closely. Each time costs the same,
+        so what begins at every step is not new for long."""
+        self._rearmed += 1
+        if self._rearmed < 64 or self._rearmed & (self._rearmed - 1) == 0:
+            self.left = max(self.left, AGAIN)
+
+    def tick(self) -> bool:
+        """Counts a backward pass; returns whether the next is to be watched closely."""
+        self.passes += 1
+        self.left -= 1
+        if self.passes & (self.passes - 1) == 0:
+            self.left = max(self.left, AGAIN)
+        if self.spent_s > 0.9 * self.allowed_s:
+            if not self._suspended:
+                self.suspended_at.append(self.passes)
+            self._suspended = True
+            return False
+        if self._suspended and self.spent_s > 0.5 * self.allowed_s:
+            return False
+        self._suspended = False
+        return self.left > 0

@@ -1,0 +1,111 @@
+"""`flambeau --doctor ...`: what the command line asks of a session, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import report
+from .doctor import Doctor
+from .finding import Level, Mistake
+from .observers import Enough
+
+USAGE = """\
+flambeau --doctor SCRIPT [ARGS]           watch the training: mistakes are told on standard error
+  --doctor=strict    the first certain mistake ends the program; exit code 3
+  --doctor=check     stop after 8 updates; exit code 3 where a mistake is certain
+  --json FILE  --html FILE                write the findings as JSON, as a page
+  --doctor-off=ID,ID                      leave checks out
+flambeau explain ID                       what a check looks for, with a program"""
+FAILED = 3  # the exit code where mistakes are certain
+_STEPS = 8  # updates of --doctor=check
+
+
+@dataclass
+class Options:
+    """What was asked for."""
+
+    mode: str = ""  # "", "strict" or "check"
+    json: str | None = None
+    html: str | None = None
+    off: list[str] = field(default_factory=list)
+
+
+def parse(args: list[str]) -> tuple[Options | None, list[str]]:
+    """Takes the doctor's options off the front of a command line: they stand before the program.
+
+    Returns None and all arguments where there are none; ValueError for an unknown one.
+    """
+    if not args or not args[0].startswith("--doctor"):
+        return None, args
+    options, rest = Options(), list(args)
+    while rest and rest[0].startswith("--"):
+        name, equals, value = rest[0].partition("=")
+        if name not in ("--doctor", "--doctor-off", "--json", "--html"):
+            break
+        rest.pop(0)
+        if name == "--doctor":
+            if value not in ("", "strict", "check"):
+                raise ValueError(f"--doctor={value}: strict or check")
+            options.mode = value
+            continue
+        if not equals:
+            if not rest:
+                raise ValueError(f"{name} needs a value")
+            value = rest.pop(0)
+        if name == "--doctor-off":
+            options.off += [id for id in value.split(",") if id]
+        else:
+            setattr(options, name[2:], value)
+    return options, rest
+
+
+class Watched:
+    """A program under a doctor, from the command line."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.doctor = Doctor(
+            off=[*options.off, *ignored_by_project()], strict=options.mode == "strict",
+            steps=_STEPS if options.mode == "check" else None,
+        )  # fmt: skip
+
+    def __enter__(self) -> Watched:
+        self.doctor.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: object) -> bool:  # fmt: skip
+        """Writes what was asked for; an end that the doctor itself brought about is none."""
+        ended = isinstance(error, (Enough, Mistake))
+        self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
+        if self.options.json:
+            self.doctor.json(self.options.json)
+        if self.options.html:
+            self.doctor.html(self.options.html)
+        print(f"\n{report.summary(self.doctor.session)}", file=sys.stderr)
+        return ended
+
+    @property
+    def code(self) -> int:
+        """The exit code: 3 for certain mistakes where they are to fail the program."""
+        certain = any(f.level is Level.CERTAIN for f in self.doctor.findings)
+        return FAILED if self.options.mode and certain else 0
+
+
+def ignored_by_project(directory: Path | None = None) -> list[str]:
+    """`[tool.flambeau.doctor] ignore` of the nearest pyproject.toml."""
+    import tomllib
+
+    start = directory or Path.cwd()
+    for folder in (start, *start.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            try:
+                table = tomllib.loads(file.read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, OSError):
+                return []
+            return list(table.get("tool", {}).get("flambeau", {}).get("doctor", {})
+                        .get("ignore", []))  # fmt: skip
+    return []

@@ -1,0 +1,47 @@
+"""`flambeau explain ID`: a check's entry of the documentation, in a terminal."""
+
+from __future__ import annotations
+
+import difflib
+
+from .programs import without_marks
+from .rules import all_rules
+from .rules.rule import Rule
+
+
+def entry(rule: type[Rule]) -> str:
+    """A check as a section of docs/doctor.md."""
+    return "\n".join([
+        f"### {rule.id}",
+        "",
+        f"*{rule.level}.* {rule.title[0].upper()}{rule.title[1:]}.",
+        "",
+        rule.why,
+        "",
+        f"**Fix:** {rule.fix}",
+        "",
+        "```py",
+        without_marks(rule.broken),
+        "```",
+        "",
+        "Without the mistake:",
+        "",
+        "```py",
+        without_marks(rule.fixed),
+        "```",
+    ])  # fmt: skip
+
+
+def explain(id: str) -> str:
+    """The entry of a check; ValueError, with the nearest ids, where there is none.
+
+    >>> from flambeau import doctor
+    >>> print(doctor.explain("no-zero-grad").splitlines()[0])
+    ### no-zero-grad
+    """
+    rules = all_rules()
+    if id not in rules:
+        near = difflib.get_close_matches(id, rules, 3, 0.4)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"no check is called {id!r}{hint}")
+    return entry(rules[id])

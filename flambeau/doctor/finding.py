@@ -1,0 +1,128 @@
+"""What the doctor reports: a finding, how sure it is, and the lines that it points at."""
+
+from __future__ import annotations
+
+import enum
+import linecache
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Level(enum.StrEnum):
+    """How much a finding proves.
+
+    CERTAIN: the values prove it. LIKELY: a healthy reading exists, but is rare. HINT: worth a look;
+    hints appear in the page and in JSON, never on the terminal.
+    """
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    HINT = "hint"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's program, and what it has to do with a finding."""
+
+    file: str
+    line: int
+    function: str = ""
+    role: str = ""
+
+    @property
+    def text(self) -> str:
+        """The line's source, without indentation; empty where there is none."""
+        return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def short(self) -> str:
+        """`file:line`, relative to the working directory where that is shorter."""
+        file = self.file
+        try:
+            relative = os.path.relpath(file)
+        except ValueError:  # another drive
+            relative = file
+        return f"{relative if len(relative) < len(file) else file}:{self.line}"
+
+
+@dataclass
+class Finding:
+    """One mistake: which check found it, where, on what evidence, and how to mend it.
+
+    `places` begins with the line to mend. `evidence` holds numbers by name. `steps` are the numbers
+    of the backward passes at which it was seen.
+    """
+
+    id: str
+    level: Level
+    what: str
+    places: tuple[Place, ...]
+    evidence: dict[str, Any] = field(default_factory=dict)
+    fix: str = ""
+    steps: list[int] = field(default_factory=list)
+
+    @property
+    def place(self) -> Place | None:
+        """The line to mend; None where no line of the user's took part."""
+        return self.places[0] if self.places else None
+
+    def __str__(self) -> str:
+        where = self.place.short if self.place else "(no line)"
+        return f"{where}: {self.id} ({self.level}): {self.what}"
+
+    def text(self) -> str:
+        """The finding for a terminal: at most five lines."""
+        lines = [str(self)]
+        if self.place is not None and self.place.text:
+            lines.append(f"    {self.place.line} | {self.place.text}")
+        others = [f"{p.role or 'see'}: {p.short}" for p in self.places[1:3]]
+        evidence = [f"{name} {_shown(value)}" for name, value in self.evidence.items()]
+        if evidence or others:
+            lines.append("    evidence: " + "; ".join([*evidence, *others]))
+        if self.fix:
+            lines.append(f"    fix: {self.fix}")
+        lines.append(f"    on purpose? `# doctor: ok {self.id}` on the line; "
+                     f"more: flambeau explain {self.id}")  # fmt: skip
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as plain data, for JSON."""
+        return {
+            "id": self.id, "level": str(self.level), "what": self.what,
+            "evidence": {name: _plain(value) for name, value in self.evidence.items()},
+            "places": [
+                {"file": p.file, "line": p.line, "function": p.function, "role": p.role,
+                 "text": p.text}
+                for p in self.places
+            ],
+            "fix": self.fix, "steps": list(self.steps),
+            "silence": f"# doctor: ok {self.id}",
+        }  # fmt: skip
+
+
+class Mistake(Exception):
+    """Raised at the user's line by the first certain finding, where the doctor is strict."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.text())
+        self.finding = finding
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, bool, int, type(None))):
+        return value
+    if isinstance(value, float):
+        finite = value == value and abs(value) != float("inf")
+        return float(f"{value:.6g}") if finite else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_shown(v) for v in value)
+    return str(value)

@@ -1,0 +1,129 @@
+"""The tape as rules see it: the nodes behind a root, what they saved, where they were recorded.
+
+Walking costs about a microsecond a node, so it is done at watched backward passes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..autograd.node import Node, Output, SavedOutput
+from ..autograd.save_plan import OUTPUT
+from ..tensor.tensor import Tensor
+from .places import Spot
+
+# Operators that show the same numbers in another shape.
+RESHAPES = frozenset((
+    "_view", "reshape", "squeeze", "squeeze_dims", "unsqueeze", "flatten", "view_as", "alias",
+    "expand", "contiguous", "clone", "unflatten", "_to", "to",
+))  # fmt: skip
+VIEWS = RESHAPES | {"permute", "transpose", "_slice", "select"}
+
+
+class Graph:
+    """All nodes that lead to some roots, oldest first, and the leaves below them."""
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self.nodes: list[Node] = []
+        self.leaves: dict[int, Tensor] = {}
+        self.consumers: dict[int, list[Node]] = {}
+        seen: set[int] = set()
+        stack = [node_of(root) for root in roots]
+        while stack:
+            node = stack.pop()
+            if node is None:
+                continue
+            if isinstance(node, Tensor):
+                self.leaves[id(node)] = node
+                continue
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            self.nodes.append(node)
+            for edge in node.edges:
+                if edge is not None:
+                    below = node_of(edge)
+                    self.consumers.setdefault(id(below), []).append(node)
+                    stack.append(below)
+        self.nodes.sort(key=lambda node: node.sequence)
+
+    def signature(self) -> tuple[str, ...]:
+        """The operators' names in order: the same for steps that do the same."""
+        return tuple(operator_name(node) for node in self.nodes)
+
+
+def node_of(target: Any) -> Any:
+    """The node or leaf behind an edge."""
+    return target.node if target.__class__ is Output else target
+
+
+def operator_name(node: Node) -> str:
+    """The operator's name, without what tells its variants apart."""
+    operator = node.operator
+    return type(node).__name__ if operator is None else str(operator.name)
+
+
+def spot_of(node: Node) -> Spot | None:
+    """Where the user's program recorded a node, if that was noted."""
+    note = node.__dict__.get("_doctor_spot")
+    return None if note is None else note[0]
+
+
+def module_of(node: Node) -> Any:
+    """The innermost module that was running when a node was recorded, if that was noted."""
+    note = node.__dict__.get("_doctor_spot")
+    return None if note is None else note[1]
+
+
+def saved(node: Node, name: str) -> Any:
+    """What a node saved under a parameter's name, or `y` for its output; None where it did not."""
+    plan, values = node.plan, node.saved
+    if plan is None or values is None or node.operator is None:
+        return None
+    names = node.operator.names
+    for (kind, position), value in zip(plan.sources, values, strict=True):
+        label = "y" if kind == OUTPUT else names[position]
+        if label == name and value is not None:
+            return value
+    return None
+
+
+def array_of(value: Any) -> np.ndarray | None:
+    """The numbers of a tensor or a saved output."""
+    if isinstance(value, Tensor):
+        value = value._array
+    elif value.__class__ is SavedOutput:
+        value = value.array
+    elif value.__class__ is tuple and value and value[0].__class__ is SavedOutput:
+        value = value[0].array
+    return value if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" else None
+
+
+def saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays that a node saved, by parameter; its output as `y`."""
+    plan, values = node.plan, node.saved
+    if plan is None or values is None or node.operator is None:
+        return
+    names = node.operator.names
+    for (kind, position), value in zip(plan.sources, values, strict=True):
+        array = array_of(value)
+        if array is not None:
+            yield ("y" if kind == OUTPUT else names[position]), array
+
+
+def producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
+    """The node that made a tensor's numbers, seen through operators that only reshape them."""
+    if not isinstance(tensor, Tensor):
+        return None
+    node = node_of(tensor._history())
+    while isinstance(node, Node) and operator_name(node) in through and len(node.edges) == 1:
+        node = node_of(node.edges[0])
+    return node if isinstance(node, Node) else None
+
+
+def reached(node: Any, limit: int = 10_000) -> dict[int, Tensor]:
+    """The leaves below a node, by id."""
+    return Graph([node]).leaves if node is not None and limit else {}

@@ -1,0 +1,92 @@
+"""Instruments: curves for the page, read at watched steps: losses, rates, gradients, updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .events import Backward, Update
+from .graph import array_of, module_of, operator_name, saved
+from .places import place_of
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_NUMBERS = 2048  # of a parameter that are looked at
+_CURVES = 24  # of a kind: parameters beyond that are left out
+_POINTS = 512
+
+
+class Instruments:
+    """Puts points on the session's curves, named `kind: what`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.names: dict[int, str] = {}
+        self.before: list[tuple[Any, np.ndarray]] = []
+        for event in ("on_backward", "on_step", "after_step"):
+            session.handlers[event].append(getattr(self, event))
+
+    id = "instruments"
+
+    def _point(self, kind: str, what: str, value: float) -> None:
+        curves = self.session.curves
+        name = f"{kind}: {what}"
+        if name not in curves:
+            if sum(known.startswith(f"{kind}:") for known in curves) >= _CURVES:
+                return
+            curves[name] = []
+        curve = curves[name]
+        if len(curve) < _POINTS:
+            curve.append((self.session.clock.passes, float(value)))
+
+    def _name(self, parameter: Any) -> str:
+        name = self.names.get(id(parameter))
+        if name is None:
+            name = self.names[id(parameter)] = self.session.parameter_name(parameter)
+        return name
+
+    def on_backward(self, backward: Backward) -> None:
+        value = backward.value
+        if value is not None:
+            place = place_of(backward.spot) if len(self.session.curves) < _CURVES else None
+            line = f"line {place.line}" if place is not None else "loss"
+            if place is not None or f"loss: {line}" in self.session.curves:
+                self._point("loss", line, value)
+        if backward.watched:
+            self._dead_units(backward)
+
+    def _dead_units(self, backward: Backward) -> None:
+        for node in backward.graph.nodes:
+            if operator_name(node) in ("relu_only", "relu"):
+                output = array_of(saved(node, "y"))
+                if output is not None and output.ndim > 1 and len(output) > 1:
+                    dead = (output.reshape(len(output), -1) == 0).all(0).mean()
+                    layer = module_of(node)
+                    self._point("dead units", type(layer).__name__ if layer is not None else "relu",
+                                float(dead))  # fmt: skip
+
+    def on_step(self, update: Update) -> None:
+        self.before = []
+        if not update.watched:
+            return
+        for parameter in update.params[:_CURVES]:
+            if parameter._grad is not None and parameter._array.dtype.kind == "f":
+                grad = parameter._grad._array
+                self._point("gradient norm", self._name(parameter), float(np.linalg.norm(grad)))
+                if parameter._array.ndim > 1:
+                    flat = parameter._array.reshape(-1)[:_NUMBERS]
+                    self.before.append((parameter, flat.copy()))
+
+    def after_step(self, update: Update) -> None:
+        rate = update.optimizer.param_groups[0].get("lr") if update.optimizer.param_groups else None
+        if isinstance(rate, float):
+            self._point("learning rate", type(update.optimizer).__name__, rate)
+        for parameter, before in self.before:
+            size = float(np.linalg.norm(before))
+            change = parameter._array.reshape(-1)[:_NUMBERS] - before
+            if size:
+                self._point("update / weight", self._name(parameter),
+                            float(np.linalg.norm(change)) / size)  # fmt: skip
+        self.before = []

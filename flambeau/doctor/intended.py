@@ -1,0 +1,89 @@
+"""`doctor.intended`: what looks like a mistake and is meant."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any, TypeVar
+
+from .finding import Place
+from .places import place_of, user_frame
+from .source import statements_at
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_open: list[frozenset[str]] = []  # contexts that are entered
+_lines: list[tuple[str, int, int, frozenset[str]]] = []  # file, first and last line of marked code
+
+
+def is_intended(id: str, places: Iterable[Place]) -> bool:
+    """Whether a finding is marked: its context is entered, or one of its lines lies in marked
+    code."""
+    if any(id in ids for ids in _open):
+        return True
+    return any(
+        id in ids and place.file == file and first <= place.line <= last
+        for place in places
+        for file, first, last, ids in _lines
+    )
+
+
+def _mark(file: str, first: int, last: int, ids: frozenset[str]) -> None:
+    entry = file, first, last, ids
+    if entry not in _lines:
+        _lines.append(entry)
+
+
+def _last_line(code: CodeType) -> int:
+    return max([line for _, _, line in code.co_lines() if line], default=code.co_firstlineno)
+
+
+class intended:
+    """Says that findings of the given checks are meant: as a context or as a decorator.
+
+    >>> from flambeau import doctor
+    >>> with doctor.intended("eval-forgotten"):
+    ...     pass
+    """
+
+    def __init__(self, *ids: str) -> None:
+        from .rules import all_rules
+
+        unknown = set(ids) - set(all_rules())
+        if unknown or not ids:
+            raise ValueError(f"no such check: {', '.join(sorted(unknown)) or '(none given)'}")
+        self.ids = frozenset(ids)
+
+    def __enter__(self) -> intended:
+        frame = user_frame(2)
+        if frame is not None:
+            place = place_of((frame.f_code, frame.f_lasti))
+            assert place is not None
+            inner = [s for s in statements_at(place.file, place.line) if hasattr(s, "items")]
+            last = (inner[-1].end_lineno or place.line) if inner else place.line
+            _mark(place.file, place.line, last, self.ids)
+        _open.append(self.ids)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _open.remove(self.ids)
+
+    def __call__(self, function: F) -> F:
+        code = getattr(function, "__code__", None)
+        if code is None:  # a class: its methods
+            for value in vars(function).values():
+                if hasattr(value, "__code__"):
+                    self(value)
+            return function
+        _mark(code.co_filename, code.co_firstlineno, _last_line(code), self.ids)
+
+        @functools.wraps(function)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            _open.append(self.ids)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _open.remove(self.ids)
+
+        return marked  # type: ignore[return-value]

@@ -1,0 +1,352 @@
+"""Observers of what happens once a step or less: modules' calls, backward, optimizers, loaders.
+
+Each takes the place of a library function: it calls the original and tells the session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import engine
+from ..autograd.mode import MODE
+from ..nn.module import Module
+from ..optim import optimizer as optimizers
+from ..tensor.tensor import Tensor
+from .events import Backward, ModuleCall, Update
+from .places import constructor_spot, here, user_frame
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Observer = Callable[[Callable, tuple, dict], Any]
+
+
+def targets(session: Session) -> list[tuple[Any, Observer]]:
+    """Every function that is patched for the whole session, with its observer."""
+    modules = ModuleObserver(session)
+    passes = BackwardObserver(session)
+    found: list[tuple[Any, Observer]] = [
+        (Module.__call__, modules.call),
+        (Module._call_impl, modules.call),
+        (Module.__init__, modules.made),
+        (Module.train, modules.mode),
+        (Module.zero_grad, _told_before(session, "on_zero_grad")),
+        (Module.state_dict, _told_after(session, "on_state")),
+        (Module.load_state_dict, _load_observer(session)),
+        (engine.run, passes.run),
+        (vars(Tensor)["backward"], passes.backward),
+        (optimizers.Optimizer.zero_grad, _told_before(session, "on_zero_grad")),
+        (optimizers.Optimizer.__init__, _optimizer_observer(session)),
+    ]
+    return [*found, *_lazily_imported(session)]
+
+
+def _lazily_imported(session: Session) -> list[tuple[Any, Observer]]:
+    """Functions of packages that may not be loaded yet."""
+    found: list[tuple[Any, Observer]] = []
+    schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
+    found.append((schedulers.LRScheduler.__init__, _made(session, "on_scheduler")))
+    names = importlib.import_module("flambeau.optim.lr_scheduler")
+    steps = {
+        vars(kind)["step"] for kind in vars(names).values()
+        if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
+        and "step" in vars(kind)
+    }  # fmt: skip
+    found += [(step, _schedule_observer(session)) for step in steps]
+    clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
+    for function in (clipping.clip_grad_norm_, clipping.clip_grad_value_):
+        found.append((function, _clip_observer(session)))
+    scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
+    found.append((scaler.scale, _unscale_observer(session)))
+    found.append((scaler.unscale_, _unscale_observer(session)))
+    loaders = importlib.import_module("flambeau.utils.data.iterator")
+    found.append((loaders._BaseDataLoaderIter.__next__, _batch_observer(session)))
+    loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
+    found.append((loader.__init__, _made(session, "on_loader")))
+    compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
+    found.append((compiled.__call__, _plain_call))
+    found.append((compiled.attempt, _no_program))
+    namespace = importlib.import_module("flambeau")
+    found.append((namespace.manual_seed, _seed_observer(session)))
+    return found
+
+
+# ------------------------------------------------------------------------- compiled steps
+
+
+def _plain_call(original: Callable, args: tuple, kwargs: dict) -> Any:
+    """A compiled function runs as it was written: a program shows nothing of its steps."""
+    return args[0]._function(*args[1:], **kwargs)
+
+
+def _no_program(original: Callable, args: tuple, kwargs: dict) -> Any:
+    from ..compiler.runtime.guarded_call import MISS
+
+    return MISS
+
+
+# ------------------------------------------------------------------------- modules
+
+
+class ModuleObserver:
+    """Keeps the stack of modules that are running, and tells of calls from outside."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.stack = session, session.stack
+
+    def call(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """`Module.__call__`."""
+        session, stack, module = self.session, self.stack, args[0]
+        if session.busy or threading.get_ident() != session.thread or (
+            stack and stack[-1] is module
+        ):  # fmt: skip
+            return original(*args, **kwargs)
+        stack.append(module)
+        try:
+            output = original(*args, **kwargs)
+        finally:
+            stack.pop()
+        if not stack:
+            self.tell("on_call", module, args, kwargs, output)
+        elif session.watching and not module._modules and session.handlers["on_layer"]:
+            self.tell("on_layer", module, args, kwargs, output)
+        return output
+
+    def tell(self, event: str, module: Any, args: tuple, kwargs: dict, output: Any) -> None:
+        """A call is over."""
+        session = self.session
+        if event == "on_call":
+            if type(module).__module__.startswith("flambeau.nn.modules.loss"):
+                return
+            session.roots.add(module)
+            if not module._modules and session.watching:
+                self.tell("on_layer", module, args, kwargs, output)
+        call = ModuleCall(module, args[1:], kwargs, output, here(3), MODE.grad,
+                          session.clock.passes, session.updates)  # fmt: skip
+        session.emit(event, call)
+
+    def made(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """`Module.__init__`."""
+        original(*args, **kwargs)
+        session = self.session
+        spot = None if session.busy else constructor_spot(args[0])
+        if spot is not None:
+            session.made_at[args[0]] = spot
+            session.emit("on_module_made", args[0], spot)
+
+    def mode(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """`Module.train`, which calls itself on children: only the outermost call is told."""
+        session = self.session
+        if session.busy or self.inside:
+            return original(*args, **kwargs)
+        self.inside = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            self.inside = False
+        mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
+        session.emit("on_mode", args[0], mode, here())
+        return result
+
+    inside = False
+
+
+# ------------------------------------------------------------------------- backward
+
+
+class BackwardObserver:
+    """Tells of passes that add to `.grad`, not of `autograd.grad`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.tensor: Tensor | None = None
+        self.sequence = 0
+
+    def backward(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """`Tensor.backward`."""
+        self.tensor = args[0]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self.tensor = None
+
+    def run(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """`engine.run(roots, retain_graph, create_graph, captures, accumulate, partial)`."""
+        session, tensor = self.session, self.tensor
+        accumulates = args[4] if len(args) > 4 else kwargs.get("accumulate", True)
+        if session.busy or not accumulates or threading.get_ident() != session.thread:
+            return original(*args, **kwargs)
+        self.tensor = None
+        event = Backward(session.clock.passes + 1, [target for target, _ in args[0]], tensor,
+                         here(), self.sequence, session.watching, session.updates)  # fmt: skip
+        session.emit("on_backward", event)
+        self.sequence = max(
+            [getattr(getattr(t, "node", t), "sequence", 0) for t in event.roots], default=0
+        )
+        result = original(*args, **kwargs)
+        session.emit("after_backward", event)
+        begun = time.perf_counter()
+        session.watch(session.clock.tick())
+        session.clock.spent_s += time.perf_counter() - begun
+        return result
+
+
+# ------------------------------------------------------------------------- optimizers
+
+_handles: list[Any] = []
+
+
+def add_step_hooks(session: Session) -> None:
+    """Has every optimizer tell of its steps."""
+    numbers: dict[int, int] = {}
+    pending: list[Update] = []
+
+    def before(optimizer: Any, args: tuple, kwargs: dict) -> None:
+        if session.busy:
+            return
+        numbers[id(optimizer)] = number = numbers.get(id(optimizer), 0) + 1
+        session.adopt(optimizer)
+        update = Update(optimizer, number, here(), session.watching)
+        pending.append(update)
+        session.emit("on_step", update)
+
+    def after(optimizer: Any, args: tuple, kwargs: dict) -> None:
+        if session.busy or not pending:
+            return
+        session.updates += 1
+        session.emit("after_step", pending.pop())
+        if session.steps is not None and session.updates >= session.steps:
+            raise Enough
+
+    _handles.append(optimizers.register_optimizer_step_pre_hook(before))
+    _handles.append(optimizers.register_optimizer_step_post_hook(after))
+
+
+class Enough(BaseException):
+    """Ends a program that was to be watched for some steps only."""
+
+
+def remove_step_hooks() -> None:
+    """Takes the hooks away."""
+    while _handles:
+        _handles.pop().remove()
+
+
+def _optimizer_observer(session: Session) -> Observer:
+    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+        original(*args, **kwargs)
+        spot = constructor_spot(args[0])
+        if not session.busy:
+            session.optimizers[args[0]] = spot
+            session.clock.again()
+            session.emit("on_optimizer", args[0], spot)
+
+    return made
+
+
+def _schedule_observer(session: Session) -> Observer:
+    def stepped(original: Callable, args: tuple, kwargs: dict) -> Any:
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if not session.busy and not session.constructing:
+                session.emit("on_schedule", args[0], here(), (*args[1:], *kwargs.values()))
+
+    return stepped
+
+
+# ------------------------------------------------------------------------- others
+
+
+def _made(session: Session, event: str) -> Observer:
+    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+        session.constructing += 1
+        try:
+            original(*args, **kwargs)
+        finally:
+            session.constructing -= 1
+        if not session.busy:
+            session.emit(event, args[0], constructor_spot(args[0]))
+
+    return made
+
+
+def _told_before(session: Session, event: str) -> Observer:
+    def told(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            session.emit(event, args[0], here())
+        return original(*args, **kwargs)
+
+    return told
+
+
+def _told_after(session: Session, event: str) -> Observer:
+    def told(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        caller = user_frame(2)
+        if not session.busy and caller is not None and kwargs.get("destination") is None:
+            session.emit(event, args[0], result, here())
+        return result
+
+    return told
+
+
+def _load_observer(session: Session) -> Observer:
+    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            state = args[1] if len(args) > 1 else kwargs.get("state_dict")
+            strict = args[2] if len(args) > 2 else kwargs.get("strict", True)
+            session.emit("on_load", args[0], state, strict, here())
+        return original(*args, **kwargs)
+
+    return load
+
+
+def _clip_observer(session: Session) -> Observer:
+    def clip(original: Callable, args: tuple, kwargs: dict) -> Any:
+        given = args[0] if args else kwargs.get("parameters")
+        every = [given] if isinstance(given, Tensor) else list(given or ())
+        limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
+        if not session.busy:
+            session.emit("on_clip", every, here(), float(limit))
+        if args:
+            return original(every, *args[1:], **kwargs)
+        return original(**{**kwargs, "parameters": every})
+
+    return clip
+
+
+def _unscale_observer(session: Session) -> Observer:
+    def unscale(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            value = args[1] if len(args) > 1 else kwargs.get("optimizer")
+            is_step = isinstance(value, optimizers.Optimizer)
+            session.emit("on_unscale", args[0], value if is_step else None, here())
+        return original(*args, **kwargs)
+
+    return unscale
+
+
+def _batch_observer(session: Session) -> Observer:
+    def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
+        batch = original(*args, **kwargs)
+        if not session.busy:
+            session.emit("on_batch", args[0], batch, here())
+            if args[0]._num_yielded == 1:
+                session.clock.again()
+        return batch
+
+    return fetch
+
+
+def _seed_observer(session: Session) -> Observer:
+    def seed(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            session.emit("on_seed", args[0] if args else kwargs.get("seed"), here())
+        return original(*args, **kwargs)
+
+    return seed

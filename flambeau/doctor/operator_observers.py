@@ -1,0 +1,181 @@
+"""Observers of operators, on only while a session watches closely: the line of every recorded
+node, calls of losses, what leaves the graph, reshapes and comparisons."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import tape
+from ..autograd.mode import MODE
+from ..ops.core.registry import PUBLIC
+from ..tensor.tensor import Tensor
+from .events import LossCall
+from .places import here, is_internal
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Observer = Callable[[Callable, tuple, dict], Any]
+
+LOSSES = (
+    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss",
+    "poisson_nll_loss", "soft_margin_loss", "hinge_embedding_loss", "multilabel_soft_margin_loss",
+    "multi_margin_loss", "ctc_loss", "cosine_embedding_loss", "margin_ranking_loss",
+)  # fmt: skip
+_FIRST = {"ctc_loss": "log_probs", "cosine_embedding_loss": "input1",
+          "margin_ranking_loss": "input1"}  # fmt: skip
+_TARGET = {"ctc_loss": "targets"}
+_FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize")
+_RESHAPES = ("view", "reshape")
+_HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
+
+
+def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+    """Every function that is patched while watched closely, with its observer."""
+    functional = importlib.import_module("flambeau.nn.functional")
+    for name in LOSSES:
+        function = getattr(functional, name, None)
+        if function is not None:
+            yield function, _loss(session, name, inspect.signature(function))
+    for name in _FUNCTIONS:
+        yield getattr(functional, name), _function(session, name)
+    for recorder in (tape.record_unary, tape.record_binary, tape.record_number, tape.record):
+        yield recorder, _recorder(session, recorder is tape.record_binary)
+    yield vars(Tensor)["detach"], _cut(session, "detach()")
+    for kind in ("item", "numpy", "tolist"):
+        function = vars(Tensor).get(kind)
+        if inspect.isfunction(function):
+            yield function, _cut(session, f"{kind}()")
+    yield vars(Tensor)["data"].fget, _cut(session, ".data")
+    yield vars(Tensor)["grad"].fget, _grad_read(session)
+    for name in _RESHAPES:
+        function = vars(Tensor).get(name)
+        if inspect.isfunction(function):
+            yield function, _view(session)
+    yield PUBLIC["torch"]["argmax"], _cut(session, "argmax()")
+    if inspect.isfunction(vars(Tensor)["argmax"]) \
+            and vars(Tensor)["argmax"] is not PUBLIC["torch"]["argmax"]:  # fmt: skip
+        yield vars(Tensor)["argmax"], _cut(session, "argmax()")
+    yield from _comparisons(session)
+
+
+def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
+    methods = vars(Tensor)
+    for function in {methods["__eq__"], PUBLIC["torch"]["eq"], methods["eq"]}:
+        if inspect.isfunction(function):
+            yield function, _compare(session)
+    greater = {methods["__gt__"], methods["__ge__"], PUBLIC["torch"]["gt"], PUBLIC["torch"]["ge"],
+               methods["gt"], methods["ge"]}  # fmt: skip
+    for function in greater:
+        if inspect.isfunction(function):
+            yield function, _threshold(session)
+
+
+def _recorder(session: Session, binary: bool) -> Observer:
+    """Notes the line and the innermost module of each node that an operator hangs on its result."""
+    clock, stack = session.clock, session.stack
+
+    def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+        original(*args, **kwargs)
+        if session.busy:
+            return
+        begun = time.perf_counter()
+        result = args[1]
+        if result.__class__ is tuple or result.__class__ is list:
+            result = result[0] if result else None
+        node = getattr(result, "_node", None)
+        if node is not None:
+            node = getattr(node, "node", node)
+            if "_doctor_spot" not in node.__dict__:
+                node.__dict__["_doctor_spot"] = here(), (stack[-1] if stack else None)
+        clock.spent_s += time.perf_counter() - begun + _HEAVY_S
+        if binary and node is not None and result._array.size > max(
+            args[2]._array.size, args[3]._array.size
+        ):  # fmt: skip
+            session.emit("on_broadcast", args[0].name, args[2], args[3], here())
+
+    return record
+
+
+def _loss(session: Session, name: str, signature: inspect.Signature) -> Observer:
+    names = list(signature.parameters)
+    first, second = _FIRST.get(name, "input"), _TARGET.get(name, "target")
+
+    def loss(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if session.busy:
+            return result
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        value = arguments.get(first)
+        if isinstance(value, Tensor):
+            call = LossCall(name, value, arguments.get(second), arguments, result, here(),
+                            session.stack[-1] if session.stack else None, MODE.grad)  # fmt: skip
+            session.emit("on_loss", call)
+        return result
+
+    return loss
+
+
+def _function(session: Session, name: str) -> Observer:
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            session.emit("on_function", name, args, kwargs, here())
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _cut(session: Session, kind: str) -> Observer:
+    def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
+        tensor = args[0] if args else kwargs.get("input")
+        if not session.busy and isinstance(tensor, Tensor) and tensor._node is not None:
+            session.emit("on_cut", kind, tensor, here())
+        return original(*args, **kwargs)
+
+    return cut
+
+
+def _grad_read(session: Session) -> Observer:
+    def read(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy and not is_internal(sys._getframe(2).f_code):
+            session.emit("on_grad_read", args[0])
+        return original(*args, **kwargs)
+
+    return read
+
+
+def _view(session: Session) -> Observer:
+    def view(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1:
+            session.emit("on_view", args[0], result, here())
+        return result
+
+    return view
+
+
+def _compare(session: Session) -> Observer:
+    def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and len(args) > 1 and isinstance(args[1], Tensor) \
+                and isinstance(args[0], Tensor):  # fmt: skip
+            session.emit("on_compare", args[0], args[1], result, here())
+        return result
+
+    return compare
+
+
+def _threshold(session: Session) -> Observer:
+    def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy and len(args) > 1 and args[1].__class__ in (int, float) \
+                and isinstance(args[0], Tensor):  # fmt: skip
+            session.emit("on_threshold", args[0], args[1], here())
+        return original(*args, **kwargs)
+
+    return compare

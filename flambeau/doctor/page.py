@@ -1,0 +1,93 @@
+"""Page: everything a session knows as one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import linecache
+from html import escape
+from pathlib import Path
+
+from .charts import Curve, chart
+from .finding import Finding, Place
+from .report import counts, summary, titles
+from .rules import all_rules
+from .session import Session
+
+_AROUND = 3  # lines of source before and after
+_KINDS = ("loss", "learning rate", "gradient norm", "update / weight", "dead units")
+
+
+def page(session: Session) -> str:
+    """The text of the page."""
+    template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "SUMMARY": escape(summary(session).removeprefix("doctor: ")),
+        "BADGES": "".join(
+            f"<span class='badge {level}'>{number} {level}</span>"
+            for level, number in counts(session).items()
+        ),
+        "FINDINGS": "".join(_finding(f) for f in session.findings)
+        or "<p class='none'>Nothing was found.</p>",
+        "CURVES": _curves(session.curves),
+        "CHECKS": _checks(session),
+    }
+    for name, text in parts.items():
+        template = template.replace(f"<!--{name}-->", text, 1)
+    return template
+
+
+def _finding(finding: Finding) -> str:
+    rule = all_rules()[finding.id]
+    where = escape(finding.place.short) if finding.place else ""
+    evidence = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>"
+        for name, value in finding.as_dict()["evidence"].items()
+    )
+    sources = "".join(_source(place, first=i == 0) for i, place in enumerate(finding.places[:3]))
+    return f"""<article class='{finding.level}'>
+<h3><span class='badge {finding.level}'>{finding.level}</span> {escape(finding.what)}</h3>
+<p class='where'><code>{where}</code> <code>{escape(finding.id)}</code></p>
+{sources}
+<p class='fix'><b>Fix</b> {escape(finding.fix)}</p>
+{f"<table>{evidence}</table>" if evidence else ""}
+<details><summary>Why</summary><p>{escape(rule.why)}</p>
+<p>On purpose: <code># doctor: ok {escape(finding.id)}</code> on the line, or
+<code>with doctor.intended("{escape(finding.id)}"):</code></p></details>
+</article>"""
+
+
+def _source(place: Place, first: bool) -> str:
+    rows = []
+    for number in range(max(1, place.line - _AROUND), place.line + _AROUND + 1):
+        text = linecache.getline(place.file, number).rstrip("\n")
+        if not text and number > place.line:
+            continue
+        mark = (" class='hit'" if first else " class='other'") if number == place.line else ""
+        rows.append(f"<tr{mark}><td>{number}</td><td>{escape(text) or ' '}</td></tr>")
+    caption = escape(f"{place.role or ('line to mend' if first else 'see also')}: {place.short}")
+    return f"<div class='caption'>{caption}</div><table class='source'>{''.join(rows)}</table>"
+
+
+def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
+    panels = []
+    for kind in _KINDS:
+        lines: dict[str, Curve] = {
+            name.partition(": ")[2]: curve for name, curve in curves.items()
+            if name.startswith(f"{kind}: ")
+        }  # fmt: skip
+        panels.append(chart(kind, lines))
+    return "".join(panels) or "<p class='none'>No backward pass was seen.</p>"
+
+
+def _checks(session: Session) -> str:
+    title, undecided = titles(), session.undecided()
+    found = {f.id: f.level for f in session.findings}
+    rows = []
+    for rule in sorted(session.rules, key=lambda r: (r.id not in found, r.id in undecided, r.id)):
+        id = rule.id
+        level = found.get(id)
+        state = str(level) if level else "not judged" if id in undecided else "passed"
+        style = str(level) if level else "undecided" if id in undecided else "passed"
+        reason = escape(undecided.get(id, "")) if level is None else ""
+        rows.append(f"<tr class='{style}'><td>{state}</td><td><code>{escape(id)}</code></td>"
+                    f"<td>{escape(title[id])}</td><td>{reason}</td></tr>")  # fmt: skip
+    return f"<table class='checks'>{''.join(rows)}</table>"

@@ -1,0 +1,70 @@
+"""Patches: library functions whose code is replaced while a session watches.
+
+A function keeps its identity and gets its own code back at the end, so that nothing is paid when
+the doctor is off. Light patches stay for the whole session (modules' calls, backward, optimizers);
+close ones, which every operator pays for, come and go with `watch_closely`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..compiler.capture.code_patching import Swap
+from ..compiler.capture.patch_targets import swap_of
+from . import observers, operator_observers
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_light: list[Swap] = []
+_close: list[Swap] = []
+_lock = threading.Lock()
+session: Session | None = None
+
+
+def install(watcher: Session) -> None:
+    """Begins to patch for a session; RuntimeError while another one is at it."""
+    global session
+    with _lock:
+        if session is not None:
+            raise RuntimeError("a doctor is watching already; they do not nest")
+        session = watcher
+    try:
+        for function, observer in observers.targets(watcher):
+            _light.append(_start(function, observer))
+        observers.add_step_hooks(watcher)
+    except BaseException:
+        remove()
+        raise
+
+
+def _start(function: Any, observer: Callable) -> Swap:
+    swap = swap_of(function, observer)
+    swap.start()
+    return swap
+
+
+def watch_closely(closely: bool) -> None:
+    """Adds or removes the patches that every operator pays for."""
+    if closely and session is not None and not _close:
+        for function, observer in operator_observers.targets(session):
+            _close.append(_start(function, observer))
+    elif not closely:
+        _restore(_close)
+
+
+def remove() -> None:
+    """Gives all functions their own code back."""
+    global session
+    _restore(_close)
+    _restore(_light)
+    observers.remove_step_hooks()
+    session = None
+
+
+def _restore(swaps: list[Swap]) -> None:
+    while swaps:
+        swaps[-1].restore()
+        swaps.pop()

@@ -1,0 +1,77 @@
+"""What a session tells at its end: the summary line, and JSON with a stable schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from .finding import Finding, Level
+from .rules import all_rules
+from .session import Session
+
+SCHEMA = 1  # raised when a key changes its meaning or goes
+
+
+def announce(finding: Finding) -> None:
+    """Prints a finding on standard error when it is made."""
+    print(f"\n{finding.text()}", file=sys.stderr)
+
+
+def counts(session: Session) -> dict[Level, int]:
+    """How many findings there are of each level."""
+    return {level: sum(f.level is level for f in session.findings) for level in Level}
+
+
+def summary(session: Session) -> str:
+    """One line: what was found, what passed, what could not be judged and why, and the cost."""
+    number = counts(session)
+    found = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
+             for level, n in number.items() if n]  # fmt: skip
+    undecided = session.undecided()
+    reasons = sorted(set(undecided.values()), key=lambda r: -list(undecided.values()).count(r))
+    clock = session.clock
+    text = f"doctor: {', '.join(found) or 'nothing found'}; {len(session.passed())} checks passed"
+    if undecided:
+        shown = "; ".join(reasons[:3])
+        text += f", {len(undecided)} not judged ({shown}{', ...' if len(reasons) > 3 else ''})"
+    text += f"; watching cost {clock.spent_s:.2f} s of {clock.elapsed_s:.1f} s"
+    if clock.suspended_at:
+        text += f" (close watching suspended at pass {clock.suspended_at[0]})"
+    if session.error:
+        text += f"; the program ended with {session.error}"
+    return text
+
+
+def as_dict(session: Session) -> dict[str, Any]:
+    """Everything that a session knows, as plain data. The schema is in docs/doctor.md."""
+    from .. import __version__
+
+    clock = session.clock
+    return {
+        "version": SCHEMA,
+        "flambeau": __version__,
+        "argv": list(sys.argv),
+        "passes": clock.passes,
+        "updates": session.updates,
+        "seconds": round(clock.elapsed_s, 3),
+        "seconds_watching": round(clock.spent_s, 3),
+        "suspended_at": clock.suspended_at,
+        "error": session.error,
+        "findings": [finding.as_dict() for finding in session.findings],
+        "passed": session.passed(),
+        "undecided": [{"id": id, "reason": reason} for id, reason in session.undecided().items()],
+        "off": sorted(session.off),
+        "curves": {name: [list(point) for point in curve]
+                   for name, curve in session.curves.items()},
+    }  # fmt: skip
+
+
+def as_json(session: Session) -> str:
+    """`as_dict` as text."""
+    return json.dumps(as_dict(session), indent=1, default=str)
+
+
+def titles() -> dict[str, str]:
+    """Each check's mistake in a line."""
+    return {id: rule.title for id, rule in all_rules().items()}

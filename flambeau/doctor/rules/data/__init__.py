@@ -1,0 +1,1 @@
+"""Checks of data, labels and random numbers."""

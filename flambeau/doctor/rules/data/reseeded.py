@@ -1,0 +1,79 @@
+"""A generator that is seeded anew at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class Reseeded(Rule):
+    """Counts calls of manual_seed with the same seed between updates."""
+
+    id = "reseeded-each-step"
+    level = Level.LIKELY
+    needs = ("on_seed", "on_step")
+    title = "manual_seed() with one seed at every step: all steps draw the same numbers"
+    why = (
+        "Dropout masks, noise and augmentations are the same in each step. Told at the sixth time, "
+        "with at most two updates between two of them. Silent for seeds that change."
+    )
+    fix = "seed once, before the loop"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(8):
+    torch.manual_seed(0)  # <-
+    loss = F.mse_loss(net(F.dropout(x, 0.2)), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(0)
+for _ in range(8):
+    loss = F.mse_loss(net(F.dropout(x, 0.2)), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Another seed at each step.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for step in range(8):
+    torch.manual_seed(step)
+    loss = F.mse_loss(net(F.dropout(x, 0.2)), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Several models from one seed.
+for _ in range(8):
+    torch.manual_seed(0)
+    net = nn.Linear(8, 1)
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.mse_loss(net(x), t).backward()
+        optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.last: dict[Spot | None, tuple[Any, int]] = {}
+        self.times: dict[Spot | None, int] = {}
+
+    def on_seed(self, seed: Any, spot: Spot | None) -> None:
+        updates = self.session.updates
+        before, at = self.last.get(spot, (None, 0))
+        self.last[spot] = seed, updates
+        again = before == seed and 0 < updates - at <= 2
+        self.times[spot] = self.times.get(spot, 0) + 1 if again else 0
+        if self.times[spot] >= 5:
+            self.report("the generator is seeded with one number at every step", spot,
+                        seed=int(seed), times=self.times[spot] + 1)  # fmt: skip

@@ -1,0 +1,143 @@
+"""Parameters that the loss cannot reach, because the graph is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....nn.parameter import Parameter
+from ...events import ModuleCall, Update
+from ...finding import Level
+from ...graph import node_of, reached
+from ...places import Spot
+from ..rule import Rule
+
+_STEPS = 3
+
+
+@dataclass
+class _Cut:
+    """A place where values leave the graph."""
+
+    kind: str
+    spot: Spot | None
+    parameters: set[int] = field(default_factory=set)
+    times: int = 1
+
+
+class GraphCut(Rule):
+    """Looks for parameters of an optimizer that never have a gradient at its steps, and for the
+    places at which values that they made left the graph."""
+
+    id = "graph-cut"
+    level = Level.LIKELY
+    needs = ("on_step", "on_backward")
+    title = "parameters in the optimizer get no gradient: what they compute leaves the graph"
+    why = (
+        "detach(), .data, item(), numpy(), argmax() and torch.tensor() give values without "
+        "history, and the layers before them are not trained. Told when parameters had no "
+        f"gradient at the first {_STEPS} steps of their optimizer, though they took part in "
+        "the forward pass. Silent for frozen parameters and for values that also reach the "
+        "loss on another way."
+    )
+    fix = "use the tensor itself, without detach(), item() or torch.tensor()"
+    broken = """
+encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(5):
+    code = encoder(x).detach()  # <-
+    loss = F.mse_loss(decoder(code), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(5):
+    code = encoder(x)
+    loss = F.mse_loss(decoder(code), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# The generator's output is detached for the discriminator, and not for its own step.
+generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)
+first, second = optim.Adam(critic.parameters()), optim.Adam(generator.parameters())
+for _ in range(5):
+    fake = generator(torch.randn(64, 4))
+    first.zero_grad()
+    (critic(fake.detach()).mean() - critic(x).mean()).backward()
+    first.step()
+    second.zero_grad()
+    (-critic(fake).mean()).backward()
+    second.step()
+""", """
+# One side of the loss is detached, the other is not.
+encoder, predictor = nn.Linear(8, 4), nn.Linear(4, 4)
+optimizer = optim.Adam([*encoder.parameters(), *predictor.parameters()])
+for _ in range(5):
+    a, b = encoder(x), encoder(x + 0.1)
+    loss = -F.cosine_similarity(predictor(a), b.detach()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.cuts: dict[Spot | None, _Cut] = {}
+        self.silent: dict[int, dict[int, int]] = {}  # by optimizer and parameter: steps without
+        self.ran: set[int] = set()  # parameters of modules that ran
+        self.without_grad: dict[int, Spot | None] = {}  # and of those that ran under no_grad
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        cut = self.cuts.get(spot)
+        if cut is not None:
+            cut.times += 1
+            return
+        cut = self.cuts[spot] = _Cut(kind, spot)
+        leaves = reached(node_of(tensor._node))
+        cut.parameters = {key for key, leaf in leaves.items() if isinstance(leaf, Parameter)}
+
+    def on_call(self, call: ModuleCall) -> None:
+        if self.session.watching and call.backwards < 64:
+            keys = [id(p) for p in call.module.parameters() if p.requires_grad]
+            if call.recorded:
+                self.ran.update(keys)
+            elif call.module.training:
+                self.without_grad.update(dict.fromkeys(keys, call.spot))
+
+    def on_step(self, update: Update) -> None:
+        if not update.watched or update.number > _STEPS:
+            return
+        silent = self.silent.setdefault(id(update.optimizer), {})
+        for parameter in update.params:
+            if parameter.requires_grad and parameter._grad is None:
+                silent[id(parameter)] = silent.get(id(parameter), 0) + 1
+        if update.number == _STEPS:
+            lost = [p for p in update.params if silent.get(id(p)) == _STEPS]
+            if lost:
+                self._judge(lost, update)
+
+    def _judge(self, lost: list[Any], update: Update) -> None:
+        keys = {id(p) for p in lost}
+        cuts = sorted(
+            (cut for cut in self.cuts.values() if cut.parameters & keys),
+            key=lambda cut: (-len(cut.parameters & keys), cut.kind == "item()"),
+        )
+        if cuts:
+            cut = cuts[0]
+            lost = [p for p in lost if id(p) in cut.parameters]
+            names = self.session.parameter_names(lost)
+            self.report(f"{cut.kind} takes what {names} computed out of the graph", cut.spot,
+                        update.spot, **{"parameters without gradient": len(lost),
+                                        "steps": _STEPS})  # fmt: skip
+            return
+        ungraded = [p for p in lost if id(p) in self.without_grad and id(p) not in self.ran]
+        if ungraded and len(ungraded) < len(update.params):
+            self.report(f"{self.session.parameter_names(ungraded)} only run without gradients",
+                        self.without_grad[id(ungraded[0])], update.spot,
+                        fix="compute what is to be trained outside of torch.no_grad()",
+                        **{"parameters without gradient": len(ungraded)})  # fmt: skip

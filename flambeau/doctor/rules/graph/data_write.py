@@ -1,0 +1,90 @@
+"""A value that backward needs, changed through .data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import saved_arrays
+from ...places import Spot
+from ..rule import Rule
+
+_LARGEST = 1 << 16  # numbers that are copied to compare
+
+
+class DataWrite(Rule):
+    """Keeps copies of what `.data` was asked of, and compares them when backward reads it."""
+
+    id = "data-write"
+    level = Level.CERTAIN
+    needs = ("on_backward",)
+    title = "a value that backward() reads was overwritten through .data: the gradient is wrong"
+    why = (
+        "Writes through .data are not counted, so that backward() cannot notice. Told when numbers "
+        "of an intermediate result that the graph saved differ from what they were. Silent for "
+        "parameters, which optimizers write to."
+    )
+    fix = "compute a new tensor, without writing to the old one; or use detach(), which is counted"
+    broken = """
+weight = nn.Parameter(torch.ones(8))
+for _ in range(3):
+    weight.grad = None
+    h = torch.exp(x * weight)
+    h.data.clamp_(max=1.0)  # <-
+    (h * h).mean().backward()
+"""
+    fixed = """
+weight = nn.Parameter(torch.ones(8))
+for _ in range(3):
+    weight.grad = None
+    h = torch.exp(x * weight).clamp(max=1.0)
+    (h * h).mean().backward()
+"""
+    healthy = ("""
+# Weights are clamped after the step, as critics are.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    net(x).mean().backward()
+    optimizer.step()
+    for parameter in net.parameters():
+        parameter.data.clamp_(-0.01, 0.01)
+""", """
+# .data is read, not written.
+net = nn.Linear(8, 1)
+for _ in range(3):
+    output = torch.exp(net(x))
+    biggest = output.data.max()
+    output.mean().backward()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.copies: dict[int, tuple[np.ndarray, np.ndarray, Spot | None]] = {}
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        array = tensor._array
+        if kind == ".data" and isinstance(array, np.ndarray) and array.size <= _LARGEST \
+                and len(self.copies) < 64:  # fmt: skip
+            self.copies.setdefault(id(array), (array, array.copy(), spot))
+
+    def on_backward(self, backward: Backward) -> None:
+        if self.copies and backward.watched:
+            for node in backward.graph.nodes:
+                for _, array in saved_arrays(node):
+                    entry = self.copies.get(id(array))
+                    if entry is not None and not np.array_equal(array, entry[1], equal_nan=True):
+                        self._tell(entry, node.name(), backward)
+        self.copies.clear()
+
+    def _tell(
+        self, entry: tuple[np.ndarray, np.ndarray, Spot | None], reader: str, backward: Backward
+    ) -> None:
+        now, before, spot = entry
+        self.report(f"values that {reader} saved were changed through .data", spot, backward.spot,
+                    **{"numbers changed": int((now != before).sum()),
+                       "of": int(now.size)})  # fmt: skip

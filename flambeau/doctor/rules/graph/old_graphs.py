@@ -1,0 +1,125 @@
+"""Graphs of earlier steps that are kept alive."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from ...events import Backward
+from ...finding import Level, Place
+from ...graph import node_of
+from ...places import Spot, user_frame
+from ...source import function_body
+from ..rule import Rule
+
+_ALIVE = 10
+
+
+def keepers(frame: FrameType, name: str) -> Iterator[int]:
+    """The lines of a function that put a variable into a sum or a list."""
+    body = function_body(frame.f_code.co_filename, frame.f_code)
+    for node in ast.walk(body) if body is not None else ():
+        value: Any = None
+        if isinstance(node, ast.AugAssign):
+            value = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
+                and node.func.attr in ("append", "insert", "extend") and node.args:  # fmt: skip
+            value = node.args[-1]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) \
+                and isinstance(node.targets[0], ast.Name):  # fmt: skip
+            sides = node.value.left, node.value.right
+            target = node.targets[0].id
+            if any(isinstance(s, ast.Name) and s.id == target for s in sides):
+                value = next((s for s in sides if isinstance(s, ast.Name) and s.id != target), None)
+        if isinstance(value, ast.Name) and value.id == name:
+            yield value.lineno
+
+
+class OldGraphs(Rule):
+    """Holds weak references to the roots of backward passes and counts those that stay alive."""
+
+    id = "old-graphs-kept"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "losses of earlier steps are kept with their graphs: memory grows with every step"
+    why = (
+        "A loss that is added up, or put in a list, as a tensor keeps the nodes of its graph. Told "
+        f"when the roots of {_ALIVE} earlier backward passes of the same line are alive."
+    )
+    fix = "keep the number: loss.item(), or loss.detach()"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+total = 0.0
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss  # <-
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+total = 0.0
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+"""
+    healthy = ("""
+# The sum is what goes backward.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    total = 0.0
+    for xb, tb in zip(x.split(4), t.split(4)):
+        total += F.mse_loss(net(xb), tb)
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+""", """
+# Outputs are kept, without their history.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+history = []
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    history.append(loss.detach())
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.roots: dict[Spot | None, list[Any]] = {}
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched or backward.tensor is None:
+            return
+        node = node_of(backward.tensor._node)
+        if node is None:
+            return
+        roots = self.roots.setdefault(backward.spot, [])
+        alive = [reference for reference in roots if reference() is not None]
+        if len(alive) >= _ALIVE and len(alive) >= 0.8 * len(roots):
+            self._tell(backward, len(alive))
+        roots.append(weakref.ref(node))
+
+    def _tell(self, backward: Backward, alive: int) -> None:
+        frame = user_frame(2)
+        places: list[Any] = []
+        if frame is not None:
+            file = frame.f_code.co_filename
+            names = [n for n, value in list(frame.f_locals.items()) if value is backward.tensor]
+            for name in names:
+                places += [Place(file, line, frame.f_code.co_qualname, "kept here")
+                           for line in keepers(frame, name)]  # fmt: skip
+        self.report(f"the graphs of {alive} earlier steps are still in memory", *places,
+                    backward.spot, **{"graphs alive": alive})  # fmt: skip

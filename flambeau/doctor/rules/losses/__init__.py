@@ -1,0 +1,1 @@
+"""Checks of what losses are given."""

@@ -1,0 +1,70 @@
+"""Binary cross-entropy with targets outside of 0..1."""
+
+from __future__ import annotations
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ..rule import Rule
+
+
+class BinaryTargetRange(Rule):
+    """Looks at the targets' values."""
+
+    id = "binary-target-range"
+    level = Level.CERTAIN
+    needs = ("on_loss",)
+    title = "binary cross-entropy with targets that are no probabilities, such as -1 and 1"
+    why = (
+        "Outside of 0..1 the loss has no minimum: it falls without end as the logits grow. Silent "
+        "up to -0.25 and 1.5, which noisy labels of GANs reach."
+    )
+    fix = "targets are 0 and 1: (target + 1) / 2 for -1 and 1; class numbers need cross_entropy"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.binary_cross_entropy_with_logits(net(x), t.sign())  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.binary_cross_entropy_with_logits(net(x), (t.sign() + 1) / 2)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Smoothed and noisy labels.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    labels = (t > 0).float() * 0.9 + 0.3 * torch.rand(64, 1)
+    loss = F.binary_cross_entropy_with_logits(net(x), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Targets of -1 and 1 are what soft_margin_loss takes.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.soft_margin_loss(net(x), t.sign())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if not call.name.startswith("binary_cross_entropy") or not isinstance(target, Tensor) \
+                or not target._array.size:  # fmt: skip
+            return
+        low, high = float(target._array.min()), float(target._array.max())
+        if low < -0.25 or high > 1.5:
+            self.report(f"{call.name} has targets from {low:g} to {high:g}; they are to be "
+                        "probabilities", call.spot, targets=[low, high])  # fmt: skip

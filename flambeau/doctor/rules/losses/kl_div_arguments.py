@@ -1,0 +1,82 @@
+"""kl_div of what are no log-probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ...graph import operator_name
+from ..rule import Rule
+from .softmax_before_cross_entropy import are_probabilities
+
+
+class KlDivArguments(Rule):
+    """Looks at the values of both arguments."""
+
+    id = "kl-div-arguments"
+    level = Level.CERTAIN
+    needs = ("on_loss",)
+    title = "kl_div takes log-probabilities as input and probabilities as target"
+    why = (
+        "Of probabilities, or of logits, the formula gives numbers that are no divergence and may "
+        "be negative. Certain where an input is above 0, or a target below."
+    )
+    fix = "kl_div(log_softmax(input, dim=-1), softmax(target, dim=-1), reduction='batchmean')"
+    broken = """
+student, teacher = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+optimizer = optim.SGD(student.parameters(), lr=0.1)
+for _ in range(4):
+    target = F.softmax(teacher(x), dim=1)
+    loss = F.kl_div(F.softmax(student(x), dim=1), target, reduction="batchmean")  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+student, teacher = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+optimizer = optim.SGD(student.parameters(), lr=0.1)
+for _ in range(4):
+    target = F.softmax(teacher(x), dim=1)
+    loss = F.kl_div(F.log_softmax(student(x), dim=1), target, reduction="batchmean")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Both as logarithms, and said so.
+student, teacher = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+optimizer = optim.SGD(student.parameters(), lr=0.1)
+for _ in range(4):
+    log_p, log_q = F.log_softmax(student(x), dim=1), F.log_softmax(teacher(x), dim=1)
+    loss = F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# One-hot targets are probabilities.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.kl_div(F.log_softmax(net(x), 1), F.one_hot(y, 3).float(), reduction="batchmean")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if call.name != "kl_div" or not isinstance(target, Tensor) or not call.values.size:
+            return
+        values, goal = call.values, target._array
+        name = operator_name(call.node) if call.node is not None else ""
+        if name == "softmax" or are_probabilities(values, -1):
+            self.report("the input of kl_div is probabilities; it takes their logarithms",
+                        call.spot, *self.origin(call.node), largest=float(values.max()))
+        elif values.max() > 1e-3:
+            self.report("the input of kl_div is above 0: no log-probabilities", call.spot,
+                        *self.origin(call.node), largest=float(values.max()))  # fmt: skip
+        if not call.argument("log_target", False) and goal.dtype.kind == "f" and goal.min() < -1e-6:
+            self.report("the target of kl_div is negative: no probabilities; logarithms need "
+                        "log_target=True", call.spot, smallest=float(np.min(goal)))  # fmt: skip

@@ -1,0 +1,74 @@
+"""backward() of a loss that is no part of a graph."""
+
+from __future__ import annotations
+
+from ....nn.parameter import Parameter
+from ....tensor.tensor import Tensor
+from ...events import Backward
+from ...finding import Level
+from ..rule import Rule
+
+
+class LeafLoss(Rule):
+    """Looks at the root of a backward pass."""
+
+    id = "loss-is-a-leaf"
+    level = Level.CERTAIN
+    needs = ("on_backward",)
+    title = "backward() starts at a tensor that no operator made: no parameter gets a gradient"
+    why = (
+        "requires_grad_(), or torch.tensor(..., requires_grad=True), takes away the error that the "
+        "loss has no grad_fn, but not its cause: the loss is cut off from the network."
+    )
+    fix = "compute the loss from the network's output, without item(), detach() or torch.tensor()"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)
+    optimizer.zero_grad()
+    loss.backward()  # <-
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A parameter that is itself what is made small.
+size = nn.Parameter(torch.tensor(3.0))
+optimizer = optim.SGD([size], lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    size.backward()
+    optimizer.step()
+""", """
+# Gradients that are handed over: the cotangent of an output.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    output = net(x)
+    optimizer.zero_grad()
+    output.backward(2 * (output.detach() - t) / 64)
+    optimizer.step()
+""")
+
+    def on_backward(self, backward: Backward) -> None:
+        for root in backward.roots:
+            if isinstance(root, Tensor) and not isinstance(root, Parameter) \
+                    and not self._is_optimized(root):  # fmt: skip
+                self.report("backward() starts at a leaf: no parameter is reached",
+                            backward.spot, shape=str(tuple(root.shape)))  # fmt: skip
+
+    def _is_optimized(self, tensor: Tensor) -> bool:
+        return any(
+            p is tensor
+            for optimizer in list(self.session.optimizers)
+            for group in optimizer.param_groups
+            for p in group["params"]
+        )

@@ -1,0 +1,116 @@
+"""Predictions and targets that broadcast against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ...graph import node_of, operator_name
+from ...places import Spot
+from ..rule import Rule
+
+_ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss",
+                "gaussian_nll_loss", "kl_div", "soft_margin_loss")  # fmt: skip
+# What a user writes to have pairs on purpose.
+_AXES_ADDED = ("unsqueeze", "_slice", "index", "_index", "expand")
+
+
+def column_and_row(a: Any, b: Any) -> int:
+    """N, where one shape is (N, 1) and the other (N,) with N > 1; else 0."""
+    for column, row in ((a._array.shape, b._array.shape), (b._array.shape, a._array.shape)):
+        if len(row) == 1 and column == (row[0], 1) and row[0] > 1:
+            return int(row[0])
+    return 0
+
+
+class LossBroadcast(Rule):
+    """Looks at the shapes of a loss's arguments, and of differences that are recorded."""
+
+    id = "loss-broadcast"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "predictions (N, 1) and targets (N,) broadcast to (N, N): all pairs are compared"
+    why = (
+        "Each prediction is compared with every target, and the best that the network can do is to "
+        "predict their mean. Certain for loss functions, likely for a difference. Silent for "
+        "pairwise losses: where both sides have gradients, or an axis was added in the program."
+    )
+    fix = "give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)"
+    broken = """
+net = nn.Linear(8, 1)
+target = x.sum(1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = ((net(x) - target) ** 2).mean()  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+target = x.sum(1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = ((net(x).squeeze(1) - target) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# All pairs on purpose: a ranking loss.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    score = net(x).squeeze(1)
+    better = (t > t.T).float()
+    loss = (F.softplus(-(score.unsqueeze(1) - score.detach())) * better).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# One target a row against three quantiles.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+q = torch.tensor([0.1, 0.5, 0.9])
+for _ in range(4):
+    error = t - net(x)
+    loss = torch.maximum(q * error, (q - 1) * error).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if call.name not in _ELEMENTWISE or not isinstance(target, Tensor):
+            return
+        a, b = call.input._array.shape, target._array.shape
+        if a == b or not a or not b:
+            return
+        n = column_and_row(call.input, target)
+        if n or (len(a) != len(b) and a[0] == b[0] > 1 and a[-1] != b[-1]):
+            self.report(
+                f"{call.name} broadcasts {a} against {b}: every prediction meets every target",
+                call.spot, level=Level.CERTAIN if n else Level.LIKELY,
+                fix="give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)",
+                pairs=n * n or None, samples=a[0],
+            )  # fmt: skip
+
+    def on_broadcast(self, name: str, a: Any, b: Any, spot: Spot | None) -> None:
+        n = column_and_row(a, b)
+        if not n or name not in ("_sub", "sub") or a.requires_grad and b.requires_grad:
+            return
+        column = a if a._array.ndim == 2 else b
+        node = node_of(column._node)
+        base = column._base
+        if node is not None and not isinstance(node, Tensor) \
+                and operator_name(node) in _AXES_ADDED:  # fmt: skip
+            return
+        if base is not None and base is (b if column is a else a):
+            return
+        self.report(
+            f"a difference of {a._array.shape} and {b._array.shape} has shape ({n}, {n}): every "
+            "prediction meets every target", spot, pairs=n * n, samples=n,
+        )  # fmt: skip

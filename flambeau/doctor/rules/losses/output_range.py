@@ -1,0 +1,97 @@
+"""An activation at the output that cannot reach the targets."""
+
+from __future__ import annotations
+
+import math
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ...graph import operator_name
+from ..rule import Rule
+
+_RANGES = {"relu_only": (0.0, math.inf), "relu": (0.0, math.inf), "sigmoid": (0.0, 1.0),
+           "tanh": (-1.0, 1.0), "softmax": (0.0, 1.0)}  # fmt: skip
+_REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits", "nll_loss", "multi_margin_loss")
+_SHARE = 0.15  # of the targets that have to be out of reach
+
+
+class OutputRange(Rule):
+    """Looks at the last activation, and at the targets."""
+
+    id = "output-cannot-reach-target"
+    level = Level.LIKELY
+    needs = ("on_loss",)
+    title = "the last activation cannot give the numbers that the loss asks for"
+    why = (
+        "A ReLU gives no negative number, a sigmoid nothing above 1: targets there are out of "
+        "reach, and units that are clipped learn nothing. Before a loss on logits a ReLU "
+        "forbids the network to say no. Silent where less than 15 % of the targets are out of "
+        "reach."
+    )
+    fix = "leave the last activation out"
+    broken = """
+net = nn.Sequential(
+    nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1),
+    nn.ReLU(),  # <-
+)
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Targets that are never negative.
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.ReLU())
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    loss = F.mse_loss(net(x), t.abs())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Images from 0 to 1, with a little noise on them.
+net = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid())
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    target = torch.rand(64, 8) + 0.02 * torch.randn(64, 8)
+    loss = F.mse_loss(net(x), target)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        name = operator_name(call.node) if call.node is not None else ""
+        if name not in _RANGES or not call.recorded or not call.values.size:
+            return
+        shown = "relu" if name.startswith("relu") else name
+        if call.name in _LOGITS and shown == "relu":
+            self.report(f"{call.name} is given the output of a ReLU: logits may be negative",
+                        *self.origin(call.node), call.spot,
+                        zeros=f"{float((call.values == 0).mean()):.0%}")  # fmt: skip
+            return
+        target = call.target
+        if call.name not in _REGRESSION or not isinstance(target, Tensor) or target.requires_grad \
+                or target._array.shape != call.values.shape or call.values.size < 8:  # fmt: skip
+            return
+        low, high = _RANGES[name]
+        outside = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()
+        if outside >= _SHARE:
+            self.report(
+                f"{float(outside):.0%} of the targets lie outside of what {shown} can give",
+                *self.origin(call.node), call.spot,
+                targets=[float(target._array.min()), float(target._array.max())],
+            )  # fmt: skip

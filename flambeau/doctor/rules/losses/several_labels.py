@@ -1,0 +1,76 @@
+"""cross_entropy with several labels a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ..rule import Rule
+
+
+class SeveralLabels(Rule):
+    """Looks at targets that are given as probabilities."""
+
+    id = "several-labels"
+    level = Level.LIKELY
+    needs = ("on_loss",)
+    title = "cross_entropy with several labels a sample: classes exclude each other there"
+    why = (
+        "A softmax shares out one unit of probability, so that labels that hold together work "
+        "against each other. Silent where the rows of the target sum to 1."
+    )
+    fix = "binary_cross_entropy_with_logits, which asks about each label by itself"
+    broken = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+labels = (x[:, :3] > 0).float()
+for _ in range(4):
+    loss = F.cross_entropy(net(x), labels)  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+labels = (x[:, :3] > 0).float()
+for _ in range(4):
+    loss = F.binary_cross_entropy_with_logits(net(x), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# One-hot targets.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.cross_entropy(net(x), F.one_hot(y, 3).float())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A mixture of two samples, and of their labels.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+one_hot = F.one_hot(y, 3).float()
+for _ in range(4):
+    loss = F.cross_entropy(net(0.7 * x + 0.3 * x.flip(0)), 0.7 * one_hot + 0.3 * one_hot.flip(0))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if call.name != "cross_entropy" or not isinstance(target, Tensor) \
+                or target._array.dtype.kind != "f" or target._array.ndim < 2:  # fmt: skip
+            return
+        values = target._array
+        sums = values.sum(1)
+        binary = bool(np.isin(values, (0, 1)).all())
+        if binary and bool((sums > 1.5).any()):
+            self.report("samples have several labels, which a softmax sets against each other",
+                        call.spot, **{"labels a sample": [float(sums.min()), float(sums.max())]})

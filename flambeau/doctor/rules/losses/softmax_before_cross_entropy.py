@@ -1,0 +1,100 @@
+"""cross_entropy of probabilities instead of logits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...events import LossCall
+from ...finding import Level
+from ...graph import operator_name
+from ..rule import Rule
+
+
+def are_probabilities(values: np.ndarray, axis: int) -> bool:
+    """Whether all slices along an axis are distributions, not all of them one-hot."""
+    if values.ndim < 2 or values.shape[axis] < 2 or values.min() < 0 or values.max() > 1:
+        return False
+    sums = values.sum(axis)
+    return bool(np.abs(sums - 1).max() < 1e-4) and bool((values.max(axis) < 0.999).any())
+
+
+class SoftmaxBeforeCrossEntropy(Rule):
+    """Looks at what made the input of cross_entropy, or at its values."""
+
+    id = "softmax-before-cross-entropy"
+    level = Level.CERTAIN
+    needs = ("on_loss",)
+    title = "cross_entropy is given probabilities; it takes logits and applies softmax itself"
+    why = (
+        "The second softmax sees numbers between 0 and 1 only, so that the loss cannot come "
+        "near 0 and gradients are weak: with 10 classes it stays above 1.46. Silent for "
+        "log_softmax, which a second one leaves as it is."
+    )
+    fix = "give cross_entropy the logits: leave the softmax out"
+    broken = """
+net = nn.Sequential(
+    nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3),
+    nn.Softmax(dim=1),  # <-
+)
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = optim.Adam(net.parameters())
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+probabilities = F.softmax(net(x), dim=1)
+"""
+    healthy = ("""
+# A gate that is a softmax, in the middle of the network.
+gate, experts = nn.Linear(8, 4), nn.Linear(8, 12)
+optimizer = optim.Adam([*gate.parameters(), *experts.parameters()])
+for _ in range(4):
+    weights = F.softmax(gate(x), dim=1)
+    logits = (experts(x).view(64, 4, 3) * weights[:, :, None]).sum(1)
+    loss = F.cross_entropy(logits, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Cosine similarities lie between -1 and 1, and are logits all the same.
+centres = nn.Parameter(torch.randn(3, 8))
+optimizer = optim.Adam([centres])
+for _ in range(4):
+    loss = F.cross_entropy(F.normalize(x, dim=1) @ F.normalize(centres, dim=1).T, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        if call.name != "cross_entropy" or not call.recorded or not call.input.requires_grad:
+            return
+        name = operator_name(call.node) if call.node is not None else ""
+        classes = call.classes or 1
+        floor = math.log(1 + (classes - 1) / math.e)
+        if classes > 1 and (name == "softmax" or (
+            name != "log_softmax" and are_probabilities(call.values, 1)
+        )):  # fmt: skip
+            self.report(
+                "cross_entropy applies softmax to what a softmax gave already",
+                *self.origin(call.node), call.spot,
+                **{"range": [float(call.values.min()), float(call.values.max())],
+                   "the loss cannot fall below": floor},
+            )  # fmt: skip
+        elif name == "sigmoid" and classes > 1:
+            self.report(
+                "cross_entropy applies softmax to what a sigmoid has squeezed to 0..1",
+                *self.origin(call.node), call.spot, level=Level.LIKELY,
+                **{"the loss cannot fall below": floor},
+            )  # fmt: skip

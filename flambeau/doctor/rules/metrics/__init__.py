@@ -1,0 +1,1 @@
+"""Checks of how predictions are measured."""

@@ -1,0 +1,162 @@
+"""Evaluation with dropout and batch statistics on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, LossCall, ModuleCall
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+def active_layers(module: Any) -> list[str]:
+    """The layers that behave otherwise in training: their names, those of them that train."""
+    found = []
+    for path, layer in module.named_modules():
+        kind = type(layer).__name__
+        if not layer.training:
+            continue
+        if ("Dropout" in kind and getattr(layer, "p", 0) > 0) or (
+            "BatchNorm" in kind and getattr(layer, "track_running_stats", False)
+        ):  # fmt: skip
+            found.append(f"{path} ({kind})" if path else kind)
+    return found
+
+
+@dataclass
+class _Model:
+    """What is known of a model that was called."""
+
+    module: Any
+    trained: int = -1  # the backward pass that last came from it
+    explicit: int = -1  # the backward pass after which train() was called
+    calls: int = 0  # in a row, without gradients, since it was last trained
+    spot: Spot | None = None
+    inputs: tuple[np.ndarray, ...] = ()
+
+
+class EvalForgotten(Rule):
+    """Follows calls without gradients of models that are being trained."""
+
+    id = "eval-forgotten"
+    level = Level.LIKELY
+    needs = ("on_call", "evaluation")
+    title = "a model is evaluated in training mode: dropout drops, batch norm uses the batch"
+    why = (
+        "Told for a model with Dropout or BatchNorm that has been trained, when it is called "
+        "without gradients twice in a row, or its output goes to a loss. Silent after an explicit "
+        "train() (Monte Carlo dropout, recalibrated statistics), for repeated inputs, and for "
+        "single calls between updates (targets of a teacher, pseudo-labels, a GAN's samples)."
+    )
+    fix = "model.eval() before the evaluation, model.train() after it"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
+optimizer = optim.Adam(net.parameters())
+for epoch in range(3):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for xb in torch.randn(32, 8).split(16):
+            prediction = net(xb).argmax(1)  # <-
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
+optimizer = optim.Adam(net.parameters())
+for epoch in range(3):
+    net.train()
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        for xb in torch.randn(32, 8).split(16):
+            prediction = net(xb).argmax(1)
+"""
+    healthy = ("""
+# Pseudo-labels of a second batch, between updates: in training mode, as is usual.
+net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = optim.Adam(net.parameters())
+for _ in range(6):
+    with torch.no_grad():
+        labels = net(x + 0.1 * torch.randn_like(x)).argmax(1)
+    loss = F.cross_entropy(net(x), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Monte Carlo dropout: training mode was asked for.
+net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
+optimizer = optim.Adam(net.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+net.train()
+with torch.no_grad():
+    spread = torch.stack([net(x) for _ in range(8)]).std(0)
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.models: dict[int, _Model] = {}
+        self.last: _Model | None = None
+        self.output: Any = None
+
+    def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
+        if training:
+            model = self.models.setdefault(id(module), _Model(module))
+            model.explicit = self.session.clock.passes
+
+    def on_call(self, call: ModuleCall) -> None:
+        model = self.models.setdefault(id(call.module), _Model(call.module))
+        if call.recorded:
+            model.trained = call.backwards
+            model.calls, model.inputs = 0, ()
+            return
+        self.session.seen.add("evaluation")
+        if model.trained < 0 or not call.backwards or not call.module.training \
+                or model.explicit >= call.backwards:  # fmt: skip
+            return
+        arrays = tuple(tensor._array for tensor in call.tensors)
+        repeated = any(
+            a.shape == b.shape and np.array_equal(a, b)
+            for a, b in zip(arrays, model.inputs, strict=False)
+        )
+        model.inputs = arrays
+        if repeated and model.spot == call.spot:
+            model.calls = -10  # sampled from, on purpose
+            return
+        model.calls = model.calls + 1 if model.spot == call.spot or not model.calls else 1
+        model.spot, self.last, self.output = call.spot, model, call.output
+        if model.calls >= 2:
+            self._tell(model)
+
+    def on_loss(self, call: LossCall) -> None:
+        model = self.last
+        if call.recorded or model is None or model.calls < 1:
+            return
+        if call.input is self.output or call.input._array.base is getattr(
+            self.output, "_array", None
+        ):  # fmt: skip
+            self._tell(model)
+
+    def on_backward(self, backward: Backward) -> None:
+        self.last = self.output = None
+        for model in self.models.values():
+            model.calls = max(model.calls, 0) and 0
+            model.inputs = ()
+
+    def _tell(self, model: _Model) -> None:
+        layers = active_layers(model.module)
+        if layers:
+            name = self.session.name_of(model.module, "the model")
+            self.report(f"{name} is evaluated in training mode", model.spot,
+                        fix=f"{name}.eval() before the evaluation, {name}.train() after it",
+                        layers=layers[:3])  # fmt: skip

@@ -1,0 +1,1 @@
+"""Checks of modules: what they own, how they are called."""

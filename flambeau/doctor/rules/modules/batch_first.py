@@ -1,0 +1,111 @@
+"""Sequences whose batch is taken for time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....tensor.tensor import Tensor
+from ...events import Backward, LossCall, ModuleCall
+from ...finding import Level
+from ..rule import Rule
+
+_RECURRENT = ("RNN", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoderLayer",
+              "TransformerDecoderLayer", "Transformer")  # fmt: skip
+
+
+class BatchFirst(Rule):
+    """Compares the axes of a sequence with the number of targets."""
+
+    id = "batch-first"
+    level = Level.LIKELY
+    needs = ("on_layer", "on_loss")
+    title = "a recurrent layer is given (batch, time, features), but takes time first"
+    why = (
+        "Without batch_first=True the layer runs over the samples as if they were a sequence, "
+        "and state leaks from one to the next. Told when there is a single target for each "
+        "index of the axis that the layer takes for time. Silent for a batch of one, and where "
+        "the lengths agree."
+    )
+    fix = "batch_first=True in the layer, or x.transpose(0, 1)"
+    broken = """
+rnn, head = nn.GRU(3, 8), nn.Linear(8, 3)  # <-
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+sequences = torch.randn(64, 12, 3)
+for _ in range(3):
+    output, _ = rnn(sequences)
+    loss = F.cross_entropy(head(output[:, -1]), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+rnn, head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+sequences = torch.randn(64, 12, 3)
+for _ in range(3):
+    output, _ = rnn(sequences)
+    loss = F.cross_entropy(head(output[:, -1]), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A label for each step of one sequence.
+rnn, head = nn.LSTM(8, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for _ in range(3):
+    output, _ = rnn(x.view(64, 1, 8))
+    loss = F.cross_entropy(head(output.view(64, 8)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Time first, as the layer wants it.
+rnn, head = nn.GRU(3, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for _ in range(3):
+    _, state = rnn(torch.randn(12, 64, 3))
+    loss = F.cross_entropy(head(state[-1]), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.waiting: list[tuple[ModuleCall, int, int]] = []
+
+    def on_layer(self, call: ModuleCall) -> None:
+        self._note(call)
+
+    def on_call(self, call: ModuleCall) -> None:
+        if call.module._modules:
+            self._note(call)
+
+    def _note(self, call: ModuleCall) -> None:
+        module = call.module
+        if type(module).__name__ not in _RECURRENT or not call.recorded or not call.args:
+            return
+        first = call.args[0]
+        if getattr(module, "batch_first", True) or not isinstance(first, Tensor) \
+                or first._array.ndim != 3:  # fmt: skip
+            return
+        steps, batch = first._array.shape[:2]
+        if steps != batch and batch > 1:
+            self.waiting.append((call, steps, batch))
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if isinstance(target, Tensor) and call.recorded:
+            for layer, steps, batch in self.waiting:
+                if target._array.size == steps and target._array.shape[:1] == (steps,):
+                    self.report(
+                        f"{type(layer.module).__name__} takes axis 0 ({steps}) for time and axis 1 "
+                        f"({batch}) for the batch, but there are {steps} targets",
+                        self.session.made_at.get(layer.module), layer.spot, call.spot,
+                        input=str(layer.args[0]._array.shape), targets=steps,
+                    )  # fmt: skip
+        self.waiting.clear()
+
+    def on_backward(self, backward: Backward) -> None:
+        self.waiting.clear()

@@ -1,0 +1,177 @@
+"""Layers in a Python list or dict, which the module does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....nn.module import Module
+from ....tensor.tensor import Tensor
+from ...events import Backward, ModuleCall
+from ...finding import Level, Place
+from ...places import place_of
+from ...source import tree_of
+from ..rule import Rule
+
+
+def assignment_of(module: Any, name: str) -> Place | None:
+    """The line that assigns `self.name` in the class of a module."""
+    import ast
+
+    spot = getattr(type(module).__init__, "__code__", None)
+    if spot is None:
+        return None
+    tree = tree_of(spot.co_filename)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Attribute) and target.attr == name \
+                        and spot.co_firstlineno <= node.lineno:  # fmt: skip
+                    return Place(spot.co_filename, node.lineno, type(module).__qualname__)
+    return None
+
+
+def hidden(module: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Attributes that hold modules in plain containers: their names, and the modules."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
+            continue
+        items = value.values() if isinstance(value, dict) else value
+        inside = [item for item in items if isinstance(item, Module)]
+        if inside:
+            yield name, inside
+
+
+class HiddenInList(Rule):
+    """Looks for modules in lists, tuples and dicts, and for parameters of theirs with gradients."""
+
+    id = "modules-in-a-list"
+    level = Level.CERTAIN
+    needs = ("on_call", "on_backward")
+    title = "layers in a Python list are not part of the module: parameters() leaves them out"
+    why = (
+        "Their parameters reach no optimizer, no state_dict and no .to(device). Told when they got "
+        "gradients, or another tensor with requires_grad=True that is no Parameter did. Silent "
+        "where the layers are registered elsewhere or are in an optimizer all the same."
+    )
+    fix = "nn.ModuleList([...]), nn.ModuleDict({...}), nn.Parameter(...)"
+    broken = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(8, 8), nn.Linear(8, 8)]  # <-
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return self.head(x)
+
+net = Net()
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    fixed = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return self.head(x)
+
+net = Net()
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# The list only gives another order to layers that are registered.
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 3)
+        self.layers = [self.a, self.b]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+net = Net()
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""", """
+# Hidden on purpose, so that a teacher is not saved with its student.
+class Student(nn.Module):
+    def __init__(self, teacher):
+        super().__init__()
+        self.layer, self.teacher = nn.Linear(8, 3), [teacher.requires_grad_(False)]
+
+    def forward(self, x):
+        return F.mse_loss(self.layer(x), self.teacher[0](x))
+
+net = Student(nn.Linear(8, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    net(x).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.suspects: dict[int, tuple[Any, str, str]] = {}  # by tensor: owner, attribute, what
+        self.looked: set[int] = set()
+
+    def on_call(self, call: ModuleCall) -> None:
+        if id(call.module) in self.looked:
+            return
+        self.looked.add(id(call.module))
+        registered = {id(p) for p in call.module.parameters()}
+        for module in call.module.modules():
+            for name, inside in hidden(module):
+                for child in inside:
+                    for parameter in child.parameters():
+                        if id(parameter) not in registered:
+                            self.suspects[id(parameter)] = module, name, "layers"
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Tensor) and value.requires_grad and value.is_leaf \
+                        and id(value) not in registered and not name.startswith("_"):  # fmt: skip
+                    self.suspects[id(value)] = module, name, "a tensor"
+
+    def after_backward(self, backward: Backward) -> None:
+        if not self.suspects or not backward.watched:
+            return
+        known = {
+            id(p) for optimizer in list(self.session.optimizers)
+            for group in optimizer.param_groups for p in group["params"]
+        }  # fmt: skip
+        if not known:
+            return
+        for key, leaf in backward.graph.leaves.items():
+            suspect = self.suspects.pop(key, None)
+            if suspect is None or not leaf.requires_grad or key in known:
+                continue
+            module, name, what = suspect
+            kind = type(module).__name__
+            text = (
+                f"self.{name} of {kind} holds {what} that parameters() leaves out: not trained"
+            )
+            count = sum(1 for s in self.suspects.values() if s[:2] == (module, name)) + 1
+            place = assignment_of(module, name) or place_of(self.session.made_at.get(module))
+            fix = "nn.ModuleList or nn.ModuleDict" if what == "layers" else "nn.Parameter(...)"
+            self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
+                        parameters=count)  # fmt: skip

@@ -1,0 +1,97 @@
+"""One layer several times in a container."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ...events import ModuleCall
+from ...finding import Level
+from ...places import place_of
+from ...source import statements_at
+from ..rule import Rule
+
+
+def multiplies_a_list(file: str, line: int) -> bool:
+    """Whether a statement on a line has `[layer] * n` in it."""
+    for statement in statements_at(file, line):
+        for node in ast.walk(statement) if not hasattr(statement, "body") else ():
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) \
+                    and (isinstance(node.left, (ast.List, ast.Tuple))
+                         or isinstance(node.right, (ast.List, ast.Tuple))):  # fmt: skip
+                return True
+    return False
+
+
+class RepeatedLayer(Rule):
+    """Looks for a layer that a ModuleList or Sequential has more than once."""
+
+    id = "layer-repeated"
+    level = Level.HINT
+    needs = ("on_call",)
+    title = "[layer] * n is one layer n times: all of them share their weights"
+    why = (
+        "Likely where the list was multiplied, as `[nn.Linear(8, 8)] * 3`; a hint where a layer "
+        "was put in more than once in another way, which is how weights are shared on purpose."
+    )
+    fix = "[nn.Linear(...) for _ in range(n)]"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 8), *[nn.Linear(8, 8)] * 3, nn.Linear(8, 3))  # <-
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(2):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)], nn.Linear(8, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(2):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A block that is applied three times, on purpose.
+block = nn.Linear(8, 8)
+net = nn.Sequential(block, block, block, nn.Linear(8, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(2):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""", """
+# An activation has nothing to share.
+relu = nn.ReLU()
+net = nn.Sequential(nn.Linear(8, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(2):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.looked: set[int] = set()
+
+    def on_call(self, call: ModuleCall) -> None:
+        if id(call.module) in self.looked:
+            return
+        self.looked.add(id(call.module))
+        for container in call.module.modules():
+            children = list(container._modules.values())
+            if type(container).__name__ not in ("ModuleList", "Sequential") or not children:
+                continue
+            for child in {id(c): c for c in children if c is not None}.values():
+                times = sum(c is child for c in children)
+                if times < 2 or not any(True for _ in child.parameters()):
+                    continue
+                spot = self.session.made_at.get(container)
+                place = place_of(spot)
+                multiplied = place is not None and multiplies_a_list(place.file, place.line)
+                self.report(
+                    f"{type(child).__name__} is {times} times in {type(container).__name__}: its "
+                    "weights are shared", place, self.session.made_at.get(child), times=times,
+                    level=Level.LIKELY if multiplied else Level.HINT,
+                )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Units that all compute the same."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from ...events import Update
+from ...finding import Level, Place
+from ...source import tree_of
+from ..rule import Rule
+
+_STEPS = 3
+
+
+def _rows_alike(array: np.ndarray) -> bool:
+    return array.ndim >= 2 and array.shape[0] > 1 and bool((array == array[:1]).all())
+
+
+def constant_fill(file: str) -> int | None:
+    """The line of a file that fills weights with a constant."""
+    tree = tree_of(file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
+                and node.func.attr in ("constant_", "ones_", "fill_", "zeros_", "zero_") \
+                and "weight" in ast.unparse(node):  # fmt: skip
+            return node.lineno
+    return None
+
+
+class UnitsAlike(Rule):
+    """Compares the rows of weights after a few updates."""
+
+    id = "units-alike"
+    level = Level.CERTAIN
+    needs = ("after_step",)
+    title = "all units of a layer have the same weights, and get the same gradients"
+    why = (
+        "Weights that begin at a constant stay alike: the layer counts for a single unit. "
+        f"Told when after {_STEPS} updates, which changed them, the rows are equal to the last "
+        "bit. Silent for weights of zeros that come apart at the first update (LoRA, zero-"
+        "initialised branches)."
+    )
+    fix = "random weights: leave the default, or nn.init.xavier_uniform_(weight)"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+for layer in (net[0], net[2]):
+    nn.init.constant_(layer.weight, 0.1)  # <-
+    nn.init.zeros_(layer.bias)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+for layer in (net[0], net[2]):
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# The last layer begins at zero: its rows come apart at once.
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+nn.init.zeros_(net[2].weight)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Scales of a normalisation begin at one.
+net = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 1))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.times: dict[int, int] = {}
+        self.before: dict[int, Any] = {}
+
+    def on_step(self, update: Update) -> None:
+        self.before = {}
+        if update.watched and update.number <= _STEPS:
+            self.before = {
+                id(p): (p, p._array.copy()) for p in update.params
+                if p.requires_grad and p._grad is not None and p._array.size < 1 << 20
+                and _rows_alike(p._array)
+            }  # fmt: skip
+
+    def after_step(self, update: Update) -> None:
+        for key, (parameter, before) in self.before.items():
+            after = parameter._array
+            if _rows_alike(after) and not np.array_equal(before, after):
+                self.times[key] = self.times.get(key, 0) + 1
+                if self.times[key] == _STEPS:
+                    self._tell(parameter, update)
+
+    def _tell(self, parameter: Any, update: Update) -> None:
+        place = None
+        if update.spot is not None:
+            file = update.spot[0].co_filename
+            line = constant_fill(file)
+            place = None if line is None else Place(file, line)
+        name = self.session.parameter_name(parameter)
+        self.report(f"the {parameter.shape[0]} rows of {name} are equal, and stay equal",
+                    place, update.spot, rows=int(parameter.shape[0]), updates=_STEPS)  # fmt: skip

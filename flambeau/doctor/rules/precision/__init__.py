@@ -1,0 +1,1 @@
+"""Checks of number ranges: NaN, scaled gradients."""

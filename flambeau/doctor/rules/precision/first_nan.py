@@ -1,0 +1,187 @@
+"""The first operator that gave nan or infinity."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import Backward, Update
+from ...finding import Level
+from ...graph import (
+    Graph, module_of, node_of, operator_name, saved, saved_arrays, spot_of,
+)  # fmt: skip
+from ...places import Spot
+from ..rule import Rule
+
+# Where the input lies for which an operator has no finite value: the share of its numbers that do.
+_DOMAINS = {
+    "log": lambda a: a <= 0, "log2": lambda a: a <= 0, "log10": lambda a: a <= 0,
+    "log1p": lambda a: a <= -1, "sqrt": lambda a: a < 0, "rsqrt": lambda a: a <= 0,
+    "acos": lambda a: np.abs(a) > 1, "asin": lambda a: np.abs(a) > 1,
+    "reciprocal": lambda a: a == 0, "logit": lambda a: (a <= 0) | (a >= 1),
+}  # fmt: skip
+
+
+def _bad(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and not bool(np.isfinite(array).all())
+
+
+def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
+    """The oldest node whose operator left the numbers that it is defined on: the node, what it
+    did, and evidence."""
+    for node in graph.nodes:
+        name = operator_name(node)
+        arrays = dict(saved_arrays(node))
+        source = arrays.get("input")
+        if name in _DOMAINS and source is not None and not _bad(source):
+            outside = _DOMAINS[name](source)
+            if outside.any():
+                return node, f"{name}() of numbers it is not defined for", {
+                    "input": [float(source.min()), float(source.max())],
+                    "outside": int(outside.sum())}  # fmt: skip
+        if name in ("_div", "div"):
+            other = arrays.get("other")
+            if other is not None and not _bad(other) and bool((other == 0).any()):
+                return node, "a division by zero", {"zeros": int((other == 0).sum())}
+        output = arrays.get("y")
+        if name in ("softmax", "log_softmax", "exp", "_attention") and output is not None \
+                and _bad(output) \
+                and not any(_bad(a) for label, a in arrays.items() if label != "y"):  # fmt: skip
+            count = int((~np.isfinite(output)).sum())
+            return node, f"{name}() gave numbers that are not finite", {"numbers": count}
+        weight = _bad_leaf(node)
+        if weight is not None:
+            return node, "a parameter or an input is not finite", {"shape": str(weight.shape)}
+    return None
+
+
+def _bad_leaf(node: Any) -> Tensor | None:
+    for edge in node.edges:
+        below = node_of(edge)
+        if isinstance(below, Tensor) and _bad(below._array):
+            return below
+    value = saved(node, "input")
+    if isinstance(value, Tensor) and value._node is None and not value.requires_grad \
+            and bool(np.isnan(value._array).any() if value._array.dtype.kind == "f" else False):
+        return value
+    return None
+
+
+class FirstNan(Rule):
+    """When a loss, or a gradient, is not finite, looks for the first operator that made it so."""
+
+    id = "not-finite"
+    level = Level.CERTAIN
+    needs = ("on_backward",)
+    title = "the loss or a gradient is nan or infinite"
+    why = (
+        "The graph is walked from its oldest node: the first operator whose input it is not "
+        "defined for is named, with its line. A gradient that is nan although the loss is "
+        "finite comes from an operator with an infinite slope (sqrt at 0, a where() over a "
+        "division). Silent for steps that a GradScaler skips, and for -inf in masks."
+    )
+    fix = "keep the operator's input inside of its domain: clamp(min=1e-8), log1p, log_softmax"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = -torch.log(net(x)).mean()  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = -F.logsigmoid(net(x)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Scores that are masked with -inf before a softmax.
+q = nn.Linear(8, 8)
+optimizer = optim.SGD(q.parameters(), lr=0.1)
+mask = torch.ones(64, 64).tril() == 0
+for _ in range(3):
+    scores = (q(x) @ x.T).masked_fill(mask, float("-inf"))
+    loss = (F.softmax(scores, dim=1) @ x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# The scaler finds infinite gradients, skips the step and lowers its scale.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+for _ in range(3):
+    optimizer.zero_grad()
+    scaler.scale(F.mse_loss(net(x), t) * 100).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.scaled = False
+        self.places: dict[tuple[str, ...], list[tuple[Spot | None, Any]]] = {}
+        self.losses: list[float] = []
+        self.told = False
+        self.last: Any = None
+        self.graph: Graph | None = None
+
+    def on_unscale(self, scaler: Any, optimizer: Any, spot: Spot | None) -> None:
+        self.scaled = True
+
+    def after_step(self, update: Update) -> None:
+        self.last = update.optimizer
+
+    def on_backward(self, backward: Backward) -> None:
+        value = backward.value
+        if self.told or value is None or self.scaled:
+            return
+        if math.isfinite(value):
+            self.losses = [*self.losses[-3:], value]
+            if backward.watched and len(self.places) < 32:
+                graph = backward.graph
+                self.places.setdefault(
+                    graph.signature(), [(spot_of(n), module_of(n)) for n in graph.nodes]
+                )
+            return
+        self._tell(f"the loss is {value}", backward)
+
+    def after_backward(self, backward: Backward) -> None:
+        if self.told or self.scaled or not backward.watched or self.session.clock.passes > 64:
+            return
+        for leaf in backward.graph.leaves.values():
+            grad = leaf._grad
+            if grad is not None and bool(np.isnan(grad._array).any()):
+                self._tell("the loss is finite, but a gradient is nan", backward, slopes=True)
+                return
+
+    def _tell(self, what: str, backward: Backward, slopes: bool = False) -> None:
+        self.told = True
+        graph = backward.graph
+        known = self.places.get(graph.signature(), [])
+        spots = {id(n): entry for n, entry in zip(graph.nodes, known, strict=False)}
+        found = self._steep(graph) if slopes else culprit(graph)
+        evidence: dict[str, Any] = {"loss before": self.losses} if self.losses else {}
+        if found is None:
+            rate = self.session.optimizers.get(self.last) if self.last is not None else None
+            self.report(what, backward.spot, rate, **evidence)
+            return
+        node, did, more = found
+        spot = spot_of(node) or spots.get(id(node), (None, None))[0]
+        places = self.origin(node) if spot_of(node) is not None else [spot]
+        self.report(f"{what}: {did}", *places, backward.spot, **{**more, **evidence})
+
+    def _steep(self, graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
+        for node in graph.nodes:
+            name = operator_name(node)
+            if name in ("sqrt", "norm", "linalg_norm", "std", "_pow_number", "pow", "acos", "asin"):
+                return node, f"the slope of {name.strip('_')}() is infinite at 0", {}
+        return culprit(graph)

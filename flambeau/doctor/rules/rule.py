@@ -1,0 +1,170 @@
+"""Rule: one check. A subclass says what it looks for, in prose and in four programs, and
+overrides the events that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..finding import Level, Place
+from ..graph import module_of, spot_of
+from ..places import Spot, place_of
+
+if TYPE_CHECKING:
+    from ..events import Backward, LossCall, ModuleCall, Update
+    from ..session import Session
+
+
+class Rule:
+    """A check.
+
+    `id`: its name for users. `level`: what its findings prove. `needs`: the events without which
+    it cannot judge. `title`: the mistake, in a line. `why`: what goes wrong, and when the check
+    is silent. `fix`: what to write instead. `broken` and `fixed` are one program with the mistake,
+    whose line ends in `# <-`, and without; `healthy` are programs that look suspicious and are
+    right. Programs follow the prelude in programs.py.
+    """
+
+    id: ClassVar[str]
+    level: ClassVar[Level]
+    needs: ClassVar[tuple[str, ...]] = ()
+    title: ClassVar[str]
+    why: ClassVar[str]
+    fix: ClassVar[str]
+    broken: ClassVar[str]
+    fixed: ClassVar[str]
+    healthy: ClassVar[tuple[str, str]]
+
+    EVENTS: ClassVar[tuple[str, ...]] = (
+        "on_module_made", "on_call", "on_layer", "on_mode", "on_loss", "on_backward",
+        "after_backward", "on_zero_grad", "on_optimizer", "on_step", "after_step", "on_scheduler",
+        "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
+        "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
+        "on_grad_read", "finish",
+    )  # fmt: skip
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def report(
+        self, what: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
+        **evidence: Any,
+    ) -> None:  # fmt: skip
+        """Hands a finding over. `places`: spots or places, that of the line to mend first; `level`
+        and `fix` where they are not the rule's own; `evidence` numbers by name."""
+        lines: dict[tuple[str, int], Place] = {}
+        for given in places:
+            place = given if isinstance(given, Place) else place_of(given)
+            if place is not None:
+                lines.setdefault((place.file, place.line), place)
+        evidence = {
+            name: list(value) if isinstance(value, list) else value
+            for name, value in evidence.items() if value is not None
+        }  # fmt: skip
+        self.session.report(
+            self.id, level or self.level, what, tuple(lines.values()), evidence,
+            self.fix if fix is None else fix,
+        )  # fmt: skip
+
+    def origin(self, node: Any) -> list[Spot]:
+        """The lines that a node comes from: the call, and where its layer was constructed. That of
+        the constructor is first, unless the call stands in a forward method."""
+        call, layer = spot_of(node), module_of(node)
+        spots = [] if call is None else [call]
+        own = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules")
+        constructor = self.session.made_at.get(layer) if own and not layer._modules else None
+        if constructor is not None:
+            spots.insert(1 if call is not None and call[0].co_name == "forward" else 0, constructor)
+        return spots
+
+    # What a rule may be told; `Session` calls only what a class overrides.
+    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+        """A module was constructed."""
+
+    def on_call(self, call: ModuleCall) -> None:
+        """A module was called from outside of any other."""
+
+    def on_layer(self, call: ModuleCall) -> None:
+        """A layer without children was called, while watched."""
+
+    def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
+        """train() or eval() was called."""
+
+    def on_loss(self, call: LossCall) -> None:
+        """A loss function was called, while watched."""
+
+    def on_backward(self, backward: Backward) -> None:
+        """A backward pass is about to run."""
+
+    def after_backward(self, backward: Backward) -> None:
+        """It has run."""
+
+    def on_zero_grad(self, owner: Any, spot: Spot | None) -> None:
+        """zero_grad() of an optimizer or a module is about to run."""
+
+    def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
+        """An optimizer was constructed."""
+
+    def on_step(self, update: Update) -> None:
+        """An optimizer is about to update."""
+
+    def after_step(self, update: Update) -> None:
+        """It has updated."""
+
+    def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
+        """A scheduler was constructed."""
+
+    def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
+        """A scheduler has stepped."""
+
+    def on_clip(self, parameters: list[Any], spot: Spot | None, limit: float) -> None:
+        """Gradients are about to be clipped to a limit."""
+
+    def on_unscale(self, scaler: Any, optimizer: Any, spot: Spot | None) -> None:
+        """A GradScaler is about to unscale (`optimizer`), or has scaled a loss (None)."""
+
+    def on_state(self, module: Any, state: Any, spot: Spot | None) -> None:
+        """state_dict() of a module gave `state`."""
+
+    def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
+        """load_state_dict() of a module is about to run."""
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
+        """A loader gave a batch."""
+
+    def on_loader(self, loader: Any, spot: Spot | None) -> None:
+        """A DataLoader was constructed."""
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        """Something is taken out of the graph: by detach, data, item, numpy, tolist, tensor."""
+
+    def on_seed(self, seed: Any, spot: Spot | None) -> None:
+        """manual_seed was called."""
+
+    def on_view(self, before: Any, after: Any, spot: Spot | None) -> None:
+        """A tensor was reshaped, while watched."""
+
+    def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
+        """Two tensors were compared for equality, while watched."""
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:  # fmt: skip
+        """Another function of interest was called, while watched."""
+
+    def on_grad_read(self, tensor: Any) -> None:
+        """The user's program asked for a `.grad`."""
+
+    def on_threshold(self, tensor: Any, bound: float, spot: Spot | None) -> None:
+        """A tensor was compared with a number by `>` or `>=`, while watched."""
+
+    def on_broadcast(self, name: str, a: Any, b: Any, spot: Spot | None) -> None:
+        """A recorded operator of two tensors enlarged both, while watched."""
+
+    def finish(self) -> None:
+        """The program is over."""
+
+
+def overridden(rules: Sequence[Rule], event: str) -> list[Callable[..., None]]:
+    """The handlers of an event, of those rules that have one."""
+    base = getattr(Rule, event)
+    return [getattr(rule, event) for rule in rules if getattr(type(rule), event) is not base]

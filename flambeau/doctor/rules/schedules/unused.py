@@ -1,0 +1,108 @@
+"""A schedule that does nothing: never stepped, or of another optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class UnusedScheduler(Rule):
+    """Compares schedulers that were constructed with those that were stepped."""
+
+    id = "scheduler-without-effect"
+    level = Level.LIKELY
+    needs = ("on_scheduler", "on_step")
+    title = (
+        "a scheduler is constructed and never stepped, or belongs to an optimizer that is not "
+        "used"
+    )
+    why = (
+        "Told at the end, when the optimizer has made 10 steps or more. A scheduler of an "
+        "optimizer that never steps, while another one does, is certain. Silent for schedulers "
+        "that others are made of (SequentialLR, ChainedScheduler)."
+    )
+    fix = "call scheduler.step(); construct the scheduler of the optimizer that is used"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)  # <-
+for epoch in range(12):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)
+for epoch in range(12):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+"""
+    healthy = ("""
+# Parts of a sequence: only the whole is stepped.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+warm = optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=4)
+rest = optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+scheduler = optim.lr_scheduler.SequentialLR(optimizer, [warm, rest], [4])
+for epoch in range(12):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    scheduler.step()
+""", """
+# A schedule for each epoch, and a training of less than that many steps.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+for epoch in range(2):
+    for xb, tb in zip(x.split(8), t.split(8)):
+        optimizer.zero_grad()
+        F.mse_loss(net(xb), tb).backward()
+        optimizer.step()
+    scheduler.step(1.0)
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.made: dict[int, tuple[Any, Spot | None]] = {}
+        self.stepped: set[int] = set()
+        self.steps: dict[int, int] = {}
+
+    def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
+        self.made[id(scheduler)] = scheduler, spot
+        for part in getattr(scheduler, "_schedulers", ()):
+            self.made.pop(id(part), None)
+
+    def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
+        self.stepped.add(id(scheduler))
+
+    def on_step(self, update: Update) -> None:
+        key = id(update.optimizer)
+        self.steps[key] = self.steps.get(key, 0) + 1
+
+    def finish(self) -> None:
+        if self.session.error is not None:
+            return
+        parts = {id(p) for s, _ in self.made.values() for p in getattr(s, "_schedulers", ())}
+        for key, (scheduler, spot) in self.made.items():
+            steps = self.steps.get(id(scheduler.optimizer), 0)
+            name = type(scheduler).__name__
+            if key in parts:
+                continue
+            if key in self.stepped and not steps and max(self.steps.values(), default=0) >= 10:
+                self.report(f"{name} changes the rate of an optimizer that makes no step", spot,
+                            self.session.optimizers.get(scheduler.optimizer),
+                            level=Level.CERTAIN)  # fmt: skip
+            elif key not in self.stepped and steps >= 10:
+                self.report(f"{name} is constructed, but step() is never called", spot,
+                            **{"optimizer steps": steps})  # fmt: skip

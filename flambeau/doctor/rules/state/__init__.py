@@ -1,0 +1,1 @@
+"""Checks of saved, loaded and averaged state."""

@@ -1,0 +1,106 @@
+"""A state that was to be kept, and shares its memory with the model."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot, place_of
+from ...source import loops_around
+from ..rule import Rule
+
+
+class AliasedState(Rule):
+    """Remembers which state dicts were taken, and compares memory when one is loaded."""
+
+    id = "state-aliased"
+    level = Level.CERTAIN
+    needs = ("on_load",)
+    title = "the state that is loaded is the model's own memory: nothing is restored"
+    why = (
+        "state_dict() gives the parameters themselves. A 'best state' that is not copied changes "
+        "with every step, and is the last one in the end. Told when a model loads a state that "
+        "shares its own memory and was taken before an update. Silent for another model's state."
+    )
+    fix = "best = copy.deepcopy(model.state_dict())"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+best, best_state = float("inf"), None
+for _ in range(5):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if loss.item() < best:
+        best, best_state = loss.item(), net.state_dict()  # <-
+optimizer.step()
+net.load_state_dict(best_state)
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+best, best_state = float("inf"), None
+for _ in range(5):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if loss.item() < best:
+        best, best_state = loss.item(), copy.deepcopy(net.state_dict())
+net.load_state_dict(best_state)
+"""
+    healthy = ("""
+# The state is another model's.
+net, target = nn.Linear(8, 1), nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+state = net.state_dict()
+for _ in range(5):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    target.load_state_dict(state)
+""", """
+# Taken and loaded at once, as to test it.
+net = nn.Linear(8, 1)
+net.load_state_dict(net.state_dict())
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        # By model: (id of the first tensor's memory, updates by then, line) of each state.
+        self.taken: weakref.WeakKeyDictionary[Any, list[tuple[int, Spot | None]]]
+        self.taken = weakref.WeakKeyDictionary()
+        self.itself = 0
+
+    def on_state(self, module: Any, state: Any, spot: Spot | None) -> None:
+        places = self.taken.setdefault(module, [])
+        if spot is not None and all(known != spot for _, known in places):
+            places.append((self.session.updates, spot))
+
+    def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
+        own = dict((*module.named_parameters(), *module.named_buffers()))
+        try:
+            entries = [(own[name], value) for name, value in state.items() if name in own]
+        except (AttributeError, TypeError):
+            return  # not a mapping: load_state_dict says so
+        shared = [
+            tensor for tensor, value in entries
+            if getattr(value, "_array", None) is tensor._array
+            or (hasattr(value, "data_ptr") and value.numel() and tensor.numel()
+                and value.data_ptr() == tensor.data_ptr())
+        ]  # fmt: skip
+        if not shared or len(shared) < len(entries):
+            return
+        earlier = [(updates, s) for updates, s in self.taken.get(module, []) if s != spot]
+        before = [s for updates, s in earlier if updates < self.session.updates]
+        if not before:
+            place = place_of(spot)
+            self.itself += bool(place and self.session.updates
+                                and loops_around(place.file, place.line))  # fmt: skip
+            if self.itself < 3:
+                return
+        self.report("the state that is loaded shares the model's memory: loading changes nothing",
+                    *before[:1], spot, **{"tensors shared": len(shared),
+                                          "updates since": self.session.updates})  # fmt: skip

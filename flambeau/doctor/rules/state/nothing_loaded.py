@@ -1,0 +1,74 @@
+"""A checkpoint of which nothing, or little, was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+def common_prefix(names: Iterable[str]) -> str:
+    """The modules, as `module.`, with which all names begin; empty where there are none."""
+    parts = [name.split(".")[:-1] for name in names]
+    shared = []
+    for column in zip(*parts, strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return "".join(f"{part}." for part in shared)
+
+
+class NothingLoaded(Rule):
+    """Compares names, where load_state_dict is not strict."""
+
+    id = "nothing-loaded"
+    level = Level.CERTAIN
+    needs = ("on_load",)
+    title = "load_state_dict(..., strict=False) takes nothing: no name fits"
+    why = (
+        "strict=False passes over all names that differ, as a prefix 'module.' makes them. Told "
+        "when no name, or less than a tenth of them, fits. Silent where a part is loaded."
+    )
+    fix = "strip the prefix: {k.removeprefix('module.'): v for k, v in state.items()}"
+    broken = """
+net = nn.Linear(8, 1)
+state = {"module." + name: value.clone() for name, value in net.state_dict().items()}
+net.load_state_dict(state, strict=False)  # <-
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+state = {"module." + name: value.clone() for name, value in net.state_dict().items()}
+net.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
+"""
+    healthy = ("""
+# The head is new; everything else is loaded.
+old = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 10))
+state = {name: value for name, value in old.state_dict().items() if not name.startswith("2.")}
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+net.load_state_dict(state, strict=False)
+""", """
+# A state with more in it than this part needs.
+net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 3))
+state = net.state_dict()
+state["extra"] = torch.zeros(1)
+net.load_state_dict(state, strict=False)
+""")
+
+    def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
+        if strict or not hasattr(state, "keys"):
+            return
+        own, given = set(module.state_dict()), set(state.keys())
+        if not own or not given:
+            return
+        fitting = len(own & given)
+        if fitting >= 0.1 * min(len(own), len(given)):
+            return
+        prefix = common_prefix(given)
+        evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(given)}"}
+        if prefix:
+            evidence["all begin with"] = repr(prefix)
+        self.report("load_state_dict takes nothing from this state: its names differ", spot,
+                    **evidence)  # fmt: skip

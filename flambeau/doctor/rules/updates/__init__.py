@@ -1,0 +1,1 @@
+"""Checks of gradients and of the steps that use them."""

@@ -1,0 +1,99 @@
+"""Gradients clipped before they are there, or after they were used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Backward, Update, is_zero
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class ClipWithoutEffect(Rule):
+    """Looks at the gradients that are clipped, and at what happened since the last step."""
+
+    id = "clip-without-effect"
+    level = Level.CERTAIN
+    needs = ("on_clip",)
+    title = "gradients are clipped before backward() or after step(): the update is not clipped"
+    why = "Clipping changes .grad, so it has to stand between backward() and step()."
+    fix = "the order is zero_grad(), backward(), clip_grad_norm_(), step()"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # <-
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+"""
+    healthy = ("""
+# Clipped at each of the backward passes that make one update.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for step in range(8):
+    F.mse_loss(net(x), t).backward()
+    nn.utils.clip_grad_value_(net.parameters(), 0.5)
+    if step % 2:
+        optimizer.step()
+        optimizer.zero_grad()
+""", """
+# The norm is only measured, with a limit that clips nothing, after the step.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    norm = nn.utils.clip_grad_norm_(net.parameters(), float("inf"))
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.fresh = False  # a backward pass was made since the last step
+        self.times: dict[str, int] = {}
+        self.step: Spot | None = None
+        self.backward: Spot | None = None
+        self.used: set[int] = set()
+
+    def on_backward(self, backward: Backward) -> None:
+        self.fresh, self.backward = True, backward.spot
+
+    def after_step(self, update: Update) -> None:
+        self.fresh, self.step = False, update.spot
+        self.used = {id(p._grad) for p in update.params[:8] if p._grad is not None}
+
+    def on_clip(self, parameters: list[Any], spot: Spot | None, limit: float) -> None:
+        grads = [p._grad for p in parameters[:8]]
+        if limit == float("inf") or not self.session.clock.passes:
+            if not self.fresh and self.session.clock.passes == 0 and limit != float("inf"):
+                self.times["before"] = 1
+            return
+        empty = all(is_zero(g) for g in grads)
+        if self.fresh and not empty:
+            self.times.clear()
+            return
+        kind = "before" if empty else "after"
+        if kind == "after" and not all(id(g) in self.used for g in grads if g is not None):
+            return
+        self.times[kind] = self.times.get(kind, 0) + 1
+        if self.times[kind] < 3:
+            return
+        if kind == "before":
+            self.report("clip_grad_* is called before backward(): there are no gradients yet",
+                        spot, self.backward, times=self.times[kind])  # fmt: skip
+        else:
+            self.report("clip_grad_* is called after step(): its gradients were used unclipped",
+                        spot, self.step, times=self.times[kind])  # fmt: skip

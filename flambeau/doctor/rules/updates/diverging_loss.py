@@ -1,0 +1,87 @@
+"""A loss that grows from step to step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...events import Backward, Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+_GROWTH = 100.0
+_IN_A_ROW = 6
+
+
+class DivergingLoss(Rule):
+    """Follows the loss of each backward()."""
+
+    id = "loss-diverges"
+    level = Level.LIKELY
+    needs = ("on_backward", "on_step")
+    title = "the loss grows at every step: the learning rate is too large"
+    why = (
+        f"Told when a positive loss grew {_IN_A_ROW} times in a row, to {_GROWTH:.0f} times "
+        "what it was."
+    )
+    fix = "a smaller learning rate: a tenth of it, say"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=5.0)  # <-
+for _ in range(12):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.05)
+for _ in range(12):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A loss whose weight is raised on purpose.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=1e-4)
+for step in range(12):
+    loss = F.mse_loss(net(x), t) * 1.4**step
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Negative losses may fall without end.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.5)
+for _ in range(12):
+    loss = -net(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.values: dict[Spot | None, list[float]] = {}
+        self.last: Any = None
+
+    def on_backward(self, backward: Backward) -> None:
+        value = backward.value
+        if value is None or not backward.watched:
+            return
+        values = self.values.setdefault(backward.spot, [])
+        if not values or not value > values[-1] or value <= 0:
+            values.clear()
+        values.append(value)
+        if len(values) > _IN_A_ROW and values[-1] > _GROWTH * values[0] > 0 \
+                and math.isfinite(value) and self.last is not None:  # fmt: skip
+            group = self.last.param_groups[0]
+            self.report("the loss grows at every step", self.session.optimizers.get(self.last),
+                        backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])  # fmt: skip
+
+    def after_step(self, update: Update) -> None:
+        self.last = update.optimizer

@@ -1,0 +1,84 @@
+"""An optimizer that is constructed anew for every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class OptimizerEachStep(Rule):
+    """Counts optimizers of the same parameters that are constructed on the same line."""
+
+    id = "optimizer-each-step"
+    level = Level.LIKELY
+    needs = ("on_optimizer", "on_step")
+    title = "the optimizer is constructed anew at every step: its averages and momentum are lost"
+    why = (
+        "Adam's first step has the size of the learning rate whatever the gradient; momentum never "
+        "gathers. Silent for SGD without momentum, and where an optimizer makes several steps."
+    )
+    fix = "construct the optimizer once, before the loop"
+    broken = """
+net = nn.Linear(8, 1)
+for _ in range(8):
+    optimizer = optim.Adam(net.parameters(), lr=0.01)  # <-
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.Adam(net.parameters(), lr=0.01)
+for _ in range(8):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A new optimizer for each task, with several steps each.
+for _ in range(4):
+    net = nn.Linear(8, 1)
+    optimizer = optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.mse_loss(net(x), t).backward()
+        optimizer.step()
+""", """
+# Plain gradient descent has nothing to lose.
+net = nn.Linear(8, 1)
+for _ in range(8):
+    optimizer = optim.SGD(net.parameters(), lr=0.01)
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.last: dict[Spot | None, tuple[set[int], int]] = {}  # parameters, how many in a row
+        self.steps: dict[Spot | None, int] = {}  # since the last was made on that line
+        self.spots: dict[int, Spot | None] = {}
+
+    def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
+        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        before, times = self.last.get(spot, (set(), 0))
+        again = before == own and self.steps.get(spot, 0) == 1
+        times = times + 1 if again else 1
+        self.last[spot], self.steps[spot] = (own, times), 0
+        self.spots[id(optimizer)] = spot
+        group = optimizer.param_groups[0]
+        stateless = type(optimizer).__name__ == "SGD" and not group.get("momentum")
+        if times >= 5 and not stateless:
+            self.report(f"{type(optimizer).__name__} is constructed anew for every step", spot,
+                        **{"times": times, "steps each": 1})  # fmt: skip
+
+    def on_step(self, update: Update) -> None:
+        spot = self.spots.get(id(update.optimizer))
+        if spot is not None:
+            self.steps[spot] = self.steps.get(spot, 0) + 1

@@ -1,0 +1,111 @@
+"""An optimizer of parameters that the loss does not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....nn.parameter import Parameter
+from ...events import Backward, Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+_STEPS = 3
+
+
+class OtherParameters(Rule):
+    """Compares the leaves of the graph with what the optimizers have."""
+
+    id = "optimizer-of-other-parameters"
+    level = Level.CERTAIN
+    needs = ("on_step", "on_backward")
+    title = "the optimizer has parameters that are no longer, or never were, part of the model"
+    why = (
+        "A layer that is replaced after the optimizer was constructed, or a model that is "
+        "built anew, has parameters that the optimizer does not know: they stay as they were "
+        f"initialised. Judged after {_STEPS} steps; silent where all trained parameters are in "
+        "some optimizer."
+    )
+    fix = "construct the optimizer after the model has its last form"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+optimizer = optim.SGD(net.parameters(), lr=0.01)  # <-
+net[2] = nn.Linear(16, 3)
+for _ in range(5):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+net[2] = nn.Linear(16, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Only the head is trained; the rest has gradients that nobody uses.
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = optim.SGD(net[2].parameters(), lr=0.01)
+for _ in range(5):
+    loss = F.cross_entropy(net(x), y)
+    net.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Two optimizers that take turns: one's parameters are not used in the other's steps.
+a, b = nn.Linear(8, 3), nn.Linear(8, 3)
+first, second = optim.SGD(a.parameters(), lr=0.01), optim.SGD(b.parameters(), lr=0.01)
+for step in range(10):
+    net, optimizer = (a, first) if step < 5 else (b, second)
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.reached: dict[int, Any] = {}  # leaves that a backward pass came to
+        self.steps: dict[int, int] = {}
+
+    def on_backward(self, backward: Backward) -> None:
+        if backward.watched:
+            self.reached.update(backward.graph.leaves)
+
+    def after_step(self, update: Update) -> None:
+        if not update.watched:
+            return
+        key = id(update.optimizer)
+        self.steps[key] = self.steps.get(key, 0) + 1
+        if self.steps[key] != _STEPS:
+            return
+        own = [p for p in update.params if p.requires_grad]
+        orphans = [p for p in own if id(p) not in self.reached]
+        known = {
+            id(p) for optimizer in list(self.session.optimizers)
+            for group in optimizer.param_groups for p in group["params"]
+        }  # fmt: skip
+        strays = [
+            p for i, p in self.reached.items()
+            if i not in known and p.requires_grad and isinstance(p, Parameter)
+        ]  # fmt: skip
+        replaced = [p for p in orphans if self.session.root_of(p) is None]
+        if not orphans or not strays or not replaced:
+            return
+        name = self.session.name_of(update.optimizer, "the optimizer")
+        self.report(
+            f"{name} has {len(replaced)} parameters that no loss depends on, and lacks "
+            f"{self.session.parameter_names(strays)}",
+            self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
+            **{"in no optimizer": len(strays), "without effect": len(replaced)},
+        )  # fmt: skip
+
+    def _constructor(self, parameter: Any) -> Spot | None:
+        for module, spot in list(self.session.made_at.items()):
+            if any(p is parameter for p in module._parameters.values()):
+                return spot
+        return None

@@ -1,0 +1,220 @@
+"""Session: one watched stretch of a program. It holds the rules, hands them events, and collects
+what they find."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .clock import Clock
+from .finding import Finding, Level, Mistake, Place
+from .instruments import Instruments
+from .intended import is_intended
+from .places import Spot, user_frame, variable_name
+from .rules import all_rules
+from .rules.rule import Rule, overridden
+from .source import silenced_on
+
+ORDER = {Level.CERTAIN: 0, Level.LIKELY: 1, Level.HINT: 2}
+_SAME_ID = 8  # findings of one check that are kept
+
+
+class Session:
+    """Watches from `start` to `stop`. One at a time.
+
+    `off`: ids not to check. `strict`: the first certain finding raises `Mistake`. `announce` is
+    called with each finding that belongs on the terminal.
+    """
+
+    def __init__(
+        self, off: Iterable[str] = (), strict: bool = False,
+        announce: Callable[[Finding], None] | None = None, steps: int | None = None,
+    ) -> None:  # fmt: skip
+        unknown = set(off) - set(all_rules())
+        if unknown:
+            raise ValueError(f"no such check: {', '.join(sorted(unknown))}")
+        self.off, self.strict, self.announce, self.steps = set(off), strict, announce, steps
+        self.rules = [rule(self) for id, rule in all_rules().items() if id not in self.off]
+        self.handlers = {event: overridden(self.rules, event) for event in Rule.EVENTS}
+        self.findings: list[Finding] = []
+        self.curves: dict[str, list[tuple[int, float]]] = {}  # for the page, by name
+        self.seen: set[str] = set()  # events that happened
+        self.faults: dict[str, str] = {}  # rules that failed, and how
+        self.clock = Clock()
+        self.updates = 0  # steps of all optimizers
+        self.thread = threading.get_ident()
+        self.stack: list[Any] = []  # modules that are running
+        self.roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules called from outside
+        self.made_at: weakref.WeakKeyDictionary[Any, Spot] = weakref.WeakKeyDictionary()
+        self.optimizers: weakref.WeakKeyDictionary[Any, Spot | None] = weakref.WeakKeyDictionary()
+        self.constructing = 0  # schedulers and loaders whose __init__ is running
+        self.busy = False  # a rule is at work: what it calls is no event
+        self.error: str | None = None  # what ended the program early
+        self.watching = False
+        self.ended = False
+        Instruments(self)
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begins to watch. RuntimeError where another session is at it."""
+        from . import patches
+
+        patches.install(self)
+        self.watch(True)
+
+    def adopt(self, optimizer: Any) -> None:
+        """Takes in an optimizer that was constructed before the session began."""
+        self.optimizers.setdefault(optimizer, None)
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Ends watching and lets the rules draw their conclusions."""
+        from . import patches
+
+        if self.ended:
+            return
+        if error is not None:
+            self.error = type(error).__name__
+        patches.remove()
+        self.ended, self.watching = True, False
+        self.emit("finish")
+        self.findings.sort(key=lambda finding: ORDER[finding.level])
+
+    def watch(self, closely: bool) -> None:
+        """Turns close watching on or off."""
+        from . import patches
+
+        if closely is not self.watching:
+            self.watching = closely
+            patches.watch_closely(closely)
+
+    # ---------------------------------------------------------------- events
+
+    def emit(self, event: str, *args: Any) -> None:
+        """Tells the rules; what they do is no event itself, and its time is counted."""
+        self.seen.add(event)
+        handlers = self.handlers[event]
+        if not handlers or self.busy:
+            return
+        begun = time.perf_counter()
+        self.busy = True
+        try:
+            for handler in handlers:
+                self._tell(handler, args)
+        finally:
+            self.busy = False
+            self.clock.spent_s += time.perf_counter() - begun
+
+    def _tell(self, handler: Any, args: tuple[Any, ...]) -> None:
+        try:
+            handler(*args)
+        except Mistake:
+            raise
+        except Exception as error:  # a rule that fails must not end the user's program
+            rule = handler.__self__
+            self.faults.setdefault(rule.id, f"{type(error).__name__}: {error}")
+            for name, handlers in self.handlers.items():
+                self.handlers[name] = [h for h in handlers if getattr(h, "__self__", 0) is not rule]
+
+    # ---------------------------------------------------------------- findings
+
+    def report(
+        self, id: str, level: Level, what: str, places: tuple[Place, ...],
+        evidence: dict[str, Any], fix: str,
+    ) -> None:  # fmt: skip
+        """Keeps a finding, unless the line is marked as intended; the same one only once."""
+        if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
+            return
+        same = [f for f in self.findings if f.id == id]
+        for found in same:
+            if found.places[:1] == places[:1]:
+                if len(found.steps) < 16:
+                    found.steps.append(self.clock.passes)
+                return
+        if len(same) >= _SAME_ID:
+            return
+        finding = Finding(id, level, what, places, evidence, fix, [self.clock.passes])
+        self.findings.append(finding)
+        if level is not Level.HINT and self.announce is not None:
+            self.announce(finding)
+        if self.strict and level is Level.CERTAIN and not self.ended:
+            raise Mistake(finding)
+
+    # ---------------------------------------------------------------- names
+
+    def name_of(self, thing: Any, default: str) -> str:
+        """What the user's running code calls an object."""
+        return variable_name(thing, user_frame(1)) or default
+
+    def parameter_name(self, parameter: Any) -> str:
+        """A parameter's path in the model that has it, with the model's name in front."""
+        for root in list(self.roots):
+            for path, candidate in root.named_parameters():
+                if candidate is parameter:
+                    name = variable_name(root, sys._getframe(1))
+                    return f"{name}.{path}" if name else path
+        return variable_name(parameter, sys._getframe(1)) or f"parameter {tuple(parameter.shape)}"
+
+    def parameter_names(self, parameters: Iterable[Any], limit: int = 3) -> str:
+        """The first names of several, and how many more there are."""
+        every = list(parameters)
+        shown = [self.parameter_name(p) for p in every[:limit]]
+        more = len(every) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+    def root_of(self, parameter: Any) -> Any:
+        """The outermost module that owns a parameter; None where none was called."""
+        for root in list(self.roots):
+            if any(p is parameter for p in root.parameters()):
+                return root
+        return None
+
+    # ---------------------------------------------------------------- results
+
+    def undecided(self) -> dict[str, str]:
+        """Checks that could not be judged, and why."""
+        found = dict(self.faults)
+        reported = {finding.id for finding in self.findings}
+        for rule in self.rules:
+            lacking = [need for need in rule.needs if need not in self.seen]
+            if lacking and rule.id not in reported:
+                found.setdefault(rule.id, LACKING.get(lacking[0], f"no {lacking[0]} was seen"))
+        return dict(sorted(found.items()))
+
+    def passed(self) -> list[str]:
+        """Checks that were judged and found nothing."""
+        out = {finding.id for finding in self.findings} | set(self.undecided())
+        return [rule.id for rule in self.rules if rule.id not in out]
+
+
+LACKING = {
+    "on_loss": "no loss function of nn.functional was called",
+    "on_backward": "no backward pass was seen",
+    "after_backward": "no backward pass was seen",
+    "on_step": "no optimizer made a step",
+    "after_step": "no optimizer made a step",
+    "on_call": "no module was called",
+    "on_layer": "no layer was called",
+    "on_mode": "neither train() nor eval() was called",
+    "on_schedule": "no scheduler made a step",
+    "on_scheduler": "there is no scheduler",
+    "on_clip": "gradients are not clipped",
+    "on_unscale": "there is no GradScaler",
+    "on_load": "no state was loaded",
+    "on_state": "no state_dict was taken",
+    "on_batch": "no DataLoader gave a batch",
+    "on_loader": "there is no DataLoader",
+    "on_threshold": "no predictions were compared",
+    "on_seed": "no generator was seeded",
+    "on_zero_grad": "zero_grad() was not called",
+    "on_module_made": "no module was constructed",
+    "on_optimizer": "no optimizer was constructed",
+    "on_function": "no dropout function was called",
+    "on_view": "no tensor was reshaped",
+    "on_compare": "no predictions were compared",
+    "evaluation": "no evaluation was seen",
+}

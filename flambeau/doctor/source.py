@@ -1,0 +1,70 @@
+"""The user's source, as a syntax tree: comments that silence a check, loops, statements."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import re
+from collections.abc import Iterator
+from types import CodeType
+
+_SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
+
+
+def silenced_on(file: str, line: int) -> set[str]:
+    """The ids in a `# doctor: ok ID` comment on a line or on a comment line above it; `*` for a
+    comment without an id."""
+    ids: set[str] = set()
+    above = linecache.getline(file, line - 1).strip()
+    for text in (linecache.getline(file, line), above if above.startswith("#") else ""):
+        match = _SILENCED.search(text)
+        if match:
+            ids |= set(re.split(r"[\s,]+", match[1].strip())) if match[1].strip() else {"*"}
+    return ids
+
+
+@functools.lru_cache(maxsize=64)
+def tree_of(file: str) -> ast.Module | None:
+    """A file's syntax tree; None where it has no source that parses."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
+    """The statements that cover a line, from the outermost inwards."""
+    tree = tree_of(file)
+    if tree is None:
+        return
+    body: list[ast.stmt] = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]  # fmt: skip
+    yield from sorted(body, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+
+
+def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
+    """The loops of the same function around a line, from the outermost inwards."""
+    loops: list[ast.For | ast.While] = []
+    for node in statements_at(file, line):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            loops.clear()
+        elif isinstance(node, (ast.For, ast.While)) and line > node.lineno:
+            loops.append(node)
+    return loops
+
+
+def function_body(file: str, code: CodeType) -> ast.AST | None:
+    """The tree of the function that a code object is of; the module's for module code."""
+    tree = tree_of(file)
+    if tree is None or code.co_name == "<module>":
+        return tree
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            name = getattr(node, "name", "<lambda>")
+            if name == code.co_name and first <= code.co_firstlineno <= node.lineno:
+                return node
+    return None
