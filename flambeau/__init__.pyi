@@ -764,6 +764,7 @@ from . import cpu as cpu
 from . import cuda as cuda
 from . import distributed as distributed
 from . import distributions as distributions
+from . import doctor as doctor
 from . import export as export
 from . import fft as fft
 from . import func as func
