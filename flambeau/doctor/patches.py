@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..compiler.capture.code_patching import Swap
-from ..compiler.capture.patch_targets import swap_of
+from ..ops.interception.code_patching import Swap, swap_of
 from . import observers, operator_observers
 
 if TYPE_CHECKING:
