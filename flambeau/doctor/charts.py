@@ -17,11 +17,7 @@ Curve = Sequence[tuple[int, float]]
 def chart(title: str, curves: dict[str, Curve]) -> str:
     """One panel: curves over the number of the backward pass, on a logarithmic axis where they
     span more than two decades."""
-    finite = {}
-    for name, curve in curves.items():
-        points = [(x, y) for x, y in curve if math.isfinite(y)]
-        if points:
-            finite[name] = points
+    finite = _finite(curves)
     if not finite:
         return ""
     shown = dict(list(finite.items())[:_SHOWN])
@@ -58,6 +54,11 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
     svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img'>{''.join(parts)}</svg>"
     return (f"<figure><figcaption>{escape(title)}</figcaption>{svg}"
             f"<div class='legend'>{''.join(legend)}</div></figure>")  # fmt: skip
+
+
+def _finite(curves: dict[str, Curve]) -> dict[str, Curve]:
+    found = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
+    return {name: points for name, points in found.items() if points}
 
 
 def _axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:
