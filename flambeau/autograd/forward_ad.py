@@ -1,12 +1,246 @@
-"""torch.autograd.forward_ad: forward-mode derivatives, which flambeau does not have yet."""
+"""torch.autograd.forward_ad: dual numbers, tensors that carry a tangent with them.
 
-from ..tensor.absent import lacking
+While a level is on, operators push tangents along (`ops/interception/forward_mode.py`). A tensor
+keeps, for each level, the primal and the tangent; levels nest, each with a number of its own.
+"""
 
-__all__: list[str] = []
+from __future__ import annotations
 
-_NAMES = (
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..tensor.tensor import Tensor
+from .node import Node
+from .save_plan import Plan
+from .tape import new_node
+
+__all__ = [
     "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
-    "unpack_dual",
-)  # fmt: skip
+    "set_forward_mode_enabled", "unpack_dual",
+]  # fmt: skip
 
-__getattr__ = lacking(__name__, _NAMES)
+# In a tensor's dictionary: {level: (primal, tangent)}, with None for a primal that is the tensor
+# itself without the tangent.
+_SLOT = "_tangents"
+_next_level = itertools.count().__next__
+
+
+class _Levels(threading.local):
+    """This thread's levels, the outermost first, and whether operators push tangents."""
+
+    def __init__(self) -> None:
+        self.active: list[int] = []
+        self.public = False  # enter_dual_level was called
+        self.enabled = True
+
+
+LEVELS = _Levels()
+
+
+class Switch:
+    """What starts (True) and ends (False) the pushing of tangents; the operators' layer sets it."""
+
+    turn: Callable[[bool], None]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A dual number's parts; `tangent` is None for a tensor that carries none."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def push_level() -> int:
+    """Enters another level, and gives its number."""
+    LEVELS.active.append(_next_level())
+    Switch.turn(True)
+    return LEVELS.active[-1]
+
+
+def pop_level(level: int) -> None:
+    """Leaves the last level; RuntimeError if another one is the last."""
+    if not LEVELS.active or LEVELS.active[-1] != level:
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
+                           "entered. This is not supported.")  # fmt: skip
+    LEVELS.active.pop()
+    Switch.turn(False)
+
+
+def enter_dual_level() -> int:
+    """Enters forward mode; RuntimeError inside of another such level.
+
+    >>> level = torch.autograd.forward_ad.enter_dual_level()
+    >>> torch.autograd.forward_ad.exit_dual_level(level=level)
+    """
+    if LEVELS.public:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    LEVELS.public = True
+    push_level()
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leaves forward mode: tangents are gone."""
+    if not LEVELS.public or level not in (None, 0):
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
+                           "entered. This is not supported.")  # fmt: skip
+    LEVELS.public = False
+    pop_level(LEVELS.active[-1])
+
+
+class dual_level:
+    """A context in which tensors carry tangents.
+
+    >>> fwAD = torch.autograd.forward_ad
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(torch.tensor(3.), torch.tensor(1.))
+    ...     fwAD.unpack_dual(x * x).tangent
+    tensor(6.)
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exception: object) -> None:
+        exit_dual_level()
+
+
+class set_forward_mode_enabled:
+    """A context in which operators push tangents or, with False, drop them."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before, LEVELS.enabled = LEVELS.enabled, mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        LEVELS.enabled = self._before
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of `tensor` that carries `tangent`, of its shape and dtype.
+
+    Raises RuntimeError outside of a level, ValueError for tensors that are not floating or complex.
+    """
+    if not LEVELS.active:
+        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, "
+                           "make sure to enter_dual_level() first.")  # fmt: skip
+    for what, x in (("primal", tensor), ("tangent", tangent)):
+        if not (x.is_floating_point() or x.is_complex()):
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {x.dtype}")
+    if tensor.shape != tangent.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
+        )
+    now = LEVELS.active[-1]
+    if tangent_at(tensor, now) is not None:
+        raise RuntimeError("Trying to set a forward gradient on a tensor that already has one")
+    dual = tensor.view_as(tensor)
+    return give({**tangents_of(dual), now: (None, tangent)}, dual)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal, a view, and the tangent at the present level.
+
+    >>> torch.autograd.forward_ad.unpack_dual(torch.ones(1))
+    UnpackedDualTensor(primal=tensor([1.]), tangent=None)
+    """
+    if not LEVELS.active:
+        return UnpackedDualTensor(tensor, None)
+    pair = tensor.__dict__.get(_SLOT, {}).get(LEVELS.active[-1])
+    if pair is None:
+        return UnpackedDualTensor(tensor, None)
+    primal = primal_at(tensor, LEVELS.active[-1])
+    return UnpackedDualTensor(primal.view_as(primal), pair[1])
+
+
+# ------------------------------------------------------------------------------ for operators
+
+
+def last_level(tensor: Tensor) -> int | None:
+    """The innermost level of those that are on at which the tensor carries a tangent."""
+    carried = tensor.__dict__.get(_SLOT)
+    if carried:
+        for level in reversed(LEVELS.active):
+            if level in carried:
+                return level
+    return None
+
+
+def innermost_level(values: tuple) -> int | None:
+    """The innermost level at which one of the values carries a tangent."""
+    levels = [last_level(v) for v in values if isinstance(v, Tensor)]
+    return max((n for n in levels if n is not None), default=None)
+
+
+def primal_at(tensor: Any, level: int) -> Any:
+    """The tensor without its tangent at `level`; it may carry others."""
+    carried = tensor.__dict__.get(_SLOT) if isinstance(tensor, Tensor) else None
+    if not carried or level not in carried:
+        return tensor
+    primal = carried[level][0]
+    if primal is None:
+        primal = same_history(tensor)
+        rest = {n: pair for n, pair in carried.items() if n != level}
+        if rest:
+            primal.__dict__[_SLOT] = rest
+    return primal
+
+
+def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
+    """The tangent at `level`."""
+    pair = tensor.__dict__.get(_SLOT, {}).get(level)
+    return None if pair is None else pair[1]
+
+
+def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
+    """Makes `dual` carry a tangent at `level`, besides those that `primal` carries."""
+    carried = dict(primal.__dict__.get(_SLOT, {}))
+    carried[level] = (primal, tangent)
+    dual.__dict__[_SLOT] = carried
+
+
+def carry(source: Tensor, target: Tensor) -> Tensor:
+    """Gives `target`, the same value, the tangents that `source` carries."""
+    return give(tangents_of(source), target)
+
+
+def tangents_of(tensor: Tensor) -> dict[int, Any]:
+    """What a tensor carries, for `give`."""
+    return {n: (None, pair[1]) for n, pair in tensor.__dict__.get(_SLOT, {}).items()}
+
+
+def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
+    """Makes `target` carry tangents."""
+    if tangents:
+        target.__dict__[_SLOT] = dict(tangents)
+    return target
+
+
+class PrimalBackward(Node):
+    """The history of a leaf's primal: the leaf itself."""
+
+    def apply(self, g: Any) -> Any:
+        """The cotangent as it is."""
+        return [g]
+
+
+_PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
+
+
+def same_history(x: Tensor) -> Tensor:
+    """Another object that is the same tensor for autograd: gradients reach a leaf through it."""
+    made: Tensor = object.__new__(Tensor)
+    x._version  # noqa: B018  # both share a counter of writes
+    twin = x._alias()
+    made._array, made._counter = x._array, twin._counter
+    made._requires_grad, made._tracked = x._requires_grad, x._tracked
+    made._node, made._base, made._stamp, made._grad = x._node, x._base, x._stamp, None
+    if x._node is None and x._requires_grad:
+        made._node = new_node(_PRIMAL_PLAN, (x,), (), (), None)
+    return made

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
+from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
 from .node import Node, Output, SavedOutput, raise_freed, restored, unpacked
@@ -39,7 +40,10 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` kept, checked to be unchanged."""
+        """What `save_for_backward` kept, checked to be unchanged; within `jvp`, what
+        `save_for_forward` did."""
+        if "_flambeau_pushing" in self.__dict__:
+            return self.__dict__.get("saved_for_forward", ())
         node = self._flambeau_node()
         assert node is not None
         return node.saved_tensors
@@ -239,6 +243,36 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs the function on the arguments and records it."""
+        if LEVELS.active and (level := innermost_level(args)) is not None:
+            return cls._flambeau_push(level, args)
+        return cls._flambeau_apply(args)[1]
+
+    @classmethod
+    def _flambeau_push(cls, level: int, args: tuple) -> Any:
+        """Runs the function on the primals, and `jvp` on the tangents at a level."""
+        primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
+        context, result = cls._flambeau_apply(primals)
+        context.__dict__["_flambeau_pushing"] = True
+        tangents = [tangent_at(a, level) if isinstance(a, Tensor) else None for a in args]
+        if context.__dict__.get("materialize_grads", True):
+            tangents = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
+                        and a._array.dtype.kind in "fc" else t
+                        for a, t in zip(args, tangents, strict=True)]  # fmt: skip
+        pushed = cls.jvp(context, *tangents)
+        del context.__dict__["_flambeau_pushing"]
+        several = isinstance(result, tuple)
+        duals = []
+        for y, t in zip(result if several else (result,), pushed if several else (pushed,),
+                        strict=True):  # fmt: skip
+            dual = y if t is None else same_history(y)
+            if t is not None:
+                attach(dual, level, y, t)
+            duals.append(dual)
+        return tuple(duals) if several else duals[0]
+
+    @classmethod
+    def _flambeau_apply(cls, args: tuple) -> tuple[FunctionCtx, Any]:
+        """(the context, the result), recorded."""
         needs = tuple(isinstance(a, Tensor) and a._tracked and requires(a) for a in args)
         recorded = MODE.grad and any(needs)
         pairs = zip(args, needs, strict=True)
@@ -259,8 +293,9 @@ class Function(metaclass=_FunctionMeta):
                 (a._array.shape, a._array.dtype) if isinstance(a, Tensor) else None for a in args
             )
             outputs = _hang(node, args, outputs)
-        return (outputs if not isinstance(result, list) else list(outputs)) if several \
-            else outputs[0]  # fmt: skip
+        if several:
+            return node.context, list(outputs) if isinstance(result, list) else outputs
+        return node.context, outputs[0]
 
     @classmethod
     def _flambeau_run(cls, context: FunctionCtx, args: tuple) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from ..tensor.tensor import Tensor, wrap
 from .backward import grad
 from .function import Function
+from .forward_ad import dual_level, make_dual, unpack_dual
 from .mode import enable_grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -143,6 +144,8 @@ def jacobian(
             [0., 4.]])
     """
     _check_strategy("jacobian", strategy, create_graph, strict, vectorize)
+    if strategy == "forward-mode":
+        return _jacobian_forward(func, inputs)
     with enable_grad():
         call = _Call("jacobian", func, inputs, create_graph, strict)
         rows = tuple(_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
@@ -150,6 +153,35 @@ def jacobian(
         rows = tuple(tuple(x.detach() for x in row) for row in rows)
     found: tuple = rows if call.several_inputs else tuple(row[0] for row in rows)
     return found if call.several_outputs else found[0]
+
+
+def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
+    """The Jacobian forward, a tangent for each element of each input."""
+    several, points = _as_tensors(inputs, "inputs", "jacobian")
+    columns: list[list[tuple[Tensor, ...]]] = []
+    plural = False
+    for i, x in enumerate(points):
+        columns.append([])
+        for k in range(x.numel()):
+            tangent = np.zeros(x._array.shape, x._array.dtype)
+            tangent.reshape(-1)[k] = 1
+            with dual_level():
+                dual = make_dual(x.detach().requires_grad_(), wrap(tangent))
+                result = func(*points[:i], dual, *points[i + 1 :])
+                plural, ys = _as_tensors(result, "outputs", "jacobian")
+                pairs = [unpack_dual(y) for y in ys]
+            columns[-1].append(tuple(
+                _zeros(y.primal) if y.tangent is None else y.tangent.detach() for y in pairs))
+    rows = tuple(
+        tuple(
+            wrap(np.stack([parts[j]._array for parts in column], -1)
+                 .reshape((*column[0][j].shape, *x.shape)))
+            for column, x in zip(columns, points, strict=True)
+        )
+        for j in range(len(columns[0][0]))
+    )  # fmt: skip
+    found: tuple = rows if several else tuple(row[0] for row in rows)
+    return found if plural else found[0]
 
 
 def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
@@ -197,7 +229,7 @@ def hessian(
         _check_recorded(found, "jacobian", strict)
         return _filled(found, call.inputs, False, True, "back")
 
-    found = jacobian(gradient, points, create_graph, strict)
+    found = jacobian(gradient, points, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found if several else found[0][0]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
 from .backward import grad
+from .forward_ad import dual_level, make_dual, unpack_dual
 from .mode import enable_grad, no_grad
 
 
@@ -75,7 +76,10 @@ def gradcheck(
     """
     given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
-        _check(func, given, eps, atol, rtol, nondet_tol)
+        if check_backward_ad:
+            _check(func, given, eps, atol, rtol, nondet_tol)
+        if check_forward_ad:
+            _check_forward(func, given, eps, atol, rtol)
     except GradcheckError:
         if raise_exception:
             raise
@@ -121,6 +125,33 @@ def _check(
                 f"Jacobian mismatch for output 0 with respect to input {i},\n"
                 f"numerical:{wanted}\nanalytical:{found}\n"
             )
+
+
+def _check_forward(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float) -> None:
+    """Compares the tangents of the outputs, pushed in one direction, with a difference along it."""
+    rng = np.random.RandomState(0)
+    checked = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
+    for i in checked:
+        primal = inputs[i].detach()
+        direction = _cotangent(rng, primal._array)
+        with dual_level():
+            moved = (*inputs[:i], make_dual(primal, wrap(direction)), *inputs[i + 1 :])
+            pushed = [unpack_dual(y).tangent for y in _tensors(func(*moved))]
+        ends = []
+        for step in (eps, -eps):
+            moved = (*inputs[:i], wrap(primal._array + step * direction), *inputs[i + 1 :])
+            with no_grad():
+                ends.append(_tensors(func(*moved)))
+        for j, (t, up, down) in enumerate(zip(pushed, *ends, strict=True)):
+            if up._array.dtype.kind not in "fc":
+                continue
+            found = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
+            wanted = (up._array - down._array) / (2 * eps)
+            if not np.allclose(found, wanted, rtol, atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {j} with respect to "
+                    f"input {i},\nnumerical:{wanted}\nanalytical:{found}\n"
+                )
 
 
 def _same_twice(first: Sequence, second: Sequence, tolerance: float) -> None:

@@ -318,11 +318,13 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
     if value.__class__ is PackedTensor:
         return value.tensor(node)
     if value.__class__ is tuple:
-        if value and value[0].__class__ is SavedOutput:
+        if value and isinstance(value[0], SavedOutput):
             return Outputs(node, value)
         return tuple(
             v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
         )
+    if isinstance(value, SavedOutput):
+        return value.tensor(node)
     counter = value._counter
     if counter is not None and counter.value != version:
         raise_stale(node.name(), value._array, counter, version, "input")

@@ -1,4 +1,4 @@
-"""grad, vjp, jvp, Jacobians and Hessians as functions of functions, by reverse mode.
+"""grad, vjp, jvp, Jacobians and Hessians as functions of functions.
 
 Tensors that a function is differentiated with respect to are replaced by aliases; results keep a
 history only where it leads to a tensor from outside (a captured weight, an enclosing transform).
@@ -13,6 +13,9 @@ from typing import Any
 from .. import ops
 from ..autograd import enable_grad
 from ..autograd import grad as autograd_grad
+from ..autograd.forward_ad import (
+    attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at, tangents_of,
+)  # fmt: skip
 from ..autograd.node import Output
 from ..tensor import Tensor
 from .structure import leaves, mapped, rebuilt, tensors_of
@@ -105,27 +108,30 @@ def jvp(
     (tensor([0., 0.]), tensor([1., 1.]))
     """
     _check_tangents(primals, tangents)
-    with enable_grad():
-        level = _Level(tuple(primals), tuple(range(len(primals))))
-        y, aux = _split(func(*level.args), has_aux, "jvp")
+    level = push_level()
+    try:
+        duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
+        y, aux = _split(func(*rebuilt(primals, duals)), has_aux, "jvp")
         outputs = tensors_of(y, "jvp(f, primals, tangents): the outputs of f")
-        # A vjp is linear in its cotangents: its own vjp is the jvp, whatever they are.
-        slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
-        once = level.gradients(outputs, slots)
-        pairs = [
-            (g, t) for g, t in zip(once, leaves(tangents), strict=True) if g.requires_grad
-        ]
-        found: Sequence[Tensor | None] = [None] * len(slots)
-        if pairs:
-            gs, ts = zip(*pairs, strict=True)
-            found = autograd_grad(gs, slots, ts, create_graph=True, allow_unused=True)
-    level.own.extend(slots)
-    if strict and any(g is None for g in found):
-        raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
-                           "independent of the inputs")  # fmt: skip
-    made = [ops.zeros_like(t) if g is None else g for g, t in zip(found, outputs, strict=True)]
-    value, product = (rebuilt(y, iter(level.freed(ts))) for ts in (outputs, made))
-    return (value, product, mapped(level.free_one, aux)) if has_aux else (value, product)
+        found = [tangent_at(t, level) for t in outputs]
+        if strict and any(t is None for t in found):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
+                               "independent of the inputs")  # fmt: skip
+        values = [primal_at(t, level) for t in outputs]
+        made = [ops.zeros_like(x) if t is None else t for x, t in zip(values, found, strict=True)]
+    finally:
+        pop_level(level)
+    value, product = rebuilt(y, iter(values)), rebuilt(y, iter(made))
+    if not has_aux:
+        return value, product
+    return value, product, mapped(lambda x: primal_at(x, level), aux)
+
+
+def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
+    """`x` with a tangent, as an object of its own."""
+    dual = same_history(x)
+    attach(dual, level, x, tangent)
+    return dual
 
 
 def _check_tangents(primals: Any, tangents: Any) -> None:
@@ -147,12 +153,24 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     (tensor(9.), tensor(6.))
     """
 
-    def push(*tangents: Any) -> Any:
-        return jvp(func, primals, tangents)[1]
-
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))))
         y = func(*level.args)
+        outputs = tensors_of(y, "linearize(f, *primals): the outputs of f")
+        slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
+        once = level.gradients(outputs, slots)
+
+    def push(*tangents: Any) -> Any:
+        """A vjp is linear in its cotangents: its own vjp is the jvp, whatever they are."""
+        given = leaves(tangents)
+        pairs = [(g, t) for g, t in zip(once, given, strict=True) if g.requires_grad]
+        found: Sequence[Tensor | None] = [None] * len(slots)
+        if pairs:
+            gs, ts = zip(*pairs, strict=True)
+            found = autograd_grad(gs, slots, ts, retain_graph=True, allow_unused=True)
+        made = [ops.zeros_like(t) if g is None else g for g, t in zip(found, outputs, strict=True)]
+        return rebuilt(y, iter(made))
+
     return mapped(level.free_one, y), push
 
 
@@ -185,13 +203,61 @@ def jacrev(
 def jacfwd(
     func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable:
-    """The Jacobian as `jacrev` gives it: here it, too, is computed by reverse mode.
+    """The function that computes the Jacobian of `func` forward, a jvp for each input element.
 
     >>> torch.func.jacfwd(lambda x: x ** 2)(torch.tensor([1., 3.]))
     tensor([[2., 0.],
             [0., 6.]])
     """
-    return jacrev(func, argnums, has_aux=has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        positions = _positions(argnums, len(args))
+        given = tuple(args[i] for i in positions)
+
+        def chosen(*inputs: Any) -> Any:
+            every = list(args)
+            for i, x in zip(positions, inputs, strict=True):
+                every[i] = x
+            return func(*every, **kwargs)
+
+        y, columns, aux = _columns(chosen, given, has_aux)
+        per_output = [mapped_back(given, parts) for parts in columns]
+        found = [made[0] if isinstance(argnums, int) else made for made in per_output]
+        matrices = rebuilt(y, iter(found))
+        return (matrices, aux) if has_aux else matrices
+
+    return wrapper
+
+
+def _columns(func: Callable, given: tuple, has_aux: bool) -> tuple[Any, list[list[Tensor]], Any]:
+    """(a result, for each output its Jacobians with respect to each input, aux)."""
+    inputs = tensors_of(given, "jacfwd(f): the inputs")
+    zeros = [ops.zeros_like(x) for x in inputs]
+    y, aux, columns = None, None, []
+    for i, x in enumerate(inputs):
+        parts = []
+        for k in range(x.numel()):
+            tangents = list(zeros)
+            tangents[i] = ops.zeros_like(x)
+            tangents[i].view(-1)[k] = 1
+            result = jvp(func, given, rebuilt(given, iter(tangents)), has_aux=has_aux)
+            y, aux = result[0], result[2] if has_aux else None
+            parts.append(tensors_of(result[1], "jacfwd(f): the outputs of f"))
+        columns.append(parts)
+    outputs = tensors_of(y, "jacfwd(f): the outputs of f")
+    found = [
+        [ops.stack([parts[j] for parts in column], -1).reshape((*t.shape, *x.shape))
+         for column, x in zip(columns, inputs, strict=True)]
+        for j, t in enumerate(outputs)
+    ]  # fmt: skip
+    return y, found, aux
+
+
+def mapped_back(given: tuple, parts: list[Tensor]) -> tuple:
+    """Parts, one for each tensor, in the structure of the arguments."""
+    ends = iter(parts)
+    return tuple(rebuilt(x, ends) for x in given)
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
@@ -262,9 +328,12 @@ class _Level:
 
     def free_one(self, x: Any) -> Any:
         """A tensor without its history, where it leads to the level's own inputs only."""
-        if not isinstance(x, Tensor) or not x.requires_grad:
+        if not isinstance(x, Tensor):
             return x
-        return x if _leads_outside(x, {id(t) for t in self.own if t.is_leaf}) else x.detach()
+        tangents = {n: (None, self.free_one(t)) for n, (_, t) in tangents_of(x).items()}
+        if not x.requires_grad or _leads_outside(x, {id(t) for t in self.own if t.is_leaf}):
+            return give(tangents, x)
+        return give(tangents, x.detach())
 
 
 def _positions(argnums: Argnums, count: int) -> list[int]:
@@ -283,7 +352,7 @@ def _positions(argnums: Argnums, count: int) -> list[int]:
 
 
 def _alias(x: Tensor) -> Tensor:
-    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+    return x.view_as(x) if x.requires_grad else carry(x, x.detach()).requires_grad_()
 
 
 def _leads_outside(x: Tensor, own: set[int]) -> bool:

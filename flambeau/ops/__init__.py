@@ -14,7 +14,6 @@ from .core.registry import OPERATORS, PUBLIC
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
     "core": "attributes callbacks foreach removed_functions",
-    "interception": "subclass",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
@@ -41,6 +40,7 @@ FAMILIES = {
     "attention": "multihead scaled_dot_product",
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
+    "interception": "forward_mode subclass",
 }
 
 for _folder, _names in FAMILIES.items():

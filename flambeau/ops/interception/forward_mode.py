@@ -1,0 +1,384 @@
+"""Forward mode: while a level is on, each operator pushes its inputs' tangents to its results.
+
+Operators wear a stub meanwhile, which runs the operator on the primals and the rule of
+`tangent_rules.py` on the tangents; both may carry tangents of outer levels, and be recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from ...autograd.forward_ad import (
+    LEVELS, Switch, attach, carry, give, last_level, primal_at, same_history, tangent_at,
+    tangents_of,
+)  # fmt: skip
+from ...autograd.inplace import before_write
+from ...autograd.node import Node, SavedOutput
+from ...autograd.save_plan import INPUT
+from ...tensor.dtypes import dtype
+from ...tensor.tensor import Tensor
+from ..core.inplace import assign
+from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..indexing import index
+from . import tangent_rules
+from .code_patching import Swap, own_code, swap_of
+
+
+class _Pushing:
+    """The swaps that are on while any thread is in a level."""
+
+    def __init__(self) -> None:
+        self.levels = 0
+        self.swaps: list[Swap] = []
+        self.lock = threading.RLock()
+
+    def turn(self, on: bool) -> None:
+        """Counts levels; the first puts the stubs on, the last takes them off."""
+        with self.lock:
+            self.levels += 1 if on else -1
+            if self.levels and not self.swaps:
+                self.swaps = [swap_of(f, record) for f, record in _targets()]
+                for swap in self.swaps:
+                    swap.start()
+            elif not self.levels:
+                for swap in reversed(self.swaps):
+                    swap.restore()
+                self.swaps = []
+
+
+def _targets() -> list[tuple[Any, Callable]]:
+    """Every operator's function, its in-place twin, and Python's operators made of it."""
+    found: dict[Any, Callable] = {}
+    for operator in OPERATORS.values():
+        if operator.kind is Kind.COMPOSITE:
+            continue
+        if operator.differentiable:
+            found[operator.function] = functools.partial(_push, operator, False)
+        twin = getattr(operator, "twin", None)
+        if twin is not None:
+            found[twin] = functools.partial(_push_in_place, operator)
+    for name, function in vars(Tensor).items():
+        if isinstance(function, FunctionType) and function not in found:
+            free = own_code(function).co_freevars
+            if "operator" in free and "body" in free:  # the closures of Python's own operators
+                cells = _closure(function)
+                operator = cells[free.index("operator")].cell_contents
+                found[function] = functools.partial(_push, operator, "forward" in free)
+            elif name in _SHORT_CUTS:
+                found[function] = _SHORT_CUTS[name]
+    for name in ("copy_", "fill_", "zero_"):
+        found[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
+    found[Tensor.__setitem__] = _set_item
+    found[index.put_at], found[assign], found[before_write] = _put_at, _assign, _before_write
+    return list(found.items())
+
+
+def _closure(function: FunctionType) -> Any:
+    return function.__closure__ or ()
+
+
+def _matmul(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    return original(*args) if _level(args) is None else OPERATORS["matmul"].function(*args)
+
+
+def _view(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if kwargs or _level(args) is None or isinstance(args[1], dtype):
+        return original(*args, **kwargs)
+    shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
+    return OPERATORS["_view"].function(args[0], shape)
+
+
+def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    x, item = args
+    if item.__class__ is not int or _level(args) is None:
+        return original(x, item)
+    if not -x.shape[0] <= item < x.shape[0]:
+        return original(x, item)
+    return OPERATORS["select"].function(x, 0, item)
+
+
+# Methods with a short way of their own past the operator's function.
+_SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
+
+
+def _level(args: Sequence[Any]) -> int | None:
+    """The innermost level at which an argument, or an element of one, carries a tangent."""
+    best = None
+    for value in args:
+        if isinstance(value, Tensor):
+            level = last_level(value) if "_tangents" in value.__dict__ else None
+        elif value.__class__ in (tuple, list):
+            level = _level(value)
+        else:
+            continue
+        if level is not None and (best is None or level > best):
+            best = level
+    return best
+
+
+def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if value.__class__ in (tuple, list):
+        return type(value)([_mapped(change, v) for v in value])
+    return value
+
+
+def _bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
+    """All of the operator's arguments, in order."""
+    if reflected:
+        args = args[::-1]
+    values = list(args)
+    for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
+        if alias in kwargs and alias not in operator.names:
+            kwargs = {**kwargs, name: kwargs[alias]}
+    for parameter in operator.parameters[len(values) :]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            values.append(kwargs.get(parameter.name, ()))
+        else:
+            values.append(kwargs.get(parameter.name, parameter.default))
+    return values
+
+
+def _push(
+    operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    level = _level(args) if not kwargs else _level((*args, *kwargs.values()))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    if kwargs.get("out") is not None:
+        raise RuntimeError(f"{operator.name}(): functions with out=... arguments don't support "
+                           "automatic differentiation, but one of the arguments requires grad.")
+    strip = functools.partial(primal_at, level=level)
+    primals = [_mapped(strip, a) for a in args]
+    named = {k: _mapped(strip, v) for k, v in kwargs.items()}
+    y = _push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
+    if y is NotImplemented or not operator.differentiable:
+        return y
+    spread = bool(operator.parameters) and \
+        any(p.kind is p.VAR_POSITIONAL for p in operator.parameters)  # fmt: skip
+    if spread:
+        args = _gathered(operator, args, kwargs)
+        primals = _gathered(operator, tuple(primals), named)
+    duals = _bound(operator, args, kwargs, reflected)
+    values = _bound(operator, tuple(primals), named, reflected)
+    tangents = [_tangents(value, level) for value in duals]
+    dy = tangent_rules.push(operator, values, tangents, y)
+    result = _as_dual(y, dy, level)
+    if operator.kind is not Kind.COMPOSITE:
+        _keep_duals(operator, y, result, duals, level)
+    return result
+
+
+def _gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Positional arguments, those of a `*parameter` as one tuple."""
+    index, name = next((i, p.name) for i, p in enumerate(operator.parameters)
+                       if p.kind is p.VAR_POSITIONAL)  # fmt: skip
+    return (*args[:index], (kwargs[name],) if name in kwargs else tuple(args[index:]))
+
+
+def _tangents(value: Any, level: int) -> Any:
+    """The tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
+    if isinstance(value, Tensor):
+        return tangent_at(value, level)
+    if value.__class__ in (tuple, list):
+        found = [tangent_at(v, level) if isinstance(v, Tensor) else None for v in value]
+        return found if any(t is not None for t in found) else None
+    return None
+
+
+def _as_dual(y: Any, dy: Any, level: int) -> Any:
+    if isinstance(y, Tensor):
+        if dy is None or y._array.dtype.kind not in "fcV":
+            return y
+        dual = same_history(y)
+        attach(dual, level, y, dy)
+        return dual
+    if isinstance(y, tuple):
+        if dy is None:
+            return y
+        parts = [_as_dual(a, b, level) for a, b in zip(y, dy, strict=True)]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return y
+
+
+def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level: int) -> None:
+    """Makes the node that was recorded save duals, so that its backward pushes tangents too."""
+    first = y if isinstance(y, Tensor) else next((t for t in y if isinstance(t, Tensor)), None)
+    if first is None or first._node is None or first._node.shown().plan is None:
+        return
+    node = first._node.shown()
+    if node.operator is not operator or node.saved is None or node.plan.plain:
+        return
+    saved = list(node.saved)
+    for i, (kind, position) in enumerate(node.plan.sources):
+        if kind == INPUT:
+            saved[i] = duals[position]
+        elif isinstance(saved[i], tuple):
+            saved[i] = tuple(SavedDual(v, result) if v.__class__ is SavedOutput else v
+                             for v in saved[i])  # fmt: skip
+        elif saved[i].__class__ is SavedOutput:
+            saved[i] = SavedDual(saved[i], result)
+    node.saved = tuple(saved)
+
+
+class SavedDual(SavedOutput):
+    """A node's own output with its tangents; not the tensor, which would hold its own node."""
+
+    __slots__ = ("tangents",)
+
+    def __init__(self, saved: SavedOutput, result: Any) -> None:
+        self.array, self.counter, self.index = saved.array, saved.counter, saved.index
+        self.version = saved.version
+        y = result if isinstance(result, Tensor) else result[saved.index or 0]
+        self.tangents = tangents_of(y)
+
+    def tensor(self, node: Node) -> Tensor:
+        """The output again, a dual."""
+        return give(self.tangents, super().tensor(node))
+
+
+# ------------------------------------------------------------------------------------- writes
+
+
+def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level: int) -> Tensor:
+    """After `primal`, the target's own, was written: the target carries `tangent`."""
+    own = tangent_at(target, level)
+    if tangent is None:
+        tangent = primal.new_zeros(primal.shape)
+    if own is not None:
+        own.copy_(tangent.expand(own.shape).to(own.dtype))
+    else:
+        base = target._base
+        if base is not None and base._array.size:
+            whole = tangent_at(base, level)
+            if whole is None:
+                plain = same_history(base)
+                whole = base.new_zeros(base.shape)
+                attach(base, level, plain, whole)
+            own = whole.as_strided(
+                target.shape, target.stride(),
+                target.storage_offset() - base.storage_offset(),
+            )  # fmt: skip
+            own.copy_(tangent.expand(own.shape).to(own.dtype))
+        else:
+            own = tangent.expand(target.shape).to(target.dtype).clone()
+        primal = same_history(target) if primal is target else primal
+        attach(target, level, primal, own)
+    return _follow(target, primal)
+
+
+def _follow(target: Tensor, primal: Tensor) -> Tensor:
+    """The target has the history that its primal got by a write."""
+    target._node, target._requires_grad = primal._node, primal._requires_grad
+    target._tracked = primal._tracked
+    return target
+
+
+def _push_in_place(
+    operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    level = _level(args) if not kwargs else _level((*args, *kwargs.values()))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    target = args[0]
+    strip = functools.partial(primal_at, level=level)
+    primals = [_mapped(strip, a) for a in args]
+    named = {k: _mapped(strip, v) for k, v in kwargs.items()}
+    duals, values = _bound(operator, args, kwargs, False), _bound(
+        operator, tuple(primals), named, False)  # fmt: skip
+    values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
+        else primals[0].clone()  # fmt: skip
+    y = operator.function(*_positional(operator, values))
+    dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
+    del old
+    _push_in_place(operator, original, tuple(primals), named)
+    return _write_tangent(target, primals[0], dy, level)
+
+
+def _positional(operator: Operator, values: list[Any]) -> list[Any]:
+    return values[: sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)]
+
+
+def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    level = _level(args)
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    target, source = args[:2]
+    primal = primal_at(target, level)
+    _copy(original, (primal, primal_at(source, level), *args[2:]), kwargs)
+    tangent = tangent_at(source, level) if isinstance(source, Tensor) else None
+    return _write_tangent(target, primal, tangent, level)
+
+
+def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    level = _level(args)
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    primal = primal_at(args[0], level)
+    value = args[1] if len(args) > 1 else None
+    strip = functools.partial(primal_at, level=level)
+    _fill(original, (primal, *[_mapped(strip, a) for a in args[1:]]), {})
+    tangent = tangent_at(value, level) if isinstance(value, Tensor) else None
+    return _write_tangent(args[0], primal, tangent, level)
+
+
+_WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
+
+
+def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    target, item, value = args
+    level = _level((target, value))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    primal = primal_at(target, level)
+    _set_item(original, (primal, item, primal_at(value, level)), kwargs)
+    own = tangent_at(target, level)
+    tangent = own if own is not None else primal.new_zeros(primal.shape)
+    pushed = tangent_at(value, level) if isinstance(value, Tensor) else None
+    if pushed is not None or own is not None:
+        _set_item(original, (tangent, item, 0 if pushed is None else pushed), {})
+    if own is None:
+        _write_tangent(target, primal, tangent, level)
+    else:
+        _follow(target, primal)
+    return None
+
+
+def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    target, values, *rest = args
+    level = _level((target, values))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    primal, own = primal_at(target, level), tangent_at(target, level)
+    _put_at(original, (primal, primal_at(values, level), *rest), kwargs)
+    tangent = primal.new_zeros(primal.shape) if own is None else own
+    pushed = tangent_at(values, level)
+    if pushed is None:
+        pushed = values.new_zeros(values.shape)
+    _put_at(original, (tangent, pushed, *rest), kwargs)
+    return _write_tangent(target, primal, tangent, level) if own is None \
+        else _follow(target, primal)  # fmt: skip
+
+
+def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A composite's result becomes the value of its first argument."""
+    target, y, *rest = args
+    level = _level((target, y))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    primal = primal_at(target, level)
+    _assign(original, (primal, primal_at(y, level), *rest), kwargs)
+    return _write_tangent(target, primal, tangent_at(y, level), level)
+
+
+def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    return carry(args[0], original(*args, **kwargs))
+
+
+_pushing = _Pushing()
+Switch.turn = _pushing.turn

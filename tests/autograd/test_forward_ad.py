@@ -1,0 +1,199 @@
+"""Forward mode: dual numbers, func.jvp and what is built on it, against reverse mode."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau.autograd import forward_ad
+from flambeau.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
+
+F64 = torch.float64
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, dtype=F64) + 0.5
+
+
+def written_in_place(x):
+    y = torch.zeros(3, 4, dtype=F64)
+    y[0] = x[0] * x[1]
+    y[1].mul_(3)
+    y.add_(x)
+    y[torch.tensor([0, 2])] = x[:2].exp()
+    z = x.clone()
+    z[0].copy_(x[1])
+    z.masked_fill_(z > 1.4, 0.5)
+    return (y * z).cumsum(0)
+
+
+FUNCTIONS = {
+    "products": (lambda x, y: x @ y + (x * 2).sum(), (3, 4), (4, 5)),
+    "pointwise": (
+        lambda x, y: 2 / x + torch.sin(x) * y**3 - torch.where(x > 1, x, y), (3, 4), (4,)),
+    "softmax": (lambda x: torch.softmax(x, -1).log(), (3, 4)),
+    "solve": (lambda x, y: torch.linalg.solve(x @ x.T + torch.eye(3, dtype=F64), y), (3, 3), (3,)),
+    "views": (lambda x: x.T.reshape(2, 6).flip(1)[1].view(3, 2).unbind(1)[0], (3, 4)),
+    "convolution": (lambda x, w, b: F.conv2d(x, w, b), (2, 3, 6, 6), (4, 3, 3, 3), (4,)),
+    "norms": (lambda x: F.layer_norm(x, (4,)) + x.norm() + x.std(0), (3, 4)),
+    "pools": (lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), (1, 2, 4, 4)),
+    "joins": (lambda x, y: torch.cat([torch.stack([x, x], 0).sum(0), y]), (3, 4), (1, 4)),
+    "in place": (written_in_place, (3, 4)),
+    "attention": (lambda q: F.scaled_dot_product_attention(q, q, q), (2, 3, 4)),
+    "padding": (lambda x: F.pad(x, (1, 1), value=3.0), (3, 4)),
+    "sorting": (lambda x: x.sort(1).values * x.max(1, keepdim=True).values, (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_tangents_agree_with_differences(name):
+    function, *shapes = FUNCTIONS[name]
+    torch.manual_seed(0)
+    inputs = tuple(rand(*shape).requires_grad_() for shape in shapes)
+    assert torch.autograd.gradcheck(
+        function, inputs, check_forward_ad=True, check_backward_ad=False)
+
+
+def test_complex_tangents_agree_with_differences():
+    torch.manual_seed(0)
+    x = torch.complex(rand(3), rand(3)).requires_grad_()
+    functions = (
+        torch.sin, torch.abs, lambda z: z * z.conj(), torch.fft.fft, torch.view_as_real)
+    for function in functions:
+        assert torch.autograd.gradcheck(function, (x,), check_forward_ad=True)
+
+
+def test_dual_numbers_have_levels():
+    x, t = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0])
+    with pytest.raises(RuntimeError, match="no level exists"):
+        forward_ad.make_dual(x, t)
+    with forward_ad.dual_level():
+        with pytest.raises(RuntimeError, match="Nested forward mode AD is not supported"):
+            forward_ad.enter_dual_level()
+        dual = forward_ad.make_dual(x, t)
+        primal, tangent = forward_ad.unpack_dual(dual * dual)
+        assert primal.tolist() == [1.0, 4.0]
+        assert tangent.tolist() == [2.0, 0.0]
+        assert forward_ad.unpack_dual(x).tangent is None
+        assert forward_ad.unpack_dual(dual.detach()).tangent is None
+        with forward_ad.set_forward_mode_enabled(False):
+            assert forward_ad.unpack_dual(dual * 2).tangent is None
+        with pytest.raises(RuntimeError, match="different size"):
+            forward_ad.make_dual(x, torch.ones(3))
+    assert forward_ad.unpack_dual(dual).tangent is None
+
+
+def test_operators_are_their_own_again_after_the_last_level():
+    before = torch.sin.__code__, torch.Tensor.__mul__.__code__
+    with forward_ad.dual_level():
+        assert torch.sin.__code__ is not before[0]
+    assert (torch.sin.__code__, torch.Tensor.__mul__.__code__) == before
+
+
+def test_derivatives_nest_in_every_order():
+    torch.manual_seed(0)
+    x = rand(4)
+
+    def function(x):
+        return (x**3).sum() + (x.sin() * x.exp().prod()).sum() + (x @ x) ** 2
+
+    wanted = jacrev(jacrev(function))(x)
+    for nested in (hessian, lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(jacfwd(f))):
+        found = nested(function)(x)
+        assert torch.allclose(found, wanted)
+        assert not found.requires_grad
+    product = jvp(grad(function), (x,), (torch.ones_like(x),))[1]
+    assert torch.allclose(product, wanted.sum(1))
+
+
+def test_jacobians_of_several_arguments_linearize_and_vmap():
+    torch.manual_seed(0)
+    x, y = rand(3), rand(3)
+
+    def function(x, y):
+        return x.exp() * y.sum(), x + y
+
+    found = jacfwd(function, (0, 1))(x, y)
+    wanted = jacrev(function, (0, 1))(x, y)
+    assert all(torch.allclose(f, w) for fs, ws in zip(found, wanted, strict=True)
+               for f, w in zip(fs, ws, strict=True))  # fmt: skip
+    value, push = linearize(lambda x: x.exp() * x.sum(), x)
+    basis = torch.eye(3, dtype=F64)
+    wanted = jacrev(lambda x: x.exp() * x.sum())(x)
+    assert torch.allclose(vmap(push)(basis).T, wanted)
+    assert torch.allclose(vmap(lambda t: jvp(lambda x: x.exp() * x.sum(), (x,), (t,))[1])(basis).T,
+                          wanted)  # fmt: skip
+    assert torch.allclose(value, x.exp() * x.sum())
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 2 * x * t
+
+
+def test_functions_of_the_users_own_push_by_their_jvp():
+    x = rand(3).requires_grad_()
+    assert torch.autograd.gradcheck(Square.apply, (x,), check_forward_ad=True)
+
+    class Backward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    with pytest.raises(NotImplementedError, match="You must implement the jvp function"):
+        jvp(Backward.apply, (rand(2),), (rand(2),))
+
+
+def test_gradcheck_finds_a_wrong_tangent():
+    class Wrong(Square):
+        @staticmethod
+        def jvp(ctx, t):
+            return t
+
+    with pytest.raises(RuntimeError, match="forward mode mismatch"):
+        torch.autograd.gradcheck(Wrong.apply, (rand(3).requires_grad_(),), check_forward_ad=True)
+
+
+def test_jacobian_and_hessian_by_forward_strategy():
+    x, ways = rand(3), ("forward-mode", "reverse-mode")
+    both = [torch.autograd.functional.jacobian(
+        lambda x: x.exp() * x.sum(), x, vectorize=True, strategy=way) for way in ways]
+    assert torch.allclose(*both)
+    both = [torch.autograd.functional.hessian(
+        lambda x: (x.exp() * x.sum()).sum(), x, vectorize=True, outer_jacobian_strategy=way)
+        for way in ways]  # fmt: skip
+    assert torch.allclose(*both)
+
+
+def test_the_graph_of_a_recorded_jvp_has_no_cycle():
+    gc.collect()
+    gc.disable()
+    try:
+        x = rand(3).requires_grad_()
+        with forward_ad.dual_level():
+            y = forward_ad.make_dual(x, torch.ones_like(x)).exp().tanh()
+            seen = weakref.ref(y)
+            del y
+        assert seen() is None
+    finally:
+        gc.enable()
