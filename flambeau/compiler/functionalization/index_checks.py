@@ -1,7 +1,8 @@
 """Bounds: indices and labels are checked before a program runs, which takes them as they are.
 
-Those that come from arguments are looked at in each call; one out of bounds makes the call eager,
-which says what is wrong. Indices that the step computes are clamped, so that memory is safe.
+Those that come from arguments and from memory outside are looked at in each call; one out of bounds
+makes the call eager, which says what is wrong. Indices that the step computes are clamped, so that
+memory is safe.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _check(bound: Bound, graph: Graph, slots: list[Any], looked: list[Node]
     small = rebuilt(small, lambda n, given: own.get(id(n)) or Node(
         n.op, given, n.shape, n.type, n.attributes))  # fmt: skip
     check = Check(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
-    if any(isinstance(slots[n.slot], Argument) for n in inputs):
+    if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
         return check
     looked += inputs
     return True if check.test({}) else None

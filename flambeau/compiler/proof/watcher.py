@@ -91,6 +91,8 @@ class Watcher:
 
     def _refuse(self, file: str, line: int, why: str) -> None:
         self.proof.refusals.append((file, line, why))
+        self.facts.forget()  # the step may ask whether its objects still live
+        self.shadows.clear()
 
     def _bind_arguments(self, root: ShadowFrame) -> None:
         facts, function = self.facts, self._function
