@@ -251,10 +251,9 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             )
         return self
     if value and self._array.dtype.kind not in "fcV":
-        raise RuntimeError(
-            "only Tensors of floating point dtype can require gradients, "
-            f"but got {self.dtype}"
-        )
+        error = RuntimeError("only Tensors of floating point dtype can require gradients")
+        error.add_note(f"This one is of dtype {self.dtype}.")
+        raise error
     self._requires_grad = value
     self._tracked = value or self._base is not None
     return self

@@ -62,8 +62,10 @@ def compile(
     if isinstance(backend, str) and backend not in _BACKENDS:
         raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` "
                            "for available backends")  # fmt: skip
-    if disable or backend == "eager":
+    if disable:
         return model
+    if backend == "eager":
+        return _uncompiled(model)
     from .driver.compiled_function import compiled
 
     random = (options or {}).get("random", "generator")
@@ -73,6 +75,14 @@ def compile(
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
                             "mode": mode})  # fmt: skip
+
+
+def _uncompiled(model: Any) -> Any:
+    """What backend="eager" makes: a module in a module, as with every backend; functions stay."""
+    from ..nn.module import Module
+    from .driver.optimized_module import OptimizedModule
+
+    return OptimizedModule(model, None) if isinstance(model, Module) else model
 
 
 def is_compiling() -> bool:

@@ -16,6 +16,10 @@ globals().update(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "grad":  # built on this module
+        from . import grad
+
+        return grad
     try:
         return _PUBLIC[name]
     except KeyError:

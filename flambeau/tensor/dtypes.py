@@ -180,6 +180,11 @@ def set_default_dtype(d: dtype) -> None:
     note_change()
 
 
+def _type_name(numpy_dtype: Any) -> str:
+    kind = np.dtype(numpy_dtype).type
+    return f"{kind.__module__}.{kind.__name__}"
+
+
 def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
     """The dtype for NumPy's; TypeError where a tensor cannot hold it."""
     found = FROM_NUMPY.get(numpy_dtype)
@@ -188,7 +193,7 @@ def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
     native = np.dtype(numpy_dtype).newbyteorder("=")
     if native not in FROM_NUMPY:
         raise TypeError(
-            f"can't convert np.ndarray of type {np.dtype(numpy_dtype).type}. The only supported "
+            f"can't convert np.ndarray of type {_type_name(numpy_dtype)}. The only supported "
             "types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
             "int8, uint64, uint32, uint16, uint8, and bool."
         )

@@ -132,6 +132,16 @@ def empty_strided_array(
     shape: Sequence[int], strides: Sequence[int], dtype: np.dtype
 ) -> np.ndarray:
     """An uninitialised array with these strides, in elements."""
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+            f"({len(strides)})"
+        )
+    if min(strides, default=0) < 0:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(shape)} and "
+            f"strides={list(strides)}"
+        )
     if 0 in shape:  # NumPy keeps strides without elements only of memory that it is handed
         memory, steps = np.empty(1, dtype), tuple([s * dtype.itemsize for s in strides])
         return np.ndarray(tuple(shape), dtype, memory, 0, steps)

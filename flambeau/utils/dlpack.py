@@ -10,19 +10,6 @@ from ..tensor import Tensor
 __all__ = ["from_dlpack", "to_dlpack"]
 
 
-class _Offered:
-    """A capsule as something that offers it, on the CPU."""
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-
 def to_dlpack(tensor: Tensor) -> Any:
     """A capsule that another library's from_dlpack takes, once.
 
@@ -35,7 +22,5 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """The tensor on another library's memory: of an object with `__dlpack__`, or a capsule."""
-    if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = _Offered(ext_tensor)
     found: Tensor = ops.from_dlpack(ext_tensor)
     return found.clone() if copy else found

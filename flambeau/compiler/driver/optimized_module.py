@@ -18,11 +18,12 @@ class OptimizedModule(Module):
     A copy, or what comes back from a pickle, is compiled anew when it is called.
     """
 
-    def __init__(self, module: Module, options: dict[str, Any]) -> None:
+    def __init__(self, module: Module, options: dict[str, Any] | None) -> None:
         super().__init__()
         self.__dict__.pop("training")
         self._orig_mod = module
-        self.__dict__["_compiled"] = Compiled(module._call_impl, options)
+        compiled = module._call_impl if options is None else Compiled(module._call_impl, options)
+        self.__dict__["_compiled"] = compiled
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module, compiled where it can be, and the hooks of this module around it."""
@@ -69,4 +70,5 @@ class OptimizedModule(Module):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OptimizedModule, (self._orig_mod, self.__dict__["_compiled"]._options)
+        options = getattr(self.__dict__["_compiled"], "_options", None)
+        return OptimizedModule, (self._orig_mod, options)

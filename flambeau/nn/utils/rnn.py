@@ -148,6 +148,8 @@ def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
             f"(batch_size={batch})"
         )
+    if not batch or not time:
+        raise RuntimeError("Cannot pack empty tensors.")
     if not lengths or min(lengths) <= 0:
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' "

@@ -194,6 +194,8 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
     try:
         if isinstance(other, _ndarray) and isinstance(input, Tensor):
             other = wrap(other)
+            if unknown is NotImplemented:  # NumPy's own rules for `tensor + array`
+                input, other = _promoted_by_numpy(input, other)
         if unknown is NotImplemented and not isinstance(
             other, (Tensor, bool, int, float, complex, np.generic)
         ):
@@ -205,6 +207,15 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
         return laid_out(_ITERATOR, y, arrays) if y.ndim > 1 else y
     except Exception as error:
         raise explained(operator, error, (input, other)) from None
+
+
+def _promoted_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Both operands in the dtype that NumPy gives them: of float32 and int64 that is float64."""
+    kinds = input._array.dtype, other._array.dtype
+    if kinds[0] == kinds[1] or "V" in (kinds[0].kind, kinds[1].kind):
+        return input, other
+    common = FROM_NUMPY.get(np.result_type(*kinds))
+    return (input, other) if common is None else (input.to(common), other.to(common))
 
 
 # PyTorch wraps numbers for these even where both operands are.
@@ -331,6 +342,10 @@ def _numpy_named(body: Callable) -> Callable:
     return function
 
 
+# Operators of any number of axes that must be given one, if only an empty list.
+_NEEDING_AXES = frozenset(("flip",))
+
+
 class _Writer:
     """Writes an operator's function as Python source."""
 
@@ -392,6 +407,12 @@ class _Writer:
         for p in self.operator.parameters:
             if p.kind is p.VAR_POSITIONAL:
                 n = p.name
+                if self.operator.name in _NEEDING_AXES:
+                    self.lines += [
+                        f"    if {n} is None and not {n}_:",
+                        f"        raise TypeError('{self.operator.name}() missing 1 required "
+                        f"positional arguments: \"{n}\"')",
+                    ]
                 self.lines += [
                     f"    if {n} is None:",
                     f"        {n} = {n}_",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,6 +77,10 @@ def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
         array = meta_array(array.shape, array.dtype)
     made = wrap(array)
     if requires_grad:
+        if array.dtype.kind not in "fcV":
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
         made.requires_grad_()
     return made
 
@@ -96,10 +101,13 @@ def numpy_dtype(dtype: Dtype | None) -> np.dtype:
     return wanted.numpy
 
 
-def _into(out: Tensor, array: np.ndarray, dtype: Dtype | None = None) -> Tensor:
+def _into(
+    out: Tensor, array: np.ndarray, dtype: Dtype | None = None, counted: bool = False
+) -> Tensor:
     """Writes a factory's numbers into `out`, which keeps its shape if it has as many elements.
 
-    RuntimeError if `dtype` was asked for and `out` has another.
+    `counted`: how many there are follows from rounded numbers, so that another length is worth a
+    warning. RuntimeError if `dtype` was asked for and `out` has another.
     """
     if dtype is not None and numpy_dtype(dtype) != out._array.dtype:
         raise RuntimeError(
@@ -109,6 +117,15 @@ def _into(out: Tensor, array: np.ndarray, dtype: Dtype | None = None) -> Tensor:
     if array.ndim == 1 and out._array.size == array.size:
         array = array.reshape(out._array.shape)
     elif out._array.shape != array.shape:
+        if counted and out._array.size:
+            warnings.warn(
+                f"The number of elements in the out tensor of shape {list(out._array.shape)} is "
+                f"{out._array.size} which does not match the computed number of elements "
+                f"{array.size}. Note that this may occur as a result of rounding error. The out "
+                f"tensor will be resized to a tensor of shape ({array.size},).",
+                UserWarning,
+                stacklevel=3,
+            )
         out._array = np.empty(array.shape, out._array.dtype)
     np.copyto(out._array, array, casting="unsafe")
     out._bump()
@@ -290,7 +307,7 @@ def arange(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: {start} -> {end} by {step}"
+            "upper bound and lower bound inconsistent with step sign"
         )
     kind = _range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     if kind.kind in "iu":
@@ -303,7 +320,9 @@ def arange(
     else:
         count = math.ceil((end - start) / step)
         array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else _into(
+        out, array, dtype, counted=True
+    )
 
 
 @public("range")

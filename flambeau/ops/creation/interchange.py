@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
+from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.meta import MetaArray
 from ...tensor.storage import UntypedStorage, anchored
@@ -93,15 +94,32 @@ def asarray(
     """
     if isinstance(obj, UntypedStorage):
         made = wrap(obj._bytes.view(numpy_dtype(dtype)))
+    elif type(obj).__name__ == "PyCapsule":
+        made = as_tensor(from_dlpack(obj), dtype, device)
+        made = made.clone() if copy else made
     else:
         made = as_tensor(obj, dtype, device)
     if copy and isinstance(obj, (Tensor, np.ndarray)):
         made = made.clone()
-    if copy is False and isinstance(obj, Tensor) and made is not obj:
-        raise ValueError("cannot alias tensor with different dtype or device")
+    if copy is False:
+        _check_alias(obj, made)
     if isinstance(obj, Tensor) and not requires_grad:
         return made.detach() if made.requires_grad else made
     return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+def _check_alias(obj: Any, made: Tensor) -> None:
+    """Raises where asarray(..., copy=False) had to copy."""
+    if isinstance(obj, np.generic):
+        raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in "
+                           "a ndarray. ")  # fmt: skip
+    if isinstance(obj, (Tensor, np.ndarray)):
+        own = obj.dtype if isinstance(obj, Tensor) else FROM_NUMPY[obj.dtype]
+        if own is not made.dtype:
+            raise ValueError(f"can't alias tensor with dtype '{legacy_name(own)}' into dtype "
+                             f"'{legacy_name(made.dtype)}'.")  # fmt: skip
+    elif isinstance(obj, (list, tuple, range)):
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
 
 
 @public()
@@ -139,7 +157,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     tensor([5., 0.], dtype=torch.float64)
     """
     if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+        kind = type(ndarray)
+        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+        raise TypeError(f"expected np.ndarray (got {module}{kind.__name__})")
     from_numpy_dtype(ndarray.dtype)
     if not ndarray.dtype.isnative:
         raise ValueError(
@@ -150,7 +170,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
             "strides are not currently supported. (You can probably work around this by making a "
-            "copy of your array  with array.copy().)"
+            "copy of your array  with array.copy().) "
+        )
+    if ndarray.itemsize and any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
         )
     if not ndarray.flags.writeable:
         warnings.warn(
@@ -204,7 +229,22 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach()
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Offered(ext_tensor)
     return wrap(anchored(np.from_dlpack(ext_tensor)))
+
+
+class _Offered:
+    """A capsule as something that offers it, on the CPU."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
 
 @public(spaces=("utils.dlpack",))
@@ -304,6 +344,10 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
             copy: bool | None = None) -> Any:  # fmt: skip
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if stream is not None and type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    if stream not in (None, -1):
+        raise AssertionError("stream should be None on cpu.")
     return self._array.__dlpack__()
 
 

@@ -17,7 +17,10 @@ _PLAIN = {int, float, bool}
 def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     """An array of the dtype asked for, or of that which the numbers suggest."""
     flat: list[Any] = []
-    shape = _measure(data, flat)
+    try:
+        shape = _measure(data, flat)
+    except RecursionError:
+        raise ValueError(f"too many dimensions '{type(data).__name__}'") from None
     kinds = set(map(type, flat))
     plain = bool(kinds) and kinds <= _PLAIN
     if dtype is None:
@@ -48,7 +51,7 @@ def _met(kinds: set[type]) -> Dtype:
 def _wrapped_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
     for v in flat:
         if not -(2**63) <= v < 2**64 or (dtype is types.int64 and v >= 2**63):
-            raise RuntimeError("Overflow when unpacking long long")
+            raise ValueError("Overflow when unpacking long long")
     info = np.iinfo(dtype.numpy)
     for v in flat:
         if not info.min <= v <= info.max and not (dtype is types.uint8 and v < 0):
@@ -64,11 +67,8 @@ def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
         if isinstance(v, (bool, int, float, np.number, np.bool_)):
             continue
         if isinstance(v, complex):
-            if not dtype.is_complex:
-                raise RuntimeError(
-                    "value cannot be converted to type "
-                    f"{dtype.name} without overflow (it is complex)"
-                )
+            if not dtype.is_complex and dtype is not types.bool_:
+                raise TypeError("must be real number, not complex")
             continue
         kind = type(v).__name__
         if isinstance(v, (str, bytes)):
@@ -98,13 +98,23 @@ def _measure_array(array: np.ndarray, flat: list[Any]) -> tuple[int, ...]:
     return array.shape
 
 
+def _measure_item(item: Any, flat: list[Any]) -> tuple[int, ...]:
+    """The shape of one item of a sequence: a tensor there stands for the number it holds."""
+    if not isinstance(item, Tensor):
+        return _measure(item, flat)
+    if item._array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    _measure_array(item._array, flat)
+    return ()
+
+
 def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
     if set(map(type, data)) <= _PLAIN:
         flat.extend(data)
         return (len(data),)
     shape: tuple[int, ...] | None = None
     for i in range(len(data)):
-        found = _measure(data[i], flat)
+        found = _measure_item(data[i], flat)
         if shape is None:
             shape = found
         elif found != shape:

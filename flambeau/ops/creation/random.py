@@ -269,7 +269,10 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     """
     low = peek(std).min() if isinstance(std, Tensor) and std._array.size else std
     if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {low}")
+        raise RuntimeError(
+            "normal expects all elements of std >= 0.0" if isinstance(std, Tensor)
+            else f"normal expects std >= 0.0, but found std {low:g}"
+        )
     if size is not None:
         kind = numpy_dtype(dtype) if out is None else out._array.dtype
         array = _drawn(shape_of((size,)), kind, device,

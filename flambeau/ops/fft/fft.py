@@ -14,7 +14,7 @@ from ...tensor.layout import ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
-from ..creation.creation import numpy_dtype, place
+from ..creation.creation import _into, numpy_dtype, place
 from ..core.output_layout import Layout, relaid
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
@@ -345,7 +345,7 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
             raise RuntimeError(f"{name} requires a floating point or complex dtype")
         array = (count(n) * (1.0 / (n * d) if n else 0.0)).astype(kind)
         if out is not None:
-            return out.resize_(array.shape).copy_(wrap(array))
+            return _into(out, array, counted=True)
         return place(array, device, requires_grad)
 
     function.__name__ = function.__qualname__ = f"fft_{name}"

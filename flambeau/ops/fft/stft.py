@@ -59,6 +59,16 @@ def _centred(input: Tensor, n_fft: int, pad_mode: str) -> Tensor:
     return padded.reshape((*padded.shape[3 - rank :],)) if rank < 3 else padded
 
 
+def _warn_of_no_window(advice: str, applied: str = "applied,") -> None:
+    warnings.warn(
+        f"A window was not provided. A rectangular window will be {applied}{advice}To suppress "
+        "this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, "
+        "device=<device>)`.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
 @composite()
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
          pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
@@ -70,6 +80,10 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
     torch.Size([3, 9])
     """
+    if window is None:
+        _warn_of_no_window("which is known to cause spectral leakage. Other windows such as "
+                           "torch.hann_window or torch.hamming_window are recommended to reduce "
+                           "spectral leakage.")  # fmt: skip
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
     is_complex = input.is_complex() or (window is not None and window.is_complex())
@@ -126,6 +140,9 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     >>> bool((torch.istft(frames, 16, window=window) - signal).abs().max() < 1e-3)
     True
     """
+    if window is None:
+        _warn_of_no_window("Please provide the same window used by stft to make the inversion "
+                           "lossless.", "applied.")  # fmt: skip
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
     if not input.is_complex():

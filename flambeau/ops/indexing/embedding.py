@@ -42,7 +42,14 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
     if indices.size and (np.minimum.reduce(indices, None) < 0
                          or np.maximum.reduce(indices, None) >= rows):  # fmt: skip
         wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
-        raise IndexError(f"index out of range in self ({name}: index {wrong}, {rows} rows)")
+        error: Exception = IndexError("index out of range in self")
+        if name == "embedding_bag":
+            error = RuntimeError(
+                "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
+                f"{wrong}"
+            )
+        error.add_note(f"{name}: index {wrong} of a table of {rows} rows.")
+        raise error
 
 
 @opaque(layout=Layout.FREE,

@@ -128,8 +128,10 @@ def view_as_complex(input: Array):
             "view_as_complex is only supported for half, float and double tensors, but got a "
             f"tensor of scalar type: {legacy_name(FROM_NUMPY[input.dtype])}"
         )
-    if not input.ndim or input.shape[-1] != 2:
-        raise RuntimeError(f"Tensor must have a last dimension of size 2, not {input.shape}")
+    if not input.ndim:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
     if input.strides[-1] != input.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % (2 * input.itemsize) for s in input.strides[:-1]):

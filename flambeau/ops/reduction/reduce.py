@@ -29,9 +29,14 @@ def summed_dtype(input: Array, dtype) -> np.dtype:
     return types.int64.numpy if input.dtype.kind in "biu" else input.dtype
 
 
+def _is_empty(dim) -> bool:
+    """Whether `dim` names no axis, which stands for all of them."""
+    return dim.__class__ in (tuple, list) and not dim
+
+
 def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
     """NumPy's axis for a `dim`: None for all axes."""
-    if dim is None or dim == () or dim == []:
+    if dim is None or _is_empty(dim):
         return None
     return canonical_dims(dim, ndim)
 
@@ -136,7 +141,7 @@ def rounded(y, kind: np.dtype) -> Array:
 def count_along(shape, dim) -> int:
     """How many elements are reduced to one."""
     n = 1
-    for i in canonical_dims(dim, len(shape)) if dim not in ((), []) else range(len(shape)):
+    for i in canonical_dims(dim, len(shape)) if not _is_empty(dim) else range(len(shape)):
         n *= shape[i]
     return n
 
@@ -241,7 +246,7 @@ def _share_of_extremes(g, input, y, dim, keepdim):
     at = input == spread(y, shape, dim, keepdim)
     at = at | (input.isnan() if input.is_floating_point() else at)
     share = at.to(g.dtype)
-    count = share.sum(None if dim in ((), []) else dim, True)
+    count = share.sum(None if _is_empty(dim) else dim, True)
     return spread(g, shape, dim, keepdim) * share / count
 
 
@@ -619,7 +624,7 @@ _QUIET = nullcontext()  # nothing is divided by zero
 @_var.vjp
 def _(g, input, dim, keepdim, correction):
     n = count_along(input.shape, dim)
-    axes = None if dim in ((), []) else dim
+    axes = None if _is_empty(dim) else dim
     scale = 2 / (n - correction) if n > correction else math.nan
     return spread(g, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
 
@@ -669,7 +674,7 @@ def _std(input: Array, dim, keepdim, correction) -> Array:
 @_std.vjp
 def _(g, input, y, dim, keepdim, correction):
     n = count_along(input.shape, dim)
-    axes = None if dim in ((), []) else dim
+    axes = None if _is_empty(dim) else dim
     scale = 1 / (n - correction) if n > correction else math.nan
     share = (g / y).masked_fill(y == 0, 0)
     return spread(share, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)

@@ -52,6 +52,19 @@ def _sorted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     return found[starts], numbers, np.diff(np.append(starts, x.size))
 
 
+def _refuse_empty_slices(array: Array, axis: int) -> None:
+    if not array.shape[axis]:
+        if array.size or array.shape.count(0) != 1:
+            raise RuntimeError(
+                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+                "applied"
+            )
+    elif 0 in array.shape:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+
+
 @public(spaces=("torch", "Tensor"))
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
@@ -72,6 +85,8 @@ def unique(
         shape = array.shape
     else:
         axis = None if dim is None else canonical_dim(dim, array.ndim)
+        if axis is not None and array.ndim:
+            _refuse_empty_slices(array, axis)
         values, inverse, counts = np.unique(
             array, return_inverse=True, return_counts=True, axis=axis
         )

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
-from ...tensor.promotion import result_dtype
+from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.size import Size
-from ...tensor.tensor import wrap
+from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -544,6 +544,14 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     >>> torch.repeat_interleave(torch.tensor([5, 6]), torch.tensor([1, 3]))
     tensor([5, 6, 6, 6])
     """
+    counted = input if repeats is None else repeats
+    if isinstance(counted, Tensor):
+        if counted._array.ndim > 1 or (repeats is None and not counted._array.ndim):
+            raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+        if counted._array.dtype.kind not in "iu":
+            raise NotImplementedError(
+                f"\"repeat_interleave_cpu\" not implemented for '{legacy_name(counted.dtype)}'"
+            )
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
     if dim is None:
