@@ -43,3 +43,8 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
 def _checked_scalar(dim: int) -> tuple[int, ...]:
     canonical_dim(dim, 0)
     return ()
+
+
+def means_all_axes(dim: Any) -> bool:
+    """Whether `dim` is an empty sequence, which stands for all axes."""
+    return isinstance(dim, (tuple, list)) and not dim

@@ -11,7 +11,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor, wrap
-from ..core.axes import canonical_dim, canonical_dims
+from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..view.join import cat
 from ..core.number_cache import number
 from ..core.out import write_result
@@ -29,14 +29,9 @@ def summed_dtype(input: Array, dtype) -> np.dtype:
     return types.int64.numpy if input.dtype.kind in "biu" else input.dtype
 
 
-def _is_empty(dim) -> bool:
-    """Whether `dim` names no axis, which stands for all of them."""
-    return dim.__class__ in (tuple, list) and not dim
-
-
 def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
     """NumPy's axis for a `dim`: None for all axes."""
-    if dim is None or _is_empty(dim):
+    if dim is None or means_all_axes(dim):
         return None
     return canonical_dims(dim, ndim)
 
@@ -141,7 +136,7 @@ def rounded(y, kind: np.dtype) -> Array:
 def count_along(shape, dim) -> int:
     """How many elements are reduced to one."""
     n = 1
-    for i in canonical_dims(dim, len(shape)) if not _is_empty(dim) else range(len(shape)):
+    for i in canonical_dims(dim, len(shape)) if not means_all_axes(dim) else range(len(shape)):
         n *= shape[i]
     return n
 
@@ -246,7 +241,7 @@ def _share_of_extremes(g, input, y, dim, keepdim):
     at = input == spread(y, shape, dim, keepdim)
     at = at | (input.isnan() if input.is_floating_point() else at)
     share = at.to(g.dtype)
-    count = share.sum(None if _is_empty(dim) else dim, True)
+    count = share.sum(None if means_all_axes(dim) else dim, True)
     return spread(g, shape, dim, keepdim) * share / count
 
 
@@ -624,7 +619,7 @@ _QUIET = nullcontext()  # nothing is divided by zero
 @_var.vjp
 def _(g, input, dim, keepdim, correction):
     n = count_along(input.shape, dim)
-    axes = None if _is_empty(dim) else dim
+    axes = None if means_all_axes(dim) else dim
     scale = 2 / (n - correction) if n > correction else math.nan
     return spread(g, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
 
@@ -674,7 +669,7 @@ def _std(input: Array, dim, keepdim, correction) -> Array:
 @_std.vjp
 def _(g, input, y, dim, keepdim, correction):
     n = count_along(input.shape, dim)
-    axes = None if _is_empty(dim) else dim
+    axes = None if means_all_axes(dim) else dim
     scale = 1 / (n - correction) if n > correction else math.nan
     share = (g / y).masked_fill(y == 0, 0)
     return spread(share, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)

@@ -12,7 +12,8 @@ from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims
-from .reduce import _is_empty, axes_of, spread
+from ..core.axes import means_all_axes
+from .reduce import axes_of, spread
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..native.rows import LARGE, reduced
 from ..core.sample_inputs import Rng, Sample
@@ -139,7 +140,7 @@ def _(g, input, y, ord, dim, keepdim):
     size = input.abs()
     if ord in (math.inf, -math.inf):
         at = ((size == y) | size.isnan()).to(g.dtype)
-        return input.sgn() * (g * at / at.sum(None if _is_empty(dim) else dim, True))
+        return input.sgn() * (g * at / at.sum(None if means_all_axes(dim) else dim, True))
     if ord < 1:
         scaled = input.sgn() * size.pow(ord - 1).masked_fill(size == 0, 0)
         return scaled * (g * y.pow(1 - ord))
