@@ -13,6 +13,9 @@ from .events import scope
 from .loop.attach import listed
 from .training_step.validation import check_loaded, check_trainable, loss_named, optimizer_named
 from .state.data import check_paired, inputs, is_arrays, is_loader, length_of, loader_of
+from .state.data_limits import limit_batches, repeat_first_batches, set_aside
+from .state.history import History
+from .training_step.model_loss import weigh_classes
 from .loop.evaluation import joined, looking, sweep
 from .loop.loop import Loop
 from .state.epoch_numbers import Measures
@@ -22,6 +25,7 @@ from .training_step.supervised import Supervised
 
 if TYPE_CHECKING:
     from ..doctor import Doctor
+    from .reporting.model_summary import ModelSummary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,9 +46,14 @@ class Trainer(Loop):
     `optimizer` is an optimiser, its name, or a dict of several; `loss` a function, a module or a
     name in nn.functional; `metrics` whatever `flambeau.train.metrics.adapt` takes; `precision`
     float32, or bfloat16 or float16 for autocast. `accumulate` batches make one update; gradients
-    are clipped to `clip_norm` or `clip_value`. With `compile` the step is compiled where that is
-    possible; handlers of forward, backward and optim make it run operator by operator. With
+    are clipped to `clip_norm` or `clip_value`. With `weighted`, batches are (input, target, weight
+    of each sample). With `compile` the step is compiled where that is possible; handlers of
+    forward, backward and optim make it run operator by operator. With
     `doctor`, the first fit is watched, operator by operator: `trainer.doctor.findings`.
+
+    Batches may be dicts: of named inputs with the target under "labels", "target" or "y". Without
+    a `loss`, the net gets all of the batch and its output has the loss, as models of transformers
+    do: `model(**batch).loss`.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(2, 1)
@@ -70,6 +79,7 @@ class Trainer(Loop):
         clip_norm: float | None = None,
         clip_value: float | None = None,
         doctor: bool = False,
+        weighted: bool = False,
     ) -> None:
         if net is not None and not isinstance(net, Module):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
@@ -82,7 +92,7 @@ class Trainer(Loop):
         self._own_step = False
         self.supervised = Supervised(
             self, compiled=compile, precision=precision, accumulate=accumulate,
-            clip_norm=clip_norm, clip_value=clip_value,
+            clip_norm=clip_norm, clip_value=clip_value, weighted=weighted,
         )  # fmt: skip
         self.doctor: Doctor | None = None
         if doctor:
@@ -164,42 +174,135 @@ class Trainer(Loop):
     def fit(
         self, data: Any, valid: Any = None, epochs: int = 1, *, batch_size: int | None = None,
         shuffle: bool | None = None, callbacks: Iterable[Any] = (), resume: Any = None,
-    ) -> list[dict[str, Any]]:  # fmt: skip
-        """Train on a loader, a dataset or arrays (x, y); returns the logs of every epoch.
+        progress: bool | str | None = None, validation_split: float | None = None,
+        validate_every: int | None = None, class_weight: Any = None, limit: float | None = None,
+        max_steps: int | None = None, overfit: int | None = None, fast: bool = False,
+    ) -> History:  # fmt: skip
+        """Train on a loader, a dataset or arrays; returns the logs of every epoch.
 
-        Datasets and arrays are shuffled (`valid` is not) and come in batches of 32 unless
-        `batch_size` says otherwise. `valid` is gone through at the end of every epoch. Counts
-        from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are attached for
-        this fit only. With `resume`, a folder or a checkpoint in it, the run keeps itself there and
-        goes on from there, bit for bit as if it had not been interrupted, when the same is called
-        again in another process; what is kept, and when, a Checkpoint for that folder may say.
+        Args:
+            data: a loader, a dataset or arrays `(x, y)`; `fit(x, y, epochs)` is the same as
+                `fit((x, y), None, epochs)`. Datasets and arrays are shuffled, and come in batches
+                of 32 unless `batch_size` says otherwise.
+            valid: data to evaluate at the end of every epoch, or a dict of several, whose names
+                become part of the numbers' names (`valid_noisy_loss`).
+            validation_split: share of the samples, the last ones, to use as `valid`.
+            validate_every: evaluate after so many steps too.
+            epochs: counts from 1, or goes on from where `load_state_dict` says.
+            callbacks: attached for this fit only.
+            resume: a folder, or a checkpoint in it. The run saves itself there and, when the same
+                is called again in another process, goes on from there, bit for bit as if it had
+                not been interrupted. A Checkpoint for that folder may say what is saved, and when.
+            progress: a bar in a terminal or a notebook, lines elsewhere; False shows nothing; a
+                string is the kind of a `Progress`.
+            class_weight: weights of the loss's classes: a tensor, a list or {class: weight}.
+            limit: use the first batches only: a number, or a share up to 1.0.
+            max_steps: stop after so many steps.
+            overfit: train on the first so many batches, again and again, to see whether the net
+                can learn them; they are the validation as well.
+            fast: one batch of training and one of validation, to see whether everything runs.
 
-        Raises ValueError, before the first step, for data without a batch, a net without
-        trainable parameters, an optimiser of other parameters, and a loss that is no scalar.
+        Raises:
+            ValueError: before the first step, for data without a batch, a net without trainable
+                parameters, an optimiser of other parameters; in it, for a loss that is no scalar.
         """
-        if shuffle is None and not is_loader(data):
-            shuffle = True
-        if not self._own_step:
-            check_paired(data, "fit")
-        loader = loader_of(data, batch_size, shuffle)
-        self._valid_data = self.averaged = None
-        if valid is not None:
-            if self._looks_by_itself:
-                check_paired(valid, "valid")
-            size = None if is_loader(valid) else batch_size
-            self._valid_data = loader_of(valid, size, who="valid")
+        if is_arrays(data) and not isinstance(data, tuple) and is_arrays(valid):
+            data, valid = (data, valid), None
+        if validation_split is not None:
+            if valid is not None:
+                raise ValueError("give valid or validation_split, not both")
+            data, valid = set_aside(data, validation_split)
+        if fast:
+            limit, epochs = 1, 1
+        loader = self._training_data(data, batch_size, shuffle, limit, overfit)
+        self.averaged = None
+        self._valid_data = self._validation_data(valid, batch_size, limit)
+        if overfit is not None:
+            self._valid_data = loader
         if not self._own_step:
             check_trainable(self)
         if self.net is not None:
             self.net.train()
         callbacks = listed(callbacks)
+        callbacks += self._fit_callbacks(callbacks, progress, max_steps, validate_every)
         if resume is not None:
             from .checkpointing.resume import resuming
 
             attached = [handle.function for handle in self.handlers.handles]
             callbacks = resuming(resume, attached, callbacks)
-        with self._watching():
+        with self._weighing(class_weight), self._watching():
             return self._run(loader, epochs, callbacks)
+
+    def _training_data(
+        self, data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
+        overfit: int | None,
+    ) -> Any:  # fmt: skip
+        if shuffle is None and not is_loader(data):
+            shuffle = overfit is None
+        if not self._own_step:
+            check_paired(data, "fit")
+        loader = loader_of(data, batch_size, shuffle)
+        if overfit is not None:
+            return repeat_first_batches(loader, overfit)
+        return limit_batches(loader, limit)
+
+    def _validation_data(self, valid: Any, batch_size: int | None, limit: float | None) -> Any:
+        if valid is None:
+            return None
+        if isinstance(valid, Mapping):
+            return {name: self._validation_data(part, batch_size, limit)
+                    for name, part in valid.items()}  # fmt: skip
+        if self._looks_by_itself:
+            check_paired(valid, "valid")
+        size = None if is_loader(valid) else batch_size
+        return limit_batches(loader_of(valid, size, who="valid"), limit)
+
+    def _fit_callbacks(
+        self, callbacks: list[Any], progress: bool | str | None, max_steps: int | None,
+        validate_every: int | None,
+    ) -> list[Any]:  # fmt: skip
+        from .callbacks.limits import StopAfterSteps, ValidateEvery
+        from .reporting.progress import Progress
+
+        found: list[Any] = []
+        if max_steps is not None:
+            found.append(StopAfterSteps(max_steps))
+        if validate_every is not None:
+            if self._valid_data is None:
+                raise ValueError("validate_every needs data to validate with: valid=...")
+            found.append(ValidateEvery(validate_every))
+        attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
+        has_bar = any(isinstance(callback, Progress) for callback in attached)
+        if progress is not False and not (progress is None and has_bar):
+            found.append(Progress(progress if isinstance(progress, str) else None))
+        return found
+
+    @contextmanager
+    def _weighing(self, class_weight: Any) -> Iterator[None]:
+        """The loss has these weights of classes meanwhile."""
+        if class_weight is None:
+            yield
+            return
+        plain = self.loss
+        self.loss = weigh_classes(plain, class_weight)
+        try:
+            yield
+        finally:
+            self.loss = plain
+
+    def validate(self) -> dict[str, Any]:
+        """Evaluate the validation data of this fit now; returns the numbers, by prefixed name."""
+        data = self._valid_data
+        if data is None:
+            raise ValueError("validate: fit has no validation data")
+        several = data if isinstance(data, dict) else {"": data}
+        numbers: dict[str, Any] = {}
+        left = (self.state.epochs or 0) - self.state.epoch + 1
+        for name, part in several.items():
+            self.supervised.expect(left * (length_of(part) or 0))
+            prefix = f"valid_{name}_" if name else "valid_"
+            numbers.update(self._sweep(scope.valid, part, self.state.epoch, prefix))
+        return numbers
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -235,9 +338,7 @@ class Trainer(Loop):
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
         if self._valid_data is not None and self._stopping is None:
-            left = self.state.epochs - self.state.epoch + 1
-            self.supervised.expect(left * (length_of(self._valid_data) or 0))
-            self._sweep(scope.valid, self._valid_data, self.state.epoch, "valid_")
+            self.validate()
 
     def _trained(self) -> None:
         if self._stopping is None and not self._own_step:
@@ -336,7 +437,67 @@ class Trainer(Loop):
             raise ValueError("predict: there were no batches")
         return joined(outputs)
 
+    # ---- showing ----
+
+    def __repr__(self) -> str:
+        net = "no net" if self.net is None else type(self.net).__name__
+        words = [net]
+        if self.net is not None:
+            words.append(f"{sum(p.numel() for p in self.net.parameters()):,} parameters")
+        words += [type(held).__name__ for held in self.optimizers.values()]
+        if self.loss is not None:
+            words.append(getattr(self.loss, "__name__", type(self.loss).__name__))
+        if self.state.epoch:
+            words.append(f"epoch {self.state.epoch}, step {self.state.step}")
+        return f"Trainer({', '.join(words)})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p><code>{escape(repr(self))}</code></p>{self.history._repr_html_()}"
+
+    def summary(self, batch: Any = None) -> ModelSummary:
+        """The net's layers with output shapes, parameters, multiply-adds and memory.
+
+        `batch` is inputs to run the net on: a tensor, a tuple of arguments, or a dict of named
+        ones; without it, the inputs of the last batch of `fit`, if there was one.
+
+        >>> from flambeau.train import Trainer
+        >>> Trainer(nn.Linear(4, 2), "sgd", "mse").summary(torch.zeros(8, 4))
+        layer            output shape  parameters  multiply-adds
+        Linear (Linear)  (8, 2)                10             64
+        10 parameters; 0.00 MB of parameters; 64 multiply-adds a pass; 0.00 MB of outputs
+        """
+        from .reporting.model_summary import summarize
+
+        if self.net is None:
+            raise ValueError("summary: the trainer has no net")
+        if batch is None and self.state.batch is not None:
+            batch = self.supervised.inputs_of(self.state.batch)
+        return summarize(self.net, batch)
+
     # ---- saving ----
+
+    def save(self, path: Any) -> None:
+        """Write `state_dict()` to a file, from which `load` goes on.
+
+        >>> from flambeau.train import Trainer
+        >>> trainer = Trainer(nn.Linear(4, 2), "sgd", "mse", compile=False)
+        >>> trainer.save("runs/trainer.pt")
+        >>> trainer.load("runs/trainer.pt")
+        """
+        from pathlib import Path
+
+        from ..serialization import save
+
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        save(self.state_dict(), path)
+
+    def load(self, path: Any) -> None:
+        """Read what `save` wrote; the next fit goes on from there."""
+        from ..serialization import load
+
+        self.load_state_dict(load(path))
 
     def state_dict(self) -> dict[str, Any]:
         """Net, a loss that has parameters or buffers, optimisers, what is tracked, and where the

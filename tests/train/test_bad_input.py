@@ -44,7 +44,7 @@ def test_callbacks(callbacks, message):
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [((X,), r"one tuple with the target .*: fit\(\(x, y\)"), ((X, Y), r"fit\(\(x, y\)"),
+    [((X,), r"one tuple with the target .*: fit\(\(x, y\)"),
      (({"x": X, "y": Y},), "expected a loader, a dataset, or arrays .*, got dict"),
      (("text",), "got str"), ((None,), "got NoneType")],
 )  # fmt: skip

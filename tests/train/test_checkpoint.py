@@ -309,7 +309,7 @@ def test_resume_from_a_file_and_from_nothing(tmp_path, capsys):
     with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*last\.pt"):
         fit(make(), resume=tmp_path / "last.pt")
     first = make()
-    rows = fit(first, resume=tmp_path / "new" / "folder")
+    rows = fit(first, resume=tmp_path / "new" / "folder", progress=False)
     assert capsys.readouterr().err == ""
     assert files(tmp_path / "new" / "folder") == ["last.pt"]
     over = make()

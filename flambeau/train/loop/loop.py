@@ -14,6 +14,7 @@ from ..._namespace import settings
 from ..events import scope as scopes
 from .attach import listed, use
 from ..state.data import length_of, skipped
+from ..state.history import History
 from ..events.event import Event
 from ..events.handlers import Entered, Frame, Handle, Handlers
 from ..events.named_hooks import Hooks
@@ -192,9 +193,9 @@ class Loop:
         return dict(self.state.metrics)
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """The logs of every epoch, with its number."""
-        return [{"epoch": number, **logs} for number, logs in self._rows]
+        return History({"epoch": number, **logs} for number, logs in self._rows)
 
     def plot(self, path: Any = None) -> Any:
         """The learning curves so far, as a picture that a notebook shows; saved as .html, .svg or
@@ -221,7 +222,7 @@ class Loop:
 
     def run(
         self, data: Any, epochs: int = 1, *, callbacks: Iterable[Any] = ()
-    ) -> list[dict[str, Any]]:
+    ) -> History:
         """Go through `data` `epochs` times; returns `history`.
 
         Counts from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are
@@ -233,7 +234,7 @@ class Loop:
             raise ValueError("run: there are no batches")
         return self._run(data, epochs, callbacks)
 
-    def _run(self, data: Any, epochs: int, callbacks: Iterable[Any]) -> list[dict[str, Any]]:
+    def _run(self, data: Any, epochs: int, callbacks: Iterable[Any]) -> History:
         if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
             raise ValueError(f"epochs is a whole number from 0 on, got {epochs!r}")
         if self._running:

@@ -6,17 +6,17 @@ import time
 from typing import Any, TextIO
 
 from ..events.order import Band
-from .progress_bars import Bar, bar_for, check_kind
+from .progress_bars import LogLines, bar_for, check_kind
 from ..state.formatting import duration, scalars, short, stage_of
 
 
 class Progress:
     """Shows a bar while an epoch runs, and leaves a line behind with its numbers.
 
-    `kind` is "terminal", "rich", "tqdm", "notebook" or "log"; None chooses what fits. Where there
-    is no terminal, lines are written at the end of epochs, and in long ones once a minute. The
-    clock is looked at only every so many steps, as many as make up a hundredth of what the steps
-    take; drawing is put off until it, too, takes no more.
+    `kind` is "terminal" or "notebook", both drawn by tqdm, or "log"; None chooses. A log gets a
+    line at the end of an epoch, and one a minute within long epochs. Progress costs at most a
+    hundredth of the time of the steps: it looks at the clock only every so many steps, and puts
+    off drawing.
 
     >>> import sys
     >>> from flambeau.train import Loop, epoch
@@ -39,7 +39,7 @@ class Progress:
         self.kind = kind
         self.stream = stream
         self.metrics = metrics
-        self._bar: Bar | None = None
+        self._bar: LogLines | None = None
         self._run: Any = None
         self._done, self._next, self._stride = 0, 0, 1
         self._first, self._drawn, self._cost = 0, 0, 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...amp import GradScaler, autocast
@@ -24,6 +25,7 @@ from .adaptive import Frequent
 from ..events.handlers import INSIDE
 from .batch_kinds import Kinds
 from .evaluation_step import Look
+from .model_loss import find_loss, output_loss, predictions_in, split_mapping, weigh_samples
 from ..state.epoch_numbers import Outcome
 from ..metrics.metric import batch_size
 from .fast_path import Body, eager_body, whole_body
@@ -43,14 +45,14 @@ class Supervised:
 
     def __init__(
         self, trainer: Trainer, *, compiled: bool, precision: Any, accumulate: int,
-        clip_norm: float | None, clip_value: float | None,
+        clip_norm: float | None, clip_value: float | None, weighted: bool = False,
     ) -> None:  # fmt: skip
         if not isinstance(accumulate, int) or accumulate < 1:
             raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
         for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
             if limit is not None and not limit > 0:
                 raise ValueError(f"{name} is above 0, got {limit!r}")
-        self.trainer, self.accumulate = trainer, accumulate
+        self.trainer, self.accumulate, self.weighted = trainer, accumulate, weighted
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.fast = precision_of(precision)
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
@@ -89,7 +91,7 @@ class Supervised:
         size = state.size = batch_size(y_pred, y)
         measures.loss_sum += loss.item() * size
         measures.loss_weight += size
-        measures.group.update(y_pred, y)
+        measures.group.update(predictions_in(y_pred), y[0] if self.weighted else y)
         return loss, y_pred, y
 
     def _quick(self) -> Body:
@@ -114,18 +116,38 @@ class Supervised:
     def choose(self) -> None:
         """The trainer's step is the quick one where that will do."""
         plain = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
+        plain = plain and not self.weighted and self.trainer.loss is not None
         self.trainer.take(self._quick() if plain and not self._live[INSIDE] else self.step)
+
+    def _choose_criterion(self) -> Any:
+        """The trainer's loss; without one, the loss that the net's output has."""
+        loss = self.trainer.loss
+        if loss is None:
+            return output_loss
+        return weigh_samples(loss) if self.weighted else loss
 
     def _parts(self, batch: Any) -> tuple[Any, Any]:
         pair = (type(batch) is list or type(batch) is tuple) and len(batch) == 2
-        x, y = batch if pair else split(batch)
+        x: Any
+        if isinstance(batch, Mapping):
+            x, y = split_mapping(batch, self.trainer.loss is None)
+        elif self.weighted and not pair:
+            *x, target, weight = batch
+            x, y = x[0] if len(x) == 1 else tuple(x), (target, weight)
+        else:
+            x, y = batch if pair else split(batch)
         device = self.trainer.device
         return (x, y) if device is None else (moved(x, device), moved(y, device))
+
+    def inputs_of(self, batch: Any) -> Any:
+        """The inputs of a batch, as the net takes them."""
+        return self._parts(batch)[0]
 
     def renew(self) -> None:
         """The net, the loss or the optimiser is another: the step in one piece is made anew."""
         self._looks.clear()
-        net, loss = self.trainer.net, self.trainer.loss
+        net, loss = self.trainer.net, self._choose_criterion()
+        self.criterion = loss
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         parts = net, loss, self._optimizers, self._clip
@@ -185,7 +207,7 @@ class Supervised:
         """The output and its loss. Raises ValueError for a loss that has no way back."""
         with self._region():
             y_pred = call(self.trainer.net, x)
-            loss = self.trainer.loss(y_pred, y)
+            loss = self.criterion(y_pred, y)
         check_loss(loss)
         return y_pred, loss
 
@@ -254,7 +276,11 @@ class Supervised:
             function = look.plain if self._live["forward"] else look.look
             state.loss, state.y_pred = function(x, y)
             state.y = y
-        return Outcome(state.loss, state.y_pred, y)
+        return Outcome(state.loss, predictions_in(state.y_pred), y[0] if self.weighted else y)
+
+    def _judge(self) -> Any:
+        """The loss of evaluations, which may go without."""
+        return self.criterion if self.trainer.loss is not None else _loss_or_none
 
     def expect(self, batches: int) -> None:
         """So many batches of evaluations will come."""
@@ -272,9 +298,13 @@ class Supervised:
         if found is None:
             region = None if self.fast is None else self._region
             compiled = self._compile and not self.hooked
-            found = Look(net, trainer.loss, region, compiled, self.look_kinds)
+            found = Look(net, self._judge(), region, compiled, self.look_kinds)
             self._looks[id(net), self.hooked] = found
         return found
+
+
+def _loss_or_none(output: Any, target: Any) -> Any:
+    return find_loss(output)
 
 
 def precision_of(precision: Any) -> Any:

@@ -78,7 +78,7 @@ def check_loaded(optimizer: Any, name: str) -> None:
 
 def check_trainable(trainer: Trainer) -> None:
     """That the default step has what it needs. Raises ValueError."""
-    for name in ("net", "optimizer", "loss"):
+    for name in ("net", "optimizer"):  # a net's output may have the loss
         if getattr(trainer, name) is None:
             article = "an" if name == "optimizer" else "a"
             raise ValueError(

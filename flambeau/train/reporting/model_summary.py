@@ -1,0 +1,137 @@
+"""`trainer.summary()`: the layers of a net with shapes, parameters, multiply-adds and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ...autograd.mode import no_grad
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ...utils.flop_counter import FlopCounterMode
+
+_TITLES = ("layer", "output shape", "parameters", "multiply-adds")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A row: a module that has no modules of its own, or that has parameters of its own."""
+
+    name: str
+    kind: str
+    shape: str
+    parameters: int
+    trainable: int
+    multiply_adds: int
+    output_bytes: int
+
+
+class ModelSummary:
+    """The rows, and what they add up to. Prints as a table; a notebook shows HTML."""
+
+    def __init__(self, net: Module, layers: list[Layer]) -> None:
+        self.layers = layers
+        unique = {id(p): p for p in net.parameters()}.values()
+        self.parameters = sum(p.numel() for p in unique)
+        self.trainable = sum(p.numel() for p in unique if p.requires_grad)
+        self.parameter_bytes = sum(p.numel() * p.element_size() for p in unique)
+        self.multiply_adds = sum(layer.multiply_adds for layer in layers)
+        self.output_bytes = sum(layer.output_bytes for layer in layers)
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (f"{layer.name} ({layer.kind})", layer.shape, f"{layer.parameters:,}",
+             f"{layer.multiply_adds:,}" if layer.multiply_adds else "")
+            for layer in self.layers
+        ]  # fmt: skip
+
+    def _totals(self) -> str:
+        frozen = self.parameters - self.trainable
+        words = [f"{self.parameters:,} parameters"]
+        if frozen:
+            words[0] += f", {frozen:,} of them frozen"
+        words.append(f"{self.parameter_bytes / 2**20:.2f} MB of parameters")
+        if self.output_bytes:
+            words.append(f"{self.multiply_adds:,} multiply-adds a pass")
+            words.append(f"{self.output_bytes / 2**20:.2f} MB of outputs")
+        return "; ".join(words)
+
+    def __repr__(self) -> str:
+        cells = [_TITLES, *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            left = [c.ljust(w) for c, w in zip(row[:2], widths[:2], strict=True)]
+            right = [c.rjust(w) for c, w in zip(row[2:], widths[2:], strict=True)]
+            lines.append("  ".join([*left, *right]).rstrip())
+        return "\n".join([*lines, self._totals()])
+
+    def _repr_html_(self) -> str:
+        def row(cells: Iterable[str], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{escape(c)}</{tag}>' for c in cells)}</tr>"
+
+        body = "".join(row(cells, "td") for cells in self._cells())
+        return (f"<table><thead>{row(_TITLES, 'th')}</thead><tbody>{body}</tbody></table>"
+                f"<p>{escape(self._totals())}</p>")  # fmt: skip
+
+
+def summarize(net: Module, batch: Any = None) -> ModelSummary:
+    """The summary of a net. Shapes and multiply-adds need a batch of inputs to run it on.
+
+    `batch` is a tensor, a tuple of arguments, or a dict of named ones. The net runs once, without
+    gradients, in eval mode; its state and random numbers stay as they are.
+    """
+    from ...ops.creation.random import get_rng_state, set_rng_state
+
+    outputs: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    if batch is not None:
+        training = [(module, module.training) for module in net.modules()]
+        random = get_rng_state()
+        handles = [
+            module.register_forward_hook(
+                lambda module, args, output, name=name: outputs.setdefault(name, output))
+            for name, module in net.named_modules()
+        ]  # fmt: skip
+        net.eval()
+        try:
+            with no_grad(), FlopCounterMode(display=False) as counter:
+                _call(net, batch)
+            counts = {name: sum(found.values()) // 2
+                      for name, found in counter.get_flop_counts().items()}  # fmt: skip
+        finally:
+            for handle in handles:
+                handle.remove()
+            for module, mode in training:
+                module.training = mode
+            set_rng_state(random)
+    return ModelSummary(net, list(_layers(net, outputs, counts)))
+
+
+def _layers(net: Module, outputs: dict[str, Any], counts: dict[str, int]) -> Iterable[Layer]:
+    root = type(net).__name__
+    for name, module in net.named_modules():
+        own = list(module.parameters(recurse=False))
+        if next(module.children(), None) is not None and not own:
+            continue
+        tensor = _first_tensor(outputs.get(name))
+        yield Layer(
+            name or root, type(module).__name__, "" if tensor is None else str(tuple(tensor.shape)),
+            sum(p.numel() for p in own), sum(p.numel() for p in own if p.requires_grad),
+            counts.get(f"{root}.{name}" if name else root, 0),
+            0 if tensor is None else tensor.numel() * tensor.element_size(),
+        )  # fmt: skip
+
+
+def _call(net: Module, batch: Any) -> Any:
+    if isinstance(batch, dict):
+        return net(**batch)
+    return net(*batch) if isinstance(batch, (tuple, list)) else net(batch)
+
+
+def _first_tensor(output: Any) -> Tensor | None:
+    while isinstance(output, (tuple, list, dict)) and output:
+        output = next(iter(output.values())) if isinstance(output, dict) else output[0]
+    return output if isinstance(output, Tensor) else None

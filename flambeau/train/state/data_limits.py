@@ -1,0 +1,94 @@
+"""Parts of the data: the first batches of a loader, and a share of the samples set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ...utils.data import Subset
+from .data import is_arrays, length_of
+
+
+class FirstBatches:
+    """The first `count` batches of each pass over a loader.
+
+    Everything else is the loader's: its dataset, its samplers and their generators.
+    """
+
+    def __init__(self, data: Any, count: int) -> None:
+        self.data, self.count = data, count
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self.data), self.count)
+
+    def __len__(self) -> int:
+        return min(self.count, len(self.data))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.data, name)
+
+
+def limit_batches(data: Any, limit: float | None) -> Any:
+    """The loader's first batches: `limit` of them, or that share where it is a float up to 1.
+
+    Raises ValueError for a limit that is neither, and for a share of data of unknown length.
+    """
+    if limit is None:
+        return data
+    if isinstance(limit, float) and 0 < limit <= 1:
+        length = length_of(data)
+        if length is None:
+            raise ValueError(f"limit={limit} is a share, but the data has no length: give a number")
+        limit = max(1, int(length * limit))
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise ValueError(f"limit is a number of batches from 1, or a share up to 1.0; got {limit}")
+    return FirstBatches(data, limit)
+
+
+def repeat_first_batches(data: Any, count: int) -> list[Any]:
+    """The first `count` batches as a list, which every epoch goes through again."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"overfit is a number of batches from 1, got {count!r}")
+    return list(islice(iter(data), count))
+
+
+def set_aside(data: Any, share: float) -> tuple[Any, Any]:
+    """Splits arrays or a dataset: the last `share` of the samples is for validation.
+
+    Raises ValueError for a share that leaves either part empty, TypeError for loaders and streams.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"validation_split is a share between 0 and 1, got {share!r}")
+    if is_arrays(data):
+        arrays = data if isinstance(data, tuple) else (data,)
+        cut = _cut(_samples(arrays[0]), share)
+        first = tuple(_slice(part, slice(None, cut)) for part in arrays)
+        rest = tuple(_slice(part, slice(cut, None)) for part in arrays)
+        return first, rest
+    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__") or isinstance(data, list):
+        raise TypeError("validation_split is for arrays and datasets; a loader cannot be split")
+    cut = _cut(len(data), share)
+    return Subset(data, range(cut)), Subset(data, range(cut, len(data)))
+
+
+def _cut(samples: int, share: float) -> int:
+    cut = samples - round(samples * share)
+    if not 0 < cut < samples:
+        raise ValueError(f"validation_split={share} of {samples} samples leaves a part empty")
+    return cut
+
+
+def _samples(part: Any) -> int:
+    while isinstance(part, (tuple, list)):
+        part = part[0]
+    return len(part)
+
+
+def _slice(part: Any, where: slice) -> Any:
+    if isinstance(part, (Tensor, np.ndarray)):
+        return part[where]
+    return type(part)(_slice(inner, where) for inner in part)
