@@ -15,10 +15,9 @@ from .placements import PLACEMENTS
 
 _MODULES = (
     "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
-    "_tensor.experimental algorithms algorithms._checkpoint "
-    "algorithms._checkpoint.checkpoint_wrapper algorithms.ddp_comm_hooks "
-    "algorithms.ddp_comm_hooks.default_hooks algorithms.ddp_comm_hooks.post_localSGD_hook "
-    "algorithms.ddp_comm_hooks.powerSGD_hook algorithms.join algorithms.model_averaging "
+    "_tensor.experimental algorithms._checkpoint "
+    "algorithms._checkpoint.checkpoint_wrapper algorithms.ddp_comm_hooks.post_localSGD_hook "
+    "algorithms.model_averaging "
     "algorithms.model_averaging.averagers checkpoint checkpoint.default_planner "
     "checkpoint._consolidate_hf_safetensors checkpoint.api checkpoint.filesystem "
     "checkpoint.format_utils checkpoint.hf_storage checkpoint.metadata checkpoint.optimizer "

@@ -446,5 +446,6 @@ def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
         raise failure
 
 
-__all__ += ["_all_gather_base", "_reduce_scatter_base"]
-_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor
+# Other names of PyTorch's for the same.
+_all_gather_base = all_gather_single = all_gather_into_tensor
+_reduce_scatter_base = reduce_scatter_single = reduce_scatter_tensor

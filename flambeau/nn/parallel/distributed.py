@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
+from ...autograd.mode import is_grad_enabled
+from ...tensor import Tensor
 from ..module import Module
+
+_BYTES_PER_MB = 1024 * 1024
+_DEFAULT_BUCKET_MB = 25
+
+
+def _distributed(name: str = "") -> Any:
+    """A module of torch.distributed: by name, not by an import, since it lies above nn."""
+    return importlib.import_module(f"flambeau.distributed{name}")
+
+
+class _JoinHook:
+    """Shadows the collectives of a step, for a process without inputs."""
+
+    def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool) -> None:
+        self._ddp, self._divides_by_all = ddp, divide_by_initial_world_size
+
+    def main_hook(self) -> None:
+        ddp = self._ddp
+        backward = ddp._count_syncing(False)
+        ddp._sync_buffers()
+        if backward:
+            if not self._divides_by_all:
+                ddp._count_active(0)
+            ddp.reducer.shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Gives all processes the final state of one that trained to the end."""
+        self._ddp._sync_final_state(is_last_joiner)
 
 
 class DistributedDataParallel(Module):
     """Holds a module as `module`, so that names in its state_dict start with "module.".
 
-    flambeau's groups have one process: gradients are what they are. ValueError before
-    torch.distributed.init_process_group, RuntimeError for a module without trainable parameters.
+    Parameters and buffers become those of rank 0. Each backward averages the gradients over the
+    processes, in buckets of `bucket_cap_mb`, while it continues. Before each forward the buffers
+    become rank 0's (`broadcast_buffers`). Where a forward does not use all parameters,
+    `find_unused_parameters=True` looks for those; with `gradient_as_bucket_view` the gradients stay
+    in the buckets, which saves a copy. ValueError before torch.distributed.init_process_group,
+    RuntimeError for a module without trainable parameters, or another one than on rank 0.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
@@ -26,7 +61,7 @@ class DistributedDataParallel(Module):
     def __init__(
         self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0,
         broadcast_buffers: bool = True, init_sync: bool = True, process_group: Any = None,
-        bucket_cap_mb: Any = None, find_unused_parameters: bool = False,
+        bucket_cap_mb: float | None = None, find_unused_parameters: bool = False,
         check_reduction: bool = False, gradient_as_bucket_view: bool = False,
         static_graph: bool = False, delay_all_reduce_named_params: Any = None,
         param_to_hook_all_reduce: Any = None, mixed_precision: Any = None,
@@ -34,9 +69,11 @@ class DistributedDataParallel(Module):
         device: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        # By name, not by an import statement: distributed lies above nn.
-        importlib.import_module("flambeau.distributed").get_world_size(process_group)
-        if not any(p.requires_grad for p in module.parameters()):
+        if device_mesh is not None:
+            process_group = device_mesh.get_group()
+        self.process_group = _distributed(".process_group").member(process_group)
+        named = _trainable(module)
+        if not named:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
                                "any parameter that requires a gradient.")  # fmt: skip
         if device_ids:
@@ -44,31 +81,216 @@ class DistributedDataParallel(Module):
                 f"DistributedDataParallel: device_ids={list(device_ids)} names GPUs, and flambeau "
                 "has none. Leave device_ids out for modules on the CPU."
             )
+        for name, parameter in named:
+            if hasattr(parameter, "initialize"):
+                raise RuntimeError(
+                    "Modules with uninitialized parameters can't be used with "
+                    "`DistributedDataParallel`. Run a dummy forward pass to correctly initialize "
+                    f"the modules (parameter {name})"
+                )
         self.module = module
-        self.require_backward_grad_sync = True
+        self.device_ids = self.output_device = None
+        self.dim, self.broadcast_buffers = dim, broadcast_buffers
+        self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        cap_mb = _DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
+        self.bucket_bytes_cap = int(cap_mb * _BYTES_PER_MB)
+        self._flambeau_buffer_hook: Any = None
+        self._flambeau_divides_by_all = True
+        if init_sync:
+            self._sync_initial_state([parameter for _, parameter in named])
+        self._flambeau_make_reducer()
+
+    def _flambeau_make_reducer(self) -> None:
+        """The buckets, and the hooks that fill them."""
+        named = _trainable(self.module)
+        self.reducer = _distributed(".data_parallel").Reducer(
+            [p for _, p in named], [name for name, _ in named], self.process_group,
+            self.bucket_bytes_cap, self.gradient_as_bucket_view,
+            self.find_unused_parameters or self.static_graph,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------- forward
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        return self.module(*inputs, **kwargs)
+        syncs = is_grad_enabled() and self.require_backward_grad_sync
+        in_join = self._announce_input(syncs)
+        if self.require_forward_param_sync:
+            self._sync_buffers()
+        if syncs and in_join and not self._flambeau_divides_by_all:
+            self.reducer.divisor = self._count_active(1)
+        outputs = self.module(*inputs, **kwargs)
+        if syncs:
+            self.require_forward_param_sync = True
+            self.reducer.prepare(outputs)
+        else:
+            self.require_forward_param_sync = not is_grad_enabled()
+            self.reducer.disarm()
+        return outputs
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients made within are not averaged until a backward outside of it."""
+        """Gradients made within are not averaged until a backward outside of it.
+
+        >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+        >>> net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+        >>> with net.no_sync():
+        ...     net(torch.ones(1, 2)).sum().backward()  # adds to the gradients of this process
+        >>> torch.distributed.destroy_process_group()
+        """
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
         finally:
             self.require_backward_grad_sync = before
 
-    @contextmanager
+    # --------------------------------------------------------------------- communication
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """Has hook(state, bucket) reduce each bucket: it returns a Future of the new gradients.
+
+        Call it once, before the first backward. Hooks are in
+        torch.distributed.algorithms.ddp_comm_hooks.
+        """
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        names = list(inspect.signature(hook).parameters)
+        if len(names) != 2:
+            raise ValueError("Communication hook: hook takes a state and a bucket.")
+        if self.reducer.comm_hook is not None:
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once."
+            )
+        self.reducer.comm_hook = state, hook
+
+    def _register_buffer_comm_hook(self, state: Any, hook: Callable, comm_hook_location: Any = None
+                                   ) -> None:  # fmt: skip
+        """Has hook(state, {name: buffer}) synchronize the buffers instead of rank 0's copy."""
+        self._flambeau_buffer_hook = state, hook
+
+    def _set_static_graph(self) -> None:
+        """As `static_graph=True`: every forward uses the same parameters."""
+        self.static_graph = self.reducer.finds_unused = True
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
+        """Leaves parameters and buffers of a module alone, before it is wrapped."""
+        module._ddp_params_and_buffers_to_ignore = list(names)
+        for name, value in (*module.named_parameters(), *module.named_buffers()):
+            if name in names:
+                value.__dict__["_ddp_ignored"] = True
+
+    def _named_buffers(self) -> dict[str, Tensor]:
+        ignored = self.parameters_to_ignore
+        return {k: v for k, v in self.module.named_buffers() if k not in ignored}
+
+    def _sync_initial_state(self, parameters: list[Tensor]) -> None:
+        tools = _distributed(".data_parallel")
+        tools.check_same_parameters(parameters, self.process_group)
+        ignored = self.parameters_to_ignore
+        frozen = [p for name, p in self.module.named_parameters()
+                  if not p.requires_grad and name not in ignored]  # fmt: skip
+        state = [*parameters, *frozen, *self._named_buffers().values()]
+        tools.broadcast_tensors(state, self.process_group)
+
+    def _sync_buffers(self) -> None:
+        """Gives all processes the buffers of rank 0."""
+        if not self.broadcast_buffers:
+            return
+        named = self._named_buffers()
+        if named and self._flambeau_buffer_hook is not None:
+            state, hook = self._flambeau_buffer_hook
+            hook(state, named)
+        elif named:
+            _distributed(".data_parallel").broadcast_tensors(
+                list(named.values()), self.process_group
+            )
+
+    # --------------------------------------------------------------------- uneven inputs
+
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True,
         throw_on_early_termination: bool = False,
-    ) -> Iterator[None]:  # fmt: skip
-        """For processes with uneven inputs: with one there are none."""
-        yield
+    ) -> Any:  # fmt: skip
+        """A context for loops of which some processes have fewer inputs than others.
 
-    def register_comm_hook(self, state: Any, hook: Any) -> NoReturn:
-        """NotImplementedError: nothing is communicated."""
-        raise NotImplementedError(
-            "DistributedDataParallel.register_comm_hook is not implemented in flambeau"
-        )
+        Gradients are divided by the number of all processes, or of those that still have inputs.
+        """
+        return _distributed(".algorithms.join").Join(
+            [self], enable, throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )  # fmt: skip
+
+    def join_hook(self, **kwargs: Any) -> Any:
+        """What torch.distributed.algorithms.Join calls once this process has no inputs left."""
+        self._flambeau_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
+        return _JoinHook(self, self._flambeau_divides_by_all)
+
+    join_device = property(lambda self: next(self.module.parameters()).device,
+                           doc="Where the parameters are.")  # fmt: skip
+    join_process_group = property(lambda self: self.process_group, doc="The group.")
+
+    def _announce_input(self, syncs: bool) -> bool:
+        """In a `join`, tells the processes without inputs what comes; whether this is one."""
+        config = getattr(self, "_join_config", None)
+        if config is None or not config.enable:
+            return False
+        work = _distributed(".algorithms.join").Join.notify_join_context(self)
+        if work is not None:
+            work.wait()
+        self._count_syncing(syncs)
+        return True
+
+    def _count_active(self, own: int) -> int:
+        """How many processes still have inputs."""
+        return self._flambeau_sum(own)
+
+    def _count_syncing(self, syncs: bool) -> int:
+        """How many processes will average gradients in this step."""
+        return self._flambeau_sum(int(syncs))
+
+    def _flambeau_sum(self, number: int) -> int:
+        from ... import ops
+
+        total = ops.full((1,), number)
+        _distributed().all_reduce(total, group=self.process_group)
+        return int(total.item())
+
+    def _sync_final_state(self, is_last_joiner: bool) -> None:
+        tools, dist = _distributed(".data_parallel"), _distributed()
+        from ... import ops
+
+        rank = self.process_group.rank()
+        last = ops.full((1,), rank if is_last_joiner else -1)
+        dist.all_reduce(last, dist.ReduceOp.MAX, group=self.process_group)
+        state = [*self.module.parameters(), *self._named_buffers().values()]
+        tools.broadcast_tensors(state, self.process_group, int(last.item()))
+
+    # ------------------------------------------------------------------------- copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        for name in ("process_group", "reducer", "_join_config"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = _distributed(".process_group").member()
+        self._flambeau_make_reducer()
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> tuple[Any, Any]:
+        """The arguments: there is one device."""
+        return inputs, kwargs
+
+    def gather(self, outputs: Any, output_device: Any) -> Any:
+        """The outputs: there is one device."""
+        return outputs
+
+
+def _trainable(module: Module) -> list[tuple[str, Any]]:
+    """The parameters, with names, whose gradients are averaged."""
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    return [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]

@@ -8,6 +8,7 @@ import sys
 
 torch = importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "flambeau")
 dist = torch.distributed
+functional = importlib.import_module(f"{torch.__name__}.distributed.nn.functional")
 OTHER = torch.__name__ == "torch"
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
@@ -58,9 +59,9 @@ def movements() -> None:
         dist.all_gather(rows, torch.full((2,), rank).to(dtype))
         assert [row[0].item() for row in rows] == [torch.tensor(i).to(dtype).item()
                                                    for i in everybody]  # fmt: skip
-    whole = torch.zeros(size, 2)
+    whole = torch.zeros(size * 2)
     dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
-    assert whole[:, 1].tolist() == list(everybody)
+    assert whole[1::2].tolist() == list(everybody)
     rows = [torch.zeros(1) for _ in everybody]
     dist.gather(torch.tensor([rank * 2.0]), rows if rank == 0 else None)
     assert rank or [row.item() for row in rows] == [2 * i for i in everybody]
@@ -161,12 +162,12 @@ def groups() -> None:
 
 def gradients() -> None:
     x = torch.tensor([rank + 1.0], requires_grad=True)
-    total = dist.nn.functional.all_reduce(x)
+    total = functional.all_reduce(x)
     (total * total).sum().backward()
     s = sum(i + 1.0 for i in everybody)
     assert x.grad.item() == 2 * s * size
     y = torch.tensor([rank + 1.0], requires_grad=True)
-    parts = dist.nn.functional.all_gather(y)
+    parts = functional.all_gather(y)
     sum((i + 1) * part for i, part in enumerate(parts)).sum().backward()
     assert y.grad.item() == (rank + 1) * size
 

@@ -1,0 +1,114 @@
+"""PowerSGD: sends a matrix gradient as two thin ones, found by a power iteration.
+
+Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019 (https://arxiv.org/abs/1905.13727).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import linalg, ops
+from ....futures import Future
+from ....tensor import Tensor
+from ....tensor.random.generator import Generator
+from ... import collectives
+from ...data_parallel.bucket import GradBucket
+from ...process_group import member
+from . import default_hooks
+
+__all__ = ["PowerSGDState", "powerSGD_hook"]
+
+
+class PowerSGDState:
+    """What the hook remembers: errors of the last step, to be added to the next gradients, and the
+    last factors, from which the next iteration starts.
+
+    The first `start_powerSGD_iter` steps send everything. A matrix is compressed to
+    `matrix_approximation_rank` where that sends `min_compression_rate` times less.
+    """
+
+    def __init__(
+        self, process_group: Any, matrix_approximation_rank: int = 1,
+        start_powerSGD_iter: int = 1000, min_compression_rate: float = 2,
+        use_error_feedback: bool = True, warm_start: bool = True,
+        orthogonalization_epsilon: float = 0, random_seed: int = 0,
+        compression_stats_logging_frequency: int = 10_000,
+        batch_tensors_with_same_shape: bool = False,
+    ) -> None:  # fmt: skip
+        if (use_error_feedback or warm_start) and start_powerSGD_iter <= 1:
+            raise ValueError("Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or "
+                             "`warm_start` is enabled, because PowerSGD can only be applied after "
+                             "the first two iterations in DDP.")  # fmt: skip
+        self.process_group = process_group
+        self.matrix_approximation_rank = matrix_approximation_rank
+        self.start_powerSGD_iter = start_powerSGD_iter
+        self.min_compression_rate = min_compression_rate
+        self.use_error_feedback, self.warm_start = use_error_feedback, warm_start
+        self.orthogonalization_epsilon = orthogonalization_epsilon
+        self.generator = Generator()
+        self.generator.manual_seed(random_seed)
+        self.error_dict: dict[int, Tensor] = {}
+        self.q_memory_dict: dict[tuple[int, int], Tensor] = {}
+        self.iter = 0
+
+    def maybe_increase_iter(self, bucket: GradBucket) -> None:
+        """Counts a step at its last bucket."""
+        if bucket.is_last():
+            self.iter += 1
+
+
+def _mean(group: Any, tensor: Tensor) -> Tensor:
+    tensor = tensor.contiguous()
+    collectives.all_reduce(tensor, group=group)
+    return tensor.div_(member(group).size())
+
+
+def _compressible(gradient: Tensor, state: PowerSGDState) -> bool:
+    if gradient.dim() < 2:
+        return False
+    rows = gradient.shape[0]
+    columns = gradient.numel() // rows
+    rank = min(rows, columns, state.matrix_approximation_rank)
+    return (rows + columns) * rank * state.min_compression_rate < rows * columns
+
+
+def _approximated(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) -> Tensor:
+    """The mean over the processes of `matrix`, as a product of thin matrices."""
+    rows, columns = matrix.shape
+    rank = min(rows, columns, state.matrix_approximation_rank)
+    q = state.q_memory_dict.get(key) if state.warm_start else None
+    if q is None:
+        q = ops.randn(columns, rank, generator=state.generator).to(matrix.dtype)
+    q = linalg.qr(q).Q
+    p = _mean(state.process_group, matrix @ q)
+    p = linalg.qr(p).Q
+    q = _mean(state.process_group, matrix.t() @ p)
+    if state.warm_start:
+        state.q_memory_dict[key] = q
+    return p @ q.t()
+
+
+def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
+    """The average of the gradients, approximated from the step `start_powerSGD_iter` on."""
+    if state.iter < state.start_powerSGD_iter:
+        state.maybe_increase_iter(bucket)
+        return default_hooks.allreduce_hook(state.process_group, bucket)
+    buffer, index = bucket.buffer(), bucket.index()
+    if state.use_error_feedback and index in state.error_dict:
+        buffer.add_(state.error_dict[index])
+    before = buffer.clone()
+    for at, gradient in enumerate(bucket.gradients()):
+        if _compressible(gradient, state):
+            matrix = gradient.reshape(gradient.shape[0], -1)
+            gradient.copy_(_approximated(state, (index, at), matrix).reshape(gradient.shape))
+        else:
+            gradient.copy_(_mean(state.process_group, gradient.clone()))
+            if state.use_error_feedback:
+                start = gradient.storage_offset()
+                before[start : start + gradient.numel()] = gradient.reshape(-1)
+    if state.use_error_feedback:
+        state.error_dict[index] = before.sub_(buffer)
+    state.maybe_increase_iter(bucket)
+    future = Future()
+    future.set_result(buffer)
+    return future

@@ -1,0 +1,144 @@
+"""Join: trains on inputs of which some processes have fewer than others.
+
+A process without inputs left takes part in the others' collectives ("shadows" them) until all are
+done. See https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ... import ops
+from .. import collectives
+
+__all__ = ["Join", "JoinHook", "Joinable"]
+
+
+class JoinHook:
+    """What a process without inputs does: `main_hook` for each step of the others, then
+    `post_hook(is_last_joiner)` once."""
+
+    def main_hook(self) -> None:
+        """Takes part in the collectives of one step."""
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Runs once all processes are done."""
+
+
+class Joinable(ABC):
+    """Something with collectives in each step, which a Join context can shadow."""
+
+    _join_config: _JoinConfig
+
+    @abstractmethod
+    def __init__(self) -> None:
+        super().__init__()
+        self._join_config = _JoinConfig.disabled()
+
+    @abstractmethod
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """The hook that shadows it."""
+
+    @property
+    @abstractmethod
+    def join_device(self) -> Any:
+        """Where the context's own collectives have their tensors."""
+
+    @property
+    @abstractmethod
+    def join_process_group(self) -> Any:
+        """The group of the context's own collectives."""
+
+
+class _JoinConfig(NamedTuple):
+    enable: bool
+    throw_on_early_termination: bool
+    is_first_joinable: bool
+
+    @staticmethod
+    def disabled() -> _JoinConfig:
+        """That of an object that is in no context."""
+        return _JoinConfig(False, False, False)
+
+
+class Join:
+    """A context for a loop over uneven inputs; its joinables tell it of each step."""
+
+    def __init__(
+        self, joinables: list[Joinable], enable: bool = True,
+        throw_on_early_termination: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if not joinables:
+            raise ValueError("The join context manager requires at least one joinable")
+        self._joinables = joinables
+        self._join_hooks = [joinable.join_hook(**kwargs) for joinable in joinables]
+        self._enable, self._throw_on_early_termination = enable, throw_on_early_termination
+        for at, joinable in enumerate(joinables):
+            joinable._join_config = _JoinConfig(enable, throw_on_early_termination, at == 0)
+        groups = {id(joinable.join_process_group): joinable.join_process_group
+                  for joinable in joinables}  # fmt: skip
+        if len(groups) > 1:
+            raise ValueError("Using join context manager with multiple process groups")
+        self._process_group = next(iter(groups.values()))
+        self._rank = self._process_group.rank()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        """Shadows the others' steps until all are done."""
+        if not self._enable or kind:
+            return
+        is_last_joiner, all_done, rounds = True, False, 0
+        while not all_done:
+            left = self._count_others()
+            if left == 0:
+                all_done = True
+                continue
+            if self._throw_on_early_termination:
+                self._tell_all_to_stop()
+            is_last_joiner = False
+            rounds += 1
+            if rounds == 1000:
+                warnings.warn("Detected uneven input skew of greater than 1000. This means that "
+                              f"rank {self._rank} has at least 1000 fewer inputs than other "
+                              "currently-active ranks.", stacklevel=2)  # fmt: skip
+            for hook in self._join_hooks:
+                hook.main_hook()
+        for hook in self._join_hooks:
+            hook.post_hook(is_last_joiner)
+
+    def _count_others(self) -> int:
+        """How many processes still have inputs: each of them has counted itself."""
+        count = ops.zeros(1)
+        collectives.all_reduce(count, group=self._process_group)
+        return int(count.item())
+
+    def _tell_all_to_stop(self) -> None:
+        ended = ops.ones(1)
+        collectives.all_reduce(ended, group=self._process_group)
+        raise RuntimeError(f"Rank {self._rank} exhausted all inputs.")
+
+    @staticmethod
+    def notify_join_context(joinable: Joinable) -> Any:
+        """Says that this process has an input; called by the joinable before its collectives.
+
+        Only the first joinable of a context counts. Returns a Work, or None outside of a context.
+        """
+        config = getattr(joinable, "_join_config", None)
+        if config is None or not config.enable or not config.is_first_joinable:
+            return None
+        group = joinable.join_process_group
+        work = collectives.all_reduce(ops.ones(1), group=group, async_op=True)
+        if config.throw_on_early_termination:
+            ended = ops.zeros(1)
+            collectives.all_reduce(ended, group=group)
+            if ended.item():
+                raise RuntimeError("Detected at least one rank that exhausted inputs. "
+                                   "Throwing across all ranks.")  # fmt: skip
+        return work

@@ -1,0 +1,7 @@
+"""Parts of DistributedDataParallel: buckets, their reduction, copies of the state."""
+
+from .bucket import GradBucket
+from .reducer import Reducer
+from .state_sync import broadcast_tensors, check_same_parameters
+
+__all__ = ["GradBucket", "Reducer", "broadcast_tensors", "check_same_parameters"]

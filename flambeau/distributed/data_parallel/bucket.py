@@ -1,0 +1,91 @@
+"""Bucket: gradients that are reduced together, in one piece of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from ...tensor.tensor import view_of, wrap
+from ..work import Work
+
+FIRST_BUCKET_BYTES = 1 << 20  # small, so that the first reduction starts early
+DEFAULT_BUCKET_BYTES = 25 << 20
+
+
+class Bucket:
+    """Parameters whose gradients lie one behind the other in `buffer`.
+
+    `views` are the gradients' windows on it. `missing` counts the gradients of this backward that
+    are not there yet.
+    """
+
+    def __init__(self, index: int, parameters: Sequence[Tensor]) -> None:
+        self.index, self.parameters = index, list(parameters)
+        sizes = [p.numel() for p in self.parameters]
+        self.buffer = wrap(np.zeros(sum(sizes), parameters[0]._array.dtype))
+        ends = np.cumsum([0, *sizes])
+        self.views = [
+            view_of(self.buffer, self.buffer._array[start:end].reshape(p.shape))
+            for p, start, end in zip(self.parameters, ends, ends[1:], strict=False)
+        ]
+        self.missing = len(self.parameters)
+        self.work: Work | None = None
+        self.future: Any = None  # of a communication hook
+
+
+def assign_buckets(
+    parameters: Sequence[Tensor], cap_bytes: int, first_bytes: int = FIRST_BUCKET_BYTES
+) -> list[Bucket]:
+    """Buckets of one dtype each, in the order in which backward is likely to finish them.
+
+    That is the reverse of the parameters' order. A bucket is closed once it has `cap_bytes`, the
+    first one once it has `first_bytes`.
+    """
+    groups: list[list[Tensor]] = []
+    filling: dict[np.dtype, tuple[list[Tensor], int]] = {}
+    for parameter in reversed(parameters):
+        dtype = parameter._array.dtype
+        members, size = filling.get(dtype, ([], 0))
+        members.append(parameter)
+        size += parameter._array.nbytes
+        if size >= (cap_bytes if groups else min(first_bytes, cap_bytes)):
+            groups.append(members)
+            filling.pop(dtype, None)
+        else:
+            filling[dtype] = members, size
+    groups += [members for members, _ in filling.values()]
+    return [Bucket(index, members) for index, members in enumerate(groups)]
+
+
+class GradBucket:
+    """A bucket as communication hooks see it."""
+
+    def __init__(self, bucket: Bucket, is_last: bool) -> None:
+        self._bucket, self._is_last = bucket, is_last
+
+    def index(self) -> int:
+        """Its place in the order of reduction."""
+        return self._bucket.index
+
+    def buffer(self) -> Tensor:
+        """The gradients, one behind the other."""
+        return self._bucket.buffer
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients, as windows on `buffer`."""
+        return list(self._bucket.views)
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters, in the order of `gradients`."""
+        return list(self._bucket.parameters)
+
+    def is_last(self) -> bool:
+        """Whether it is the last one of a backward."""
+        return self._is_last
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Replaces the gradients."""
+        np.copyto(self._bucket.buffer._array, buffer._array.reshape(-1), casting="unsafe")

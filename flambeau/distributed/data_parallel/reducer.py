@@ -1,0 +1,246 @@
+"""Reducer: averages gradients over the processes, bucket by bucket, while backward continues.
+
+A hook on each parameter copies its gradient into its bucket. A full bucket goes to the group's
+thread, in the same order on all processes; the hook of the last gradient waits for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...autograd.node import Output
+from ...futures import Future
+from ...tensor import Tensor
+from ..engines.engine import reduced
+from ..process_group import ProcessGroup
+from ..reduce_op import ReduceOp
+from .bucket import Bucket, GradBucket, assign_buckets
+
+CommHook = Callable[[Any, GradBucket], Future]
+
+
+class Reducer:
+    """The buckets of a module's parameters, and where a backward stands."""
+
+    def __init__(
+        self, parameters: Sequence[Tensor], names: Sequence[str], group: ProcessGroup,
+        cap_bytes: int, gradient_as_bucket_view: bool = False, finds_unused: bool = False,
+    ) -> None:  # fmt: skip
+        self.group, self.names, self.finds_unused = group, list(names), finds_unused
+        self.as_view = gradient_as_bucket_view
+        self.parameters = list(parameters)
+        self.buckets = assign_buckets(self.parameters, cap_bytes)
+        self.comm_hook: tuple[Any, CommHook] | None = None
+        self.divisor = group.size()
+        self.armed = self.is_expecting = False  # hooks count; gradients are outstanding
+        self._next = 0  # the first bucket that was not sent yet
+        self._places: dict[int, tuple[Bucket, int]] = {
+            id(p): (bucket, at)
+            for bucket in self.buckets
+            for at, p in enumerate(bucket.parameters)
+        }
+        self._ready: set[int] = set()
+        self._used: np.ndarray = np.ones(len(self.parameters), np.int32)
+        self._order = {id(p): at for at, p in enumerate(self.parameters)}
+        for parameter in self.parameters:
+            parameter.register_post_accumulate_grad_hook(self._gradient_arrived)
+
+    # ---------------------------------------------------------------- before a backward
+
+    def prepare(self, outputs: Any) -> None:
+        """Awaits the gradients of the backward through `outputs`. RuntimeError if one is missing
+        from the last one."""
+        if self.is_expecting and self._ready:
+            self._refuse_unfinished()
+        self.armed = self.is_expecting = True
+        self._next = 0
+        self._ready.clear()
+        for bucket in self.buckets:
+            bucket.missing, bucket.work, bucket.future = len(bucket.parameters), None, None
+        if not self.finds_unused:
+            return
+        reached = leaves_of(outputs)
+        self._used = np.array([id(p) in reached for p in self.parameters], np.int32)
+        for parameter, used in zip(self.parameters, self._used, strict=True):
+            if not used:
+                self._mark(parameter, has_gradient=False)
+
+    def disarm(self) -> None:
+        """Leaves the gradients of the next backward alone."""
+        self.armed = False
+
+    def _refuse_unfinished(self) -> None:
+        missing = [
+            at for at, p in enumerate(self.parameters) if id(p) not in self._ready
+        ]  # fmt: skip
+        error = RuntimeError(
+            "Expected to have finished reduction in the prior iteration before starting a new one. "
+            "This error indicates that your module has parameters that were not used in producing "
+            "loss. You can enable unused parameter detection by passing the keyword argument "
+            "`find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and "
+            "by \nmaking sure all `forward` function outputs participate in calculating loss. \nIf "
+            "you already have done the above, then the distributed data parallel module wasn't "
+            "able to locate the output tensors in the return value of your module's `forward` "
+            "function. Please include the loss function and the structure of the return value of "
+            "`forward` of your module when reporting this issue (e.g. list, dict, iterable).\n"
+            f"Parameter indices which did not receive grad for rank {self.group.rank()}: "
+            f"{' '.join(map(str, missing))}"
+        )
+        error.add_note("They are: " + ", ".join(self.names[at] for at in missing))
+        raise error
+
+    # ---------------------------------------------------------------- during a backward
+
+    def _gradient_arrived(self, parameter: Tensor) -> None:
+        """The hook of each parameter, once its gradient of this backward is complete."""
+        if self.armed:
+            if id(parameter) in self._ready:
+                self._refuse_twice(parameter)
+            self._mark(parameter, has_gradient=True)
+
+    def _refuse_twice(self, parameter: Tensor) -> None:
+        at = self._order[id(parameter)]
+        raise RuntimeError(
+            "Expected to mark a variable ready only once. This error is caused by one of the "
+            "following reasons: 1) Use of a module parameter outside the `forward` function. "
+            "Please make sure model parameters are not shared across multiple concurrent "
+            "forward-backward passes. or try to use _set_static_graph() as a workaround if this "
+            "module graph does not change during training loop.2) Reused parameters in multiple "
+            "reentrant backward passes. For example, if you use multiple `checkpoint` functions to "
+            "wrap the same part of your model, it would result in the same set of parameters been "
+            "used by different reentrant backward passes multiple times, and hence marking a "
+            "variable ready multiple times. DDP does not support such use cases in default. You "
+            f"can try to use _set_static_graph() as a workaround if your module graph does not "
+            f"change over iterations.\nParameter at index {at} with name {self.names[at]} has been "
+            "marked as ready twice."
+        )
+
+    def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
+        """Puts a gradient, or zeros, into its bucket; sends the buckets that are full."""
+        bucket, at = self._places[id(parameter)]
+        window, gradient = bucket.views[at]._array, parameter._grad
+        if not has_gradient or gradient is None:
+            window[...] = 0
+        elif self.comm_hook is not None:
+            if gradient._array is not window:
+                np.copyto(window, gradient._array)
+        else:
+            np.multiply(gradient._array, window.dtype.type(1 / self.divisor), out=window)
+        self._ready.add(id(parameter))
+        bucket.missing -= 1
+        while self._next < len(self.buckets) and not self.buckets[self._next].missing:
+            self._send(self.buckets[self._next])
+            self._next += 1
+        if self._next == len(self.buckets) and self.armed and has_gradient:
+            self._finish()
+
+    def _send(self, bucket: Bucket) -> None:
+        """Starts the reduction of a full bucket."""
+        if self.comm_hook is not None:
+            state, hook = self.comm_hook
+            is_last = bucket is self.buckets[-1]
+            bucket.future = hook(state, GradBucket(bucket, is_last))
+            return
+        engine, array = self.group._engine, bucket.buffer._array
+        bucket.work = self.group._communicator.start(
+            partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce)
+        )
+
+    # ---------------------------------------------------------------- after a backward
+
+    def _finish(self) -> None:
+        """Waits for all buckets, and gives each parameter its average."""
+        self.armed = self.is_expecting = False
+        used = self._used_anywhere()
+        for bucket in self.buckets:
+            if bucket.work is not None:
+                bucket.work.wait()
+            elif bucket.future is not None:
+                self._take(bucket, bucket.future.wait())
+            for parameter, window in zip(bucket.parameters, bucket.views, strict=True):
+                if used is None or used[self._order[id(parameter)]]:
+                    self._give(parameter, window)
+
+    def _used_anywhere(self) -> np.ndarray | None:
+        """For each parameter whether any process used it; None where all are used by all."""
+        if not self.finds_unused:
+            return None
+        used, engine = self._used.copy(), self.group._engine
+        self.group._communicator.run(lambda: engine.all_reduce(used, ReduceOp.SUM))
+        return used
+
+    @staticmethod
+    def _take(bucket: Bucket, result: Any) -> None:
+        """Puts what a communication hook gave into the bucket."""
+        found = result[0] if isinstance(result, (list, tuple)) else result
+        if found is not bucket.buffer:
+            np.copyto(bucket.buffer._array, found._array.reshape(-1), casting="unsafe")
+
+    def _give(self, parameter: Tensor, window: Tensor) -> None:
+        gradient = parameter._grad
+        if self.as_view:
+            if gradient is not window:
+                parameter.grad = window.detach()
+        elif gradient is None:
+            parameter.grad = window.clone()
+        elif gradient._array is not window._array:
+            np.copyto(gradient._array, window._array)
+
+    # ---------------------------------------------------------------- uneven inputs
+
+    def shadow(self) -> None:
+        """Takes part in a backward of other processes with zeros: this one has no inputs left."""
+        engine, communicator = self.group._engine, self.group._communicator
+        if self.comm_hook is None:
+            for bucket in self.buckets:
+                array = bucket.buffer._array
+                array[...] = 0
+                communicator.run(partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce))
+        else:
+            state, hook = self.comm_hook
+            for bucket in self.buckets:
+                bucket.buffer._array[...] = 0
+                hook(state, GradBucket(bucket, bucket is self.buckets[-1])).wait()
+        if self.finds_unused:
+            unused = np.zeros(len(self.parameters), np.int32)
+            communicator.run(lambda: engine.all_reduce(unused, ReduceOp.SUM))
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors in nested containers and objects with fields."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from tensors_in(each)
+    elif isinstance(value, (list, tuple, set)):
+        for each in value:
+            yield from tensors_in(each)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from tensors_in(getattr(value, name))
+
+
+def leaves_of(outputs: Any) -> set[int]:
+    """The ids of the leaves from which outputs were computed."""
+    leaves: set[int] = set()
+    met: set[int] = set()
+    stack: list[Any] = []
+    for output in tensors_in(outputs):
+        stack.append(output._history() or output)
+    while stack:
+        target = stack.pop()
+        if target.__class__ is Output:
+            target = target.node
+        if target is None or id(target) in met:
+            continue
+        met.add(id(target))
+        if isinstance(target, Tensor):
+            leaves.add(id(target))
+        else:
+            stack.extend(target.edges)
+    return leaves

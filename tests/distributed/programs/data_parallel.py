@@ -1,0 +1,129 @@
+"""Trains with DistributedDataParallel in several ways; rank 0 prints the losses as JSON.
+
+The first argument is the library. Every way ends with the same parameters on all ranks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+library = sys.argv[1] if len(sys.argv) > 1 else "flambeau"
+torch = importlib.import_module(library)
+nn = torch.nn
+hooks = importlib.import_module(f"{library}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+power = importlib.import_module(f"{library}.distributed.algorithms.ddp_comm_hooks.powerSGD_hook")
+dist, DDP = torch.distributed, nn.parallel.DistributedDataParallel
+torch.set_num_threads(1)
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank, size = dist.get_rank(), dist.get_world_size()
+losses: dict[str, list[float]] = {}
+
+
+class Net(nn.Module):
+    """Several buckets, a shared weight, a buffer, and a layer that not every step uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 300), nn.Linear(300, 300)
+        self.norm, self.last = nn.BatchNorm1d(300), nn.Linear(300, 3)
+        self.extra = nn.Linear(3, 3)
+
+    def forward(self, x: Any, uses_extra: bool = True) -> Any:
+        h = self.second(self.norm(self.first(x)).relu()).relu()
+        y = self.last(self.second(h))
+        return self.extra(y) if uses_extra else y
+
+
+def batches(count: int) -> list[Any]:
+    generator = torch.Generator().manual_seed(100 + rank)
+    return [(torch.randn(6, 8, generator=generator),
+             torch.randint(3, (6,), generator=generator)) for _ in range(count)]  # fmt: skip
+
+
+def check_same(net: Any, name: str) -> None:
+    for parameter in net.module.parameters():
+        rows = [torch.zeros_like(parameter) for _ in range(size)]
+        dist.all_gather(rows, parameter.detach())
+        assert all(torch.equal(row, rows[0]) for row in rows), name
+
+
+def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumulate: int = 1,
+          hook: Any = None, **options: Any) -> None:  # fmt: skip
+    torch.manual_seed(rank)  # DDP makes the ranks alike
+    net = DDP(Net(), bucket_cap_mb=0.1, **options)
+    if hook is not None:
+        net.register_comm_hook(*hook())
+    opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    found = losses[name] = []
+    for step, (x, y) in enumerate(batches(steps)):
+        if step % accumulate < accumulate - 1:
+            with net.no_sync():
+                nn.functional.cross_entropy(net(x), y).backward()
+            continue
+        loss = nn.functional.cross_entropy(net(x, uses_extra(step)), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        found.append(loss.item())
+    check_same(net, name)
+
+
+def uneven() -> None:
+    torch.manual_seed(0)
+    net = DDP(nn.Linear(8, 3))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    found = losses["uneven"] = []
+    with net.join():
+        for x, y in batches(4 + 3 * (size - 1 - rank)):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            opt.step()
+            found.append(loss.item())
+    check_same(net, "uneven")
+
+
+def refusals() -> None:
+    torch.manual_seed(0)
+    net = DDP(Net())
+    x, y = batches(1)[0]
+    nn.functional.cross_entropy(net(x, False), y).backward()
+    said = ""
+    try:
+        net(x)
+    except RuntimeError as error:
+        said = str(error)
+    assert "Expected to have finished reduction in the prior iteration" in said, said
+    said = ""
+    try:
+        DDP(nn.Linear(2 + rank, 3))
+    except RuntimeError as error:
+        said = str(error)
+    assert "params[0] in this process" in said or "do not match those of process 0" in said \
+        or "appears not to match" in said, said  # fmt: skip
+
+
+train("plain", steps=50)
+train("view", gradient_as_bucket_view=True)
+train("unused", uses_extra=lambda step: step % 3 != rank, find_unused_parameters=True)
+train("accumulated", steps=12, accumulate=3)
+train("static", static_graph=True)
+train("allreduce hook", hook=lambda: (None, hooks.allreduce_hook))
+train("fp16 hook", hook=lambda: (None, hooks.fp16_compress_hook))
+uneven()
+if library != "torch":  # which wants a GPU for these, or ends the process
+    train("bf16 hook", hook=lambda: (None, hooks.bf16_compress_hook))
+    state = power.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
+    train("powerSGD", hook=lambda: (state, power.powerSGD_hook))
+    refusals()
+dist.barrier()
+dist.destroy_process_group()
+if rank == 0:
+    print(json.dumps(losses), flush=True)
+if library == "torch":  # whose threads may end the process with an error now
+    os._exit(0)
