@@ -6,6 +6,7 @@ Tensors are handed to engines as contiguous arrays. One that is not contiguous t
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,10 @@ from .fingerprint import check_agreement
 from .process_group import ProcessGroup
 from .work import Work
 
-__all__ = ["Destination", "launch", "require_tensor", "require_tensors", "source_array"]
+__all__ = [
+    "Destination", "launch", "refuse_compilation", "require_tensor", "require_tensors",
+    "source_array",
+]  # fmt: skip
 
 
 def require_tensor(value: Any, name: str) -> None:
@@ -68,6 +72,13 @@ def is_detailed() -> bool:
     return os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
 
 
+def refuse_compilation(name: str) -> None:
+    """Keeps a step that communicates eager: a program would be checked by communicating again."""
+    capture = sys.modules.get("flambeau.compiler.capture.capture")  # where somebody compiles
+    if capture is not None:
+        capture.refuse(f"it communicates with other processes ({name})")
+
+
 def launch(
     group: ProcessGroup, name: str, call: Callable[[], Any], tensors: Sequence[Tensor],
     written: Sequence[Tensor], async_op: bool, outputs: Any = None,
@@ -76,8 +87,10 @@ def launch(
 
     `written` are counted as written to now: nobody may use their values before the end anyway.
     """
-    if is_detailed() and group.size() > 1:
-        call = _compared(group, name, tensors, call)
+    if group.size() > 1:
+        refuse_compilation(name)
+        if is_detailed():
+            call = _compared(group, name, tensors, call)
     for tensor in written:
         bump(tensor)
     return group._communicator.run(call, async_op, list(written) if outputs is None else outputs)

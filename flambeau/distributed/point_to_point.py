@@ -7,7 +7,7 @@ from typing import Any
 
 from ..autograd.inplace import bump
 from ..tensor import Tensor
-from .collective_launch import Destination, require_tensor, source_array
+from .collective_launch import Destination, refuse_compilation, require_tensor, source_array
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 from .work import Work
 
@@ -28,6 +28,7 @@ def _start_send(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst
     if group == NON_MEMBER:
         return None
     pg = member(group)
+    refuse_compilation("send")
     peer = _destination(pg, dst, group_dst, "destination")
     source, engine = source_array(tensor), pg._engine
     return pg._communicator.run(
@@ -41,6 +42,7 @@ def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_
     if group == NON_MEMBER:
         return None, [-1]
     pg = member(group)
+    refuse_compilation("recv")
     anybody = src is None and group_src is None
     peer = None if anybody else _destination(pg, src, group_src, "source")
     target, engine, sender = Destination(tensor), pg._engine, [-1]

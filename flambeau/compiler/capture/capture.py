@@ -80,6 +80,13 @@ def note(problem: str) -> None:
         _recorders.current.problem(problem)
 
 
+def refuse(problem: str) -> None:
+    """As `note`, for what needs the values of tensors now: they are computed first."""
+    if _recorders.current is not None:
+        _recorders.current.compute()
+        _recorders.current.problem(problem)
+
+
 class _Current(threading.local):
     current: Recorder | None = None
 

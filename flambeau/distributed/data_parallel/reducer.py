@@ -16,6 +16,7 @@ from ...autograd.node import Output
 from ...futures import Future
 from ...tensor import Tensor
 from ..engines.engine import reduced
+from ..collective_launch import refuse_compilation
 from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
 from .bucket import Bucket, GradBucket, assign_buckets
@@ -46,14 +47,26 @@ class Reducer:
         self._ready: set[int] = set()
         self._used: np.ndarray = np.ones(len(self.parameters), np.int32)
         self._order = {id(p): at for at, p in enumerate(self.parameters)}
+        if group.size() > 1:
+            self._register_hooks()
+
+    def _register_hooks(self) -> None:
         for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._gradient_arrived)
+
+    def set_comm_hook(self, state: Any, hook: CommHook) -> None:
+        """Has a hook reduce the buckets."""
+        if self.group.size() == 1:
+            self._register_hooks()
+        self.comm_hook = state, hook
 
     # ---------------------------------------------------------------- before a backward
 
     def prepare(self, outputs: Any) -> None:
         """Awaits the gradients of the backward through `outputs`. RuntimeError if one is missing
         from the last one."""
+        if self.group.size() == 1 and self.comm_hook is None:
+            return
         if self.is_expecting and self._ready:
             self._refuse_unfinished()
         self.armed = self.is_expecting = True
@@ -98,6 +111,7 @@ class Reducer:
     def _gradient_arrived(self, parameter: Tensor) -> None:
         """The hook of each parameter, once its gradient of this backward is complete."""
         if self.armed:
+            refuse_compilation("DistributedDataParallel")
             if id(parameter) in self._ready:
                 self._refuse_twice(parameter)
             self._mark(parameter, has_gradient=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ...autograd.inplace import bump
 from ...tensor import Tensor
 from ..engines.engine import bytes_of
+from ..collective_launch import refuse_compilation
 from ..process_group import ProcessGroup
 
 _MAX_SHAPE = 8
@@ -19,6 +20,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
     arrays = [tensor._array for tensor in tensors if tensor._array.size]
     if group.size() == 1 or not arrays:
         return
+    refuse_compilation("broadcast of buffers")
     packed = np.concatenate([bytes_of(np.ascontiguousarray(array)) for array in arrays])
     group._communicator.run(lambda: group._engine.broadcast(packed, root))
     if group.rank() == root:

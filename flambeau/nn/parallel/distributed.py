@@ -163,7 +163,7 @@ class DistributedDataParallel(Module):
             raise RuntimeError(
                 "register_comm_hook or register_builtin_comm_hook can only be called once."
             )
-        self.reducer.comm_hook = state, hook
+        self.reducer.set_comm_hook(state, hook)
 
     def _register_buffer_comm_hook(self, state: Any, hook: Callable, comm_hook_location: Any = None
                                    ) -> None:  # fmt: skip

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import sys
+import warnings
 from typing import Any
 
 library = sys.argv[1] if len(sys.argv) > 1 else "flambeau"
@@ -73,6 +74,31 @@ def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumu
     check_same(net, name)
 
 
+def compiled() -> None:
+    """A compiled step trains as an eager one, and says why it stays eager."""
+    found = {}
+    for name in ("eager", "compiled"):
+        torch.manual_seed(0)
+        net = DDP(nn.Linear(8, 3))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x: Any, y: Any, net: Any = net, opt: Any = opt) -> Any:
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        if name == "compiled":
+            step = torch.compile(step, mode="now")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            found[name] = [step(x, y).item() for x, y in batches(6)]
+        check_same(net, name)
+    assert found["eager"] == found["compiled"]
+    assert any("it communicates with other processes" in str(w.message) for w in seen)
+
+
 def uneven() -> None:
     torch.manual_seed(0)
     net = DDP(nn.Linear(8, 3))
@@ -121,6 +147,7 @@ if library != "torch":  # which wants a GPU for these, or ends the process
     state = power.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
     train("powerSGD", hook=lambda: (state, power.powerSGD_hook))
     refusals()
+    compiled()
 dist.barrier()
 dist.destroy_process_group()
 if rank == 0:
