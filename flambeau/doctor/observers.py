@@ -65,6 +65,7 @@ def _lazily_imported(session: Session) -> list[tuple[Any, Observer]]:
     found.append((scaler.unscale_, _unscale_observer(session)))
     loaders = importlib.import_module("flambeau.utils.data.iterator")
     found.append((loaders._BaseDataLoaderIter.__next__, _batch_observer(session)))
+    found.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
     found.append((loader.__init__, _made(session, "on_loader")))
     compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
@@ -331,10 +332,18 @@ def _unscale_observer(session: Session) -> Observer:
     return unscale
 
 
+def _iterator_observer(session: Session) -> Observer:
+    def begun(original: Callable, args: tuple, kwargs: dict) -> Any:
+        original(*args, **kwargs)
+        session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
+
+    return begun
+
+
 def _batch_observer(session: Session) -> Observer:
     def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
         batch = original(*args, **kwargs)
-        if not session.busy:
+        if not session.busy and args[0] in session.loaders:
             session.emit("on_batch", args[0], batch, here())
             if args[0]._num_yielded == 1:
                 session.clock.again()

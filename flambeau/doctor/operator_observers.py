@@ -45,6 +45,8 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
             yield function, _loss(session, name, inspect.signature(function))
     for name in _FUNCTIONS:
         yield getattr(functional, name), _function(session, name)
+    for function in {vars(Tensor)["__getitem__"], PUBLIC["torch"]["randperm"]}:
+        yield function, _result(session, getattr(function, "__name__", "").strip("_"))
     for recorder in (tape.record_unary, tape.record_binary, tape.record_number, tape.record):
         yield recorder, _recorder(session, recorder is tape.record_binary)
     yield vars(Tensor)["detach"], _cut(session, "detach()")
@@ -127,6 +129,20 @@ def _function(session: Session, name: str) -> Observer:
         if not session.busy:
             session.emit("on_function", name, args, kwargs, here())
         return original(*args, **kwargs)
+
+    return call
+
+
+def _result(session: Session, name: str) -> Observer:
+    """Tells of a call and of what it gave, as the last argument."""
+    name = "randperm" if "randperm" in name else "getitem"
+
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and (name == "randperm" or isinstance(args[1], Tensor)):
+            session.emit("on_function", name, (result,) if name == "randperm" else (*args, result),
+                         kwargs, here())  # fmt: skip
+        return result
 
     return call
 

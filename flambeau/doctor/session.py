@@ -51,6 +51,7 @@ class Session:
         self.roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules called from outside
         self.made_at: weakref.WeakKeyDictionary[Any, Spot] = weakref.WeakKeyDictionary()
         self.optimizers: weakref.WeakKeyDictionary[Any, Spot | None] = weakref.WeakKeyDictionary()
+        self.loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.constructing = 0  # schedulers and loaders whose __init__ is running
         self.busy = False  # a rule is at work: what it calls is no event
         self.error: str | None = None  # what ended the program early

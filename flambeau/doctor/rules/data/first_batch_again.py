@@ -69,7 +69,7 @@ for _ in range(8):
         self.times: dict[int, int] = {}
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
-        loader = iterator._loader
+        loader = self.session.loaders[iterator]
         key, updates = id(loader), self.session.updates
         before = self.last.get(key)
         self.last[key] = iterator, updates

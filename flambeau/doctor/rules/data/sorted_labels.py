@@ -82,7 +82,7 @@ for step in range(8):
         self.spots = {**getattr(self, "spots", {}), id(loader): spot}
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
-        self.loader = getattr(self, "spots", {}).get(id(iterator._loader))
+        self.loader = getattr(self, "spots", {}).get(id(self.session.loaders[iterator]))
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target

@@ -18,6 +18,18 @@ from ..rule import Rule
 _ALIVE = 10
 
 
+def mentions(value: ast.AST, name: str) -> bool:
+    """Whether an expression has a variable in it, as a tensor: not its item() or float()."""
+    if isinstance(value, ast.Call):
+        func = value.func
+        called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if called in ("item", "detach", "float", "tolist", "numpy"):
+            return False
+    if isinstance(value, ast.Name):
+        return value.id == name
+    return any(mentions(child, name) for child in ast.iter_child_nodes(value))
+
+
 def keepers(frame: FrameType, name: str) -> Iterator[int]:
     """The lines of a function that put a variable into a sum or a list."""
     body = function_body(frame.f_code.co_filename, frame.f_code)
@@ -30,11 +42,8 @@ def keepers(frame: FrameType, name: str) -> Iterator[int]:
             value = node.args[-1]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) \
                 and isinstance(node.targets[0], ast.Name):  # fmt: skip
-            sides = node.value.left, node.value.right
-            target = node.targets[0].id
-            if any(isinstance(s, ast.Name) and s.id == target for s in sides):
-                value = next((s for s in sides if isinstance(s, ast.Name) and s.id != target), None)
-        if isinstance(value, ast.Name) and value.id == name:
+            value = node.value if mentions(node.value, node.targets[0].id) else None
+        if value is not None and mentions(value, name):
             yield value.lineno
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from ....tensor.tensor import Tensor
@@ -79,10 +80,13 @@ for _ in range(4):
 
     def on_call(self, call: ModuleCall) -> None:
         if isinstance(call.output, Tensor):
-            self.outputs = [*self.outputs[-3:], (call.output, id(call.module))]
+            self.outputs = [*self.outputs[-3:], (weakref.ref(call.output), id(call.module))]
 
     def _model_of(self, tensor: Tensor) -> int | None:
-        for output, model in self.outputs:
+        for reference, model in self.outputs:
+            output = reference()
+            if output is None:
+                continue
             same = output is tensor or (
                 tensor._array.size == output._array.size and tensor._array.size > 0
                 and tensor.data_ptr() == output.data_ptr()

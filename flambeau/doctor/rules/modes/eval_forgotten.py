@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
+from ...graph import node_of
 from ...places import Spot
 from ..rule import Rule
 
@@ -27,6 +30,14 @@ def active_layers(module: Any) -> list[str]:
     return found
 
 
+def _nothing() -> None:
+    """What a weak reference to nothing gives."""
+
+
+def _reference(output: Any) -> Any:
+    return weakref.ref(output) if isinstance(output, Tensor) else _nothing
+
+
 @dataclass
 class _Model:
     """What is known of a model that was called."""
@@ -37,6 +48,9 @@ class _Model:
     calls: int = 0  # in a row, without gradients, since it was last trained
     spot: Spot | None = None
     inputs: tuple[np.ndarray, ...] = ()
+    unused: Any = None  # a weak reference to the node of the output before
+    argmax: bool = False  # whether argmax of that was taken
+    looked: int = 0  # calls in a row whose graph nobody used
 
 
 class EvalForgotten(Rule):
@@ -48,7 +62,8 @@ class EvalForgotten(Rule):
     title = "a model is evaluated in training mode: dropout drops, batch norm uses the batch"
     why = (
         "Told for a model with Dropout or BatchNorm that has been trained, when it is called "
-        "without gradients twice in a row, or its output goes to a loss. Silent after an explicit "
+        "without gradients twice in a row, or its output goes to a loss; with gradients, when "
+        "argmax is all that is asked of its outputs. Silent after an explicit "
         "train() (Monte Carlo dropout, recalibrated statistics), for repeated inputs, and for "
         "single calls between updates (targets of a teacher, pseudo-labels, a GAN's samples)."
     )
@@ -107,7 +122,8 @@ with torch.no_grad():
         super().__init__(session)
         self.models: dict[int, _Model] = {}
         self.last: _Model | None = None
-        self.output: Any = None
+        self.latest: _Model | None = None
+        self.output: Any = _nothing  # the latest output, weakly
 
     def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
         if training:
@@ -117,8 +133,7 @@ with torch.no_grad():
     def on_call(self, call: ModuleCall) -> None:
         model = self.models.setdefault(id(call.module), _Model(call.module))
         if call.recorded:
-            model.trained = call.backwards
-            model.calls, model.inputs = 0, ()
+            self._recorded(model, call)
             return
         self.session.seen.add("evaluation")
         if model.trained < 0 or not call.backwards or not call.module.training \
@@ -134,24 +149,44 @@ with torch.no_grad():
             model.calls = -10  # sampled from, on purpose
             return
         model.calls = model.calls + 1 if model.spot == call.spot or not model.calls else 1
-        model.spot, self.last, self.output = call.spot, model, call.output
+        model.spot, self.last = call.spot, model
+        self.output = _reference(call.output)
         if model.calls >= 2:
             self._tell(model)
+
+    def _recorded(self, model: _Model, call: ModuleCall) -> None:
+        """A call with gradients: of training, unless its output is only looked at."""
+        again = model.spot == call.spot and model.unused is not None and model.unused() is None
+        model.looked = model.looked + 1 if again and model.argmax else 0
+        model.argmax, model.unused = False, None
+        node = node_of(getattr(call.output, "_node", None))
+        if node is not None:
+            model.unused = weakref.ref(node)
+        if model.looked >= 2 and model.trained >= 0 and model.explicit < call.backwards:
+            self._tell(model)
+        if model.looked == 0:
+            model.trained = call.backwards
+        model.calls, model.inputs, model.spot = 0, (), call.spot
+        self.latest, self.output = model, _reference(call.output)
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        if kind == "argmax()" and tensor is self.output() and self.latest is not None:
+            self.latest.argmax = True
 
     def on_loss(self, call: LossCall) -> None:
         model = self.last
         if call.recorded or model is None or model.calls < 1:
             return
-        if call.input is self.output or call.input._array.base is getattr(
-            self.output, "_array", None
-        ):  # fmt: skip
+        output = self.output()
+        if output is not None and (call.input is output or call.input._array.base is output._array):
             self._tell(model)
 
     def on_backward(self, backward: Backward) -> None:
-        self.last = self.output = None
+        self.last = self.latest = None
+        self.output = _nothing
         for model in self.models.values():
-            model.calls = max(model.calls, 0) and 0
-            model.inputs = ()
+            model.calls, model.inputs = 0, ()
+            model.argmax, model.looked, model.unused = False, 0, None
 
     def _tell(self, model: _Model) -> None:
         layers = active_layers(model.module)

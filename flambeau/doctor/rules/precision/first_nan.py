@@ -25,6 +25,10 @@ _DOMAINS = {
 }  # fmt: skip
 
 
+_AT_OUTPUT = frozenset(("sqrt", "norm", "linalg_norm", "linalg_vector_norm", "std"))
+_STEEP = _AT_OUTPUT | {"_pow_number", "pow", "acos", "asin", "log"}
+
+
 def _bad(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" and not bool(np.isfinite(array).all())
 
@@ -67,6 +71,24 @@ def _bad_leaf(node: Any) -> Tensor | None:
     if isinstance(value, Tensor) and value._node is None and not value.requires_grad \
             and bool(np.isnan(value._array).any() if value._array.dtype.kind == "f" else False):
         return value
+    return None
+
+
+def steep(graph: Graph) -> tuple[Any, str] | None:
+    """The oldest node whose derivative is infinite somewhere: what backward multiplies by zero."""
+    for node in graph.nodes:
+        name = operator_name(node)
+        if name not in _STEEP:
+            continue
+        arrays = dict(saved_arrays(node))
+        array, at = arrays.get("y" if name in _AT_OUTPUT else "input"), 0.0
+        exponent = saved(node, "exponent")
+        if array is None or (exponent is not None and not 0 < exponent < 1):
+            continue
+        if name in ("acos", "asin"):
+            array, at = np.abs(array), 1.0
+        if bool((array == at).any()):
+            return node, f"the slope of {name.strip('_')}() is infinite at {at:g}"
     return None
 
 
@@ -132,7 +154,7 @@ for _ in range(3):
         self.losses: list[float] = []
         self.told = False
         self.last: Any = None
-        self.graph: Graph | None = None
+        self.steep: tuple[Any, str] | None = None  # the oldest node with an infinite slope
 
     def on_unscale(self, scaler: Any, optimizer: Any, spot: Spot | None) -> None:
         self.scaled = True
@@ -146,6 +168,7 @@ for _ in range(3):
             return
         if math.isfinite(value):
             self.losses = [*self.losses[-3:], value]
+            self.steep = steep(backward.graph) if backward.watched else None
             if backward.watched and len(self.places) < 32:
                 graph = backward.graph
                 self.places.setdefault(
@@ -168,7 +191,9 @@ for _ in range(3):
         graph = backward.graph
         known = self.places.get(graph.signature(), [])
         spots = {id(n): entry for n, entry in zip(graph.nodes, known, strict=False)}
-        found = self._steep(graph) if slopes else culprit(graph)
+        found = culprit(graph)
+        if slopes and self.steep is not None:
+            found = *self.steep, {}
         evidence: dict[str, Any] = {"loss before": self.losses} if self.losses else {}
         if found is None:
             rate = self.session.optimizers.get(self.last) if self.last is not None else None
@@ -178,10 +203,3 @@ for _ in range(3):
         spot = spot_of(node) or spots.get(id(node), (None, None))[0]
         places = self.origin(node) if spot_of(node) is not None else [spot]
         self.report(f"{what}: {did}", *places, backward.spot, **{**more, **evidence})
-
-    def _steep(self, graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
-        for node in graph.nodes:
-            name = operator_name(node)
-            if name in ("sqrt", "norm", "linalg_norm", "std", "_pow_number", "pow", "acos", "asin"):
-                return node, f"the slope of {name.strip('_')}() is infinite at 0", {}
-        return culprit(graph)

@@ -16,10 +16,12 @@ class OptimizerEachStep(Rule):
     id = "optimizer-each-step"
     level = Level.LIKELY
     needs = ("on_optimizer", "on_step")
-    title = "the optimizer is constructed anew at every step: its averages and momentum are lost"
+    title = "the optimizer is constructed anew in the loop: its averages and momentum are lost"
     why = (
         "Adam's first step has the size of the learning rate whatever the gradient; momentum never "
-        "gathers. Silent for SGD without momentum, and where an optimizer makes several steps."
+        "gathers. Told at the fifth time for the same "
+        "parameters. Silent for SGD without momentum, for new models, and where weights are loaded "
+        "in between (as in meta-learning)."
     )
     fix = "construct the optimizer once, before the loop"
     broken = """
@@ -64,19 +66,26 @@ for _ in range(8):
         self.last: dict[Spot | None, tuple[set[int], int]] = {}  # parameters, how many in a row
         self.steps: dict[Spot | None, int] = {}  # since the last was made on that line
         self.spots: dict[int, Spot | None] = {}
+        self.loaded = False
+
+    def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
+        self.loaded = True
 
     def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
         own = {id(p) for group in optimizer.param_groups for p in group["params"]}
         before, times = self.last.get(spot, (set(), 0))
-        again = before == own and self.steps.get(spot, 0) == 1
+        steps = self.steps.get(spot, 0)
+        again = before == own and steps > 0 and not self.loaded
+        self.loaded = False
         times = times + 1 if again else 1
         self.last[spot], self.steps[spot] = (own, times), 0
         self.spots[id(optimizer)] = spot
         group = optimizer.param_groups[0]
         stateless = type(optimizer).__name__ == "SGD" and not group.get("momentum")
         if times >= 5 and not stateless:
-            self.report(f"{type(optimizer).__name__} is constructed anew for every step", spot,
-                        **{"times": times, "steps each": 1})  # fmt: skip
+            often = "at every step" if steps == 1 else f"after every {steps} steps"
+            self.report(f"{type(optimizer).__name__} is constructed anew {often}", spot,
+                        **{"times": times, "steps each": steps})  # fmt: skip
 
     def on_step(self, update: Update) -> None:
         spot = self.spots.get(id(update.optimizer))

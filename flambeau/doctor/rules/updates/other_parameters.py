@@ -94,6 +94,8 @@ for step in range(10):
             if i not in known and p.requires_grad and isinstance(p, Parameter)
         ]  # fmt: skip
         replaced = [p for p in orphans if self.session.root_of(p) is None]
+        if len(orphans) == len(own):
+            replaced = orphans  # nothing that it has is used
         if not orphans or not strays or not replaced:
             return
         name = self.session.name_of(update.optimizer, "the optimizer")

@@ -1,0 +1,94 @@
+"""Batch norm whose weights are frozen and whose statistics are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import ModuleCall, Update
+from ...finding import Level
+from ..rule import Rule
+
+_STEPS = 3
+
+
+class FrozenBatchNorm(Rule):
+    """Looks at the mode of batch-norm layers with frozen weights, in models that are trained."""
+
+    id = "frozen-batch-norm-updates"
+    level = Level.LIKELY
+    needs = ("on_call", "on_step")
+    title = "a frozen batch norm goes on changing its running statistics"
+    why = (
+        "requires_grad=False stops the optimizer, not the statistics: in training mode the layer "
+        "moves them with every batch, so that the frozen part is no longer what it was. Told when "
+        f"the layer was called in training mode at {_STEPS} updates. Silent for layers in "
+        "evaluation mode, and for those that have no weights or keep no statistics."
+    )
+    fix = "layer.eval() after model.train(), for the layers that are frozen"
+    broken = """
+body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU()).requires_grad_(False)
+net = nn.Sequential(body, nn.Linear(16, 3))
+optimizer = optim.SGD(net[1].parameters(), lr=0.1)
+for _ in range(4):
+    net.train()
+    loss = F.cross_entropy(net(x), y)  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU()).requires_grad_(False)
+net = nn.Sequential(body, nn.Linear(16, 3))
+optimizer = optim.SGD(net[1].parameters(), lr=0.1)
+for _ in range(4):
+    net.train()
+    body.eval()
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Statistics without weights: there is nothing that was frozen.
+net = nn.Sequential(nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A teacher that follows its student, statistics included, while its weights are frozen.
+student = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+teacher = copy.deepcopy(student).requires_grad_(False)
+optimizer = optim.SGD(student.parameters(), lr=0.1)
+for _ in range(4):
+    with torch.no_grad():
+        target = teacher(x)
+    loss = F.mse_loss(student(x), target) + F.cross_entropy(student(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.called: dict[int, ModuleCall] = {}
+        self.times: dict[int, int] = {}
+
+    def on_layer(self, call: ModuleCall) -> None:
+        layer = call.module
+        if call.recorded and layer.training and "BatchNorm" in type(layer).__name__ \
+                and getattr(layer, "track_running_stats", False) \
+                and layer._parameters.get("weight") is not None \
+                and not layer.weight.requires_grad and not layer.bias.requires_grad:  # fmt: skip
+            self.called[id(layer)] = call
+
+    def after_step(self, update: Update) -> None:
+        called, self.called = self.called, {}
+        for key, call in called.items():
+            self.times[key] = self.times.get(key, 0) + 1
+            if self.times[key] == _STEPS:
+                self.report("a batch norm with frozen weights changes its running statistics",
+                            call.spot, self.session.made_at.get(call.module),
+                            updates=_STEPS, channels=call.module.num_features)

@@ -1,0 +1,119 @@
+"""Weights whose gradient is exactly zero, step after step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Backward, Update, is_zero
+from ...finding import Level, Place
+from ...graph import array_of, operator_name, saved
+from ...places import Spot
+from ..modules.units_alike import constant_fill
+from ..rule import Rule
+
+_STEPS = 6
+
+
+class ZeroGradients(Rule):
+    """Counts steps at which a weight has a gradient of zeros, while others have not."""
+
+    id = "gradient-always-zero"
+    level = Level.LIKELY
+    needs = ("on_step", "on_backward")
+    title = "a weight has a gradient of exactly zero at every step: it learns nothing"
+    why = (
+        "Layers of zeros that follow each other block all gradients, and so does a ReLU that "
+        "is off for every sample. Told when a weight's gradient was all zeros at the first "
+        f"{_STEPS} steps while another parameter of the same optimizer had one. Silent for "
+        "losses that are 0, and for weights that have no gradient at all."
+    )
+    fix = "random weights; a smaller learning rate or LeakyReLU where units are off for good"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+for layer in (net[0], net[2]):
+    nn.init.zeros_(layer.weight)  # <-
+    nn.init.zeros_(layer.bias)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(8):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+for layer in (net[0], net[2]):
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(8):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# One of two factors begins at zero: the other one waits for a single step.
+down, up = nn.Linear(8, 2, bias=False), nn.Linear(2, 1, bias=False)
+nn.init.zeros_(up.weight)
+optimizer = optim.SGD([*down.parameters(), *up.parameters()], lr=0.1)
+for _ in range(8):
+    loss = F.mse_loss(up(down(x)), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A margin that is soon reached: all gradients are zero.
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(12):
+    loss = F.relu(net(x).mean() - 0.1).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.zero: dict[int, dict[int, int]] = {}
+        self.count: dict[int, int] = {}
+        self.off: Spot | None = None  # a ReLU that is off everywhere
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched or self.session.clock.passes > 3 * _STEPS:
+            return
+        self.off = None
+        for node in backward.graph.nodes:
+            if operator_name(node) in ("relu_only", "relu"):
+                output = array_of(saved(node, "y"))
+                if output is not None and output.size > 1 and not output.any():
+                    self.off = next(iter(self.origin(node)), None)
+
+    def on_step(self, update: Update) -> None:
+        key = id(update.optimizer)
+        count = self.count[key] = self.count.get(key, 0) + 1
+        if not update.watched or count > _STEPS:
+            return
+        zero = self.zero.setdefault(key, {})
+        graded = [p for p in update.params if p._grad is not None]
+        silent = [p for p in graded if is_zero(p._grad)]
+        if len(silent) == len(graded):
+            return
+        for parameter in silent:
+            zero[id(parameter)] = zero.get(id(parameter), 0) + 1
+        if count < _STEPS:
+            return
+        stuck = [p for p in silent if zero[id(p)] == _STEPS and p._array.ndim > 1]
+        if stuck:
+            self._tell(stuck, update)
+
+    def _tell(self, stuck: list[Any], update: Update) -> None:
+        place: Any = self.off
+        zeros = not any(p._array.any() for p in stuck)
+        if place is None and update.spot is not None and zeros:
+            file = update.spot[0].co_filename
+            line = constant_fill(file)
+            place = None if line is None else Place(file, line)
+        self.report(f"the gradient of {self.session.parameter_names(stuck)} is zero at every step",
+                    place, update.spot, steps=_STEPS,
+                    **{"weights are all zero": zeros})  # fmt: skip
