@@ -28,7 +28,7 @@ class Ticker:
         self.groups, self.count = optimiser.param_groups, len(optimiser.param_groups)
         self.group = group = self.groups[update.group]
         self.params = group["params"]
-        self.length = len(self.params)
+        self.params_before = [*map(id, self.params)]
         self.rows = [(self.params[i], optimiser.state.get(self.params[i], {}))
                      for i in update.positions]  # fmt: skip
         self.state = optimiser.state
@@ -80,7 +80,7 @@ class Ticker:
             optimiser.state is self.state and optimiser.param_groups is self.groups
             and len(self.groups) == self.count and self.groups[self.number] is self.group
             and self.group["params"] is self.params
-            and len(self.params) == self.length
+            and [*map(id, self.params)] == self.params_before
             and (self.shared is None
                  or optimiser._flambeau_counters.get(self.number) is self.shared)
             and self._is_held()
