@@ -7,10 +7,12 @@ conversion.py dtypes and devices, state_dict.py saving and loading, hooks.py hoo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from ..autograd.profiler import Recorder
+from ..ops.interception import operator_timing
 from .conversion import Conversion
 from .error_path import locate
 from .hooks import Hooks
@@ -174,3 +176,22 @@ def _addindent(text: str, spaces: int) -> str:
 
 # PyTorch reads pickled modules under the path that it has the class at.
 Module.__module__ = "flambeau.nn.modules.module"
+
+
+def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
+    """For a profile: a module's call is an event with the class's name and the object's number."""
+    names: dict[Module, str] = {}
+    counts: dict[str, int] = {}
+
+    def name(module: Module, *args: Any) -> str:
+        if module not in names:
+            kind = type(module).__name__
+            counts[kind] = counts.get(kind, -1) + 1
+            names[module] = f"nn.Module: {kind}_{counts[kind]}"
+        return names[module]
+
+    if recorder.modules:
+        yield Module.__call__, operator_timing.timed_as(recorder, name)
+
+
+operator_timing.TIMED.append(_timed_calls)

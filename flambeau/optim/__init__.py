@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import lr_scheduler, swa_utils
+from . import lr_scheduler, swa_utils, timed_steps
 from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad

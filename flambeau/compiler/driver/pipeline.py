@@ -53,6 +53,7 @@ from ..passes.split_reductions import split_reductions
 from ..passes.split_conv_weight import weight_parts
 from ..fusion.buffer_assignment import Layout
 from ..schedule.tasks import Task, schedule
+from ..runtime import timed_kernels  # noqa: F401  # profiles show kernels
 from ..runtime.executable import Planned, Step
 from ..schedule.program_table import Table, keep, kept, key_of, table_of
 

@@ -1,27 +1,9 @@
-"""torch.profiler: of it, the labels that programs put on their parts, and schedules.
-
-Profiles are not there yet; a compiled step's `explain()` tells where its time goes.
-"""
+"""Schedules: what a profile does at each step."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-
-from .autograd.profiler import record_function
-from .tensor.absent import lacking
-
-__all__ = ["ProfilerAction", "ProfilerActivity", "record_function", "schedule"]
-
-_NAMES = ("itt", "profile", "supported_activities", "tensorboard_trace_handler")
-
-__getattr__ = lacking(__name__, _NAMES)
-
-
-class ProfilerActivity(enum.Enum):
-    """What a profile listens to."""
-
-    CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
 
 
 class ProfilerAction(enum.Enum):
@@ -60,12 +42,3 @@ def schedule(
         return ProfilerAction.RECORD if at < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
 
     return action
-
-
-def kineto_available() -> bool:
-    """False: there is no profiler to collect what runs.
-
-    >>> torch.profiler.kineto_available()
-    False
-    """
-    return False

@@ -1,0 +1,131 @@
+"""A profile as text: columns as wide as PyTorch's, times and sizes in the same units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_NARROW = 12  # characters of a column of numbers
+_GAP = "  "
+
+
+def format_time(time_us: float) -> str:
+    """Microseconds in the unit that suits them.
+
+    >>> from flambeau.autograd.profiler_table import format_time
+    >>> format_time(1500.0)
+    '1.500ms'
+    """
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if time_us >= size:
+            return f"{time_us / size:.3f}{unit}"
+    return f"{time_us:.3f}us"
+
+
+def format_memory(size_bytes: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if abs(size_bytes) >= size:
+            return f"{size_bytes / size:.2f} {unit}"
+    return f"{size_bytes} B"
+
+
+def _share(time_us: float, total_us: float) -> str:
+    return f"{time_us * 100.0 / total_us:.2f}%" if total_us else "NaN"
+
+
+def _in_unit(time_us: float, unit: str | None) -> str:
+    sizes = {"s": 1e6, "ms": 1e3, "us": 1.0}
+    return format_time(time_us) if unit not in sizes else f"{time_us / sizes[unit]:.3f}{unit}"
+
+
+def _shortened(name: str, width: int | None) -> str:
+    return name if width is None or len(name) < width - 3 else name[: width - 3] + "..."
+
+
+def _end(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    text = text[len(text) - width :]
+    return "..." + text[3:] if len(text) > 3 else text
+
+
+def _width(texts: Sequence[str], most: int | None) -> int:
+    width = max(map(len, texts)) + 4
+    return width if most is None else min(width, most)
+
+
+def build_table(
+    events: Sequence[Any], sort_by: str | None, header: str | None, row_limit: int,
+    widths: tuple[int | None, int | None, int], memory: bool, top_level_only: bool,
+    unit: str | None,
+) -> str:  # fmt: skip
+    """Events as rows. `widths`: the most characters of the name, the shapes and the line."""
+    if not events:
+        return ""
+    if sort_by is not None:
+        field = sort_by
+        for device in ("cuda", "xpu", "privateuse1"):
+            field = field.replace(device, "device")
+        events = sorted(events, key=lambda event: getattr(event, field), reverse=True)
+    total_us = sum(event.self_cpu_time_total for event in events)
+    shaped = any(event.input_shapes for event in events)
+    lined = any(event.stack for event in events)
+    columns = [_width([e.key for e in events], widths[0])]
+    titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
+    titles += ["CPU Mem", "Self CPU Mem"] if memory else []
+    titles.append("# of Calls")
+    columns += [_NARROW] * (len(titles) - 1)
+    if shaped:
+        titles.append("Input Shapes")
+        columns.append(_width([str(e.input_shapes) for e in events], widths[1]))
+    if lined:
+        titles.append("Source Location")
+        columns.append(_width([line for e in events for line in e.stack], widths[2]))
+    shown = [e for e in events if not (top_level_only and e.cpu_parent is not None)]
+    rows: list[list[str]] = []
+    for event in shown[: row_limit if row_limit >= 0 else None]:
+        rows += _rows(event, total_us, columns, widths[0], memory, shaped, lined, unit)
+    return _drawn(titles, rows, columns, lined, header, top_level_only, total_us)
+
+
+def _rows(
+    event: Any, total_us: float, columns: list[int], name_width: int | None, memory: bool,
+    shaped: bool, lined: bool, unit: str | None,
+) -> list[list[str]]:  # fmt: skip
+    """An event's row, and one for each further line of its stack."""
+    row = [
+        _shortened(event.key, name_width), _share(event.self_cpu_time_total, total_us),
+        _in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),
+        _in_unit(event.cpu_time_total, unit), _in_unit(event.cpu_time, unit),
+    ]  # fmt: skip
+    if memory:
+        row += [format_memory(event.cpu_memory_usage), format_memory(event.self_cpu_memory_usage)]
+    row.append(str(event.count))
+    if shaped:
+        row.append(str(event.input_shapes)[: columns[len(row)]])
+    if not lined:
+        return [row]
+    lines = [_end(line, columns[-1]) for line in event.stack] or [""]
+    rest = [[""] * len(row) + [line] for line in lines[1:]]
+    return [[*row, lines[0]], *rest, *([[""] * (len(row) + 1)] if rest else [])]
+
+
+def _drawn(
+    titles: list[str], rows: list[list[str]], columns: list[int], lined: bool, header: str | None,
+    top_level_only: bool, total_us: float,
+) -> str:  # fmt: skip
+    def drawn(cells: list[str]) -> str:
+        texts = [cell.rjust(width) for cell, width in zip(cells, columns, strict=True)]
+        if lined:
+            texts[-1] = cells[-1].ljust(columns[-1])
+        return _GAP.join(texts) + _GAP
+
+    rule = _GAP.join("-" * width for width in columns) + _GAP
+    double = "=" * (len(rule) - len(_GAP))
+    lines = [double, header] if header is not None else []
+    if top_level_only:
+        lines += [double, "This report only display top-level ops statistics"]
+    lines += [rule, drawn(titles), rule, *map(drawn, rows), rule]
+    lines.append(f"Self CPU time total: {format_time(total_us)}")
+    return "\n".join(lines) + "\n"

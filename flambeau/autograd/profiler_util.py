@@ -1,0 +1,330 @@
+"""torch.autograd.profiler_util: events of a profile, their averages, and files of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from .profiler_table import build_table, format_time
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+
+
+class Interval:
+    """From `start` to `end`, in microseconds since the profile began."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = start, end
+
+    def elapsed_us(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
+class _Times:
+    """What events and averages share: device times, of which there are none, and texts."""
+
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    cpu_memory_usage: int
+    self_cpu_memory_usage: int
+    device_time_total = self_device_time_total = cuda_time_total = self_cuda_time_total = 0
+    device_memory_usage = self_device_memory_usage = 0
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds a call."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """0: there is no other device."""
+        return 0.0
+
+    cuda_time = device_time
+    cpu_time_str = property(lambda self: format_time(self.cpu_time))
+    cpu_time_total_str = property(lambda self: format_time(self.cpu_time_total))
+    self_cpu_time_total_str = property(lambda self: format_time(self.self_cpu_time_total))
+    device_time_str = property(lambda self: format_time(self.device_time))
+    device_time_total_str = property(lambda self: format_time(self.device_time_total))
+
+
+class FunctionEvent(_Times):
+    """One call: of an operator, a labelled region, a module, or a kernel of a compiled step.
+
+    `time_range` is in microseconds since the profile began; `cpu_memory_usage` in bytes.
+    """
+
+    is_async = is_remote = is_legacy = False
+    node_id, device_index, fwd_thread = -1, -1, 0
+    overload_name = ""
+    use_device = None
+    count = 1
+
+    def __init__(
+        self, id: int, name: str, thread: int, start_us: float, end_us: float, *,
+        input_shapes: Any = None, stack: Any = None, scope: int = 0, cpu_memory_usage: int = 0,
+        sequence_nr: int = -1, is_user_annotation: bool = False, flops: int = 0,
+    ) -> None:  # fmt: skip
+        from .profiler import DeviceType
+
+        self.id, self.name, self.trace_name, self.thread = id, name, name, thread
+        self.time_range = Interval(start_us, end_us)
+        self.input_shapes = [] if input_shapes is None else input_shapes
+        self.stack = [] if stack is None else stack
+        self.scope, self.sequence_nr, self.flops = scope, sequence_nr, flops
+        self.cpu_memory_usage = cpu_memory_usage
+        self.is_user_annotation = is_user_annotation
+        self.device_type = DeviceType.CPU
+        self.device_resource_id = thread
+        self.kernels: list[Any] = []
+        self.cpu_children: list[FunctionEvent] = []
+        self.cpu_parent: FunctionEvent | None = None
+        self.concrete_inputs: list[Any] = []
+        self.kwinputs: dict[str, Any] = {}
+
+    def append_cpu_child(self, child: FunctionEvent) -> None:
+        """Adds a call made in this one."""
+        self.cpu_children.append(child)
+
+    def set_cpu_parent(self, parent: FunctionEvent) -> None:
+        """Says in which call this one was made."""
+        self.cpu_parent = parent
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def cpu_time_total(self) -> float:  # type: ignore[override]
+        """Microseconds, with all that it called."""
+        return self.time_range.elapsed_us()
+
+    @property
+    def self_cpu_time_total(self) -> float:  # type: ignore[override]
+        """Microseconds without what it called."""
+        return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+
+    @property
+    def self_cpu_memory_usage(self) -> int:  # type: ignore[override]
+        """Bytes of results that it made itself."""
+        return self.cpu_memory_usage - sum(c.cpu_memory_usage for c in self.cpu_children)
+
+    def __repr__(self) -> str:
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} overload_name={self.overload_name} "
+            f"device_type={self.device_type} node_id={self.node_id} cpu_time={self.cpu_time_str} "
+            f"start_us={self.time_range.start} end_us={self.time_range.end} "
+            f"cpu_children={[child.id for child in self.cpu_children]} None_time=0.000us "
+            f"name={self.name} thread={self.thread} input_shapes={self.input_shapes} "
+            f"cpu_memory_usage={self.cpu_memory_usage} None_memory_usage=0 "
+            f"is_async={self.is_async} is_remote={self.is_remote} seq_nr={self.sequence_nr} "
+            f"is_legacy={self.is_legacy}>"
+        )
+
+
+class FunctionEventAvg(_Times):
+    """Events with the same key, added up."""
+
+    is_async = is_remote = is_legacy = False
+    node_id = -1
+    overload_name = ""
+    use_device = None
+
+    def __init__(self) -> None:
+        self.key: str | None = None
+        self.count, self.flops, self.scope = 0, 0, 0
+        self.cpu_time_total = self.self_cpu_time_total = 0.0
+        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
+        self.input_shapes: Any = ""
+        self.stack: list[str] = []
+        self.cpu_children: list[FunctionEvent] | None = None
+        self.cpu_parent: FunctionEvent | None = None
+        self.device_type: Any = None
+        self.is_user_annotation = False
+
+    def add(self, other: Any) -> FunctionEventAvg:
+        """Adds an event, or another average with the same key."""
+        if self.key is None:
+            self.key, self.scope = other.key, other.scope
+            self.cpu_parent, self.cpu_children = other.cpu_parent, other.cpu_children
+            self.input_shapes, self.stack = other.input_shapes, other.stack
+            self.device_type = other.device_type
+            self.is_user_annotation = other.is_user_annotation
+        self.cpu_time_total += other.cpu_time_total
+        self.self_cpu_time_total += other.self_cpu_time_total
+        self.cpu_memory_usage += other.cpu_memory_usage
+        self.self_cpu_memory_usage += other.self_cpu_memory_usage
+        self.count += other.count
+        self.flops += other.flops
+        return self
+
+    __iadd__ = add
+
+    def __repr__(self) -> str:
+        return (
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
+            f"cpu_time={self.cpu_time_str}  self_cuda_time=0.000us cuda_time=0.000us "
+            f"input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage} "
+            "cuda_memory_usage=0>"
+        )
+
+
+class EventList(list[Any]):
+    """Events in the order in which they began."""
+
+    def __init__(
+        self, events: Iterable[Any] = (), use_device: Any = None, profile_memory: bool = False,
+        with_flops: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(events)
+        self._use_device, self._profile_memory, self._with_flops = (
+            use_device, profile_memory, with_flops)  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.table()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds of all events, each counted once."""
+        return sum(event.self_cpu_time_total for event in self)
+
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
+        max_name_column_width: int | None = 55, max_shapes_column_width: int | None = 80,
+        header: str | None = None, top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:  # fmt: skip
+        """The events as text, a row each, the greatest `sort_by` first.
+
+        `sort_by`: "cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage",
+        "self_cpu_memory_usage" or "count".
+        """
+        return build_table(
+            self, sort_by, header, row_limit, (max_name_column_width, max_shapes_column_width,
+            max_src_column_width), self._profile_memory, top_level_events_only, time_unit,
+        )  # fmt: skip
+
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:  # fmt: skip
+        """The events with the same name, added up; also the same shapes, or the same lines."""
+        groups: dict[Any, FunctionEventAvg] = defaultdict(FunctionEventAvg)
+        for event in self:
+            shapes = str(event.input_shapes) if group_by_input_shapes else ""
+            stack = tuple(event.stack[:group_by_stack_n])
+            groups[event.key, shapes, stack].add(event)
+        averages = EventList(groups.values(), self._use_device, self._profile_memory,
+                             self._with_flops)  # fmt: skip
+        for average in averages:
+            average.stack = average.stack[:group_by_stack_n]
+            if not group_by_input_shapes:
+                average.input_shapes = ""
+        return averages
+
+    def total_average(self) -> FunctionEventAvg:
+        """All events, added up."""
+        total = FunctionEventAvg()
+        for event in self:
+            total.add(event)
+            total.key = None
+        total.key = "Total"
+        return total
+
+    def supported_export_stacks_metrics(self) -> list[str]:
+        """What `export_stacks` can weigh lines by."""
+        return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total",
+                "self_privateuse1_time_total"]  # fmt: skip
+
+    def export_stacks(self, path: str, metric: str) -> None:
+        """Writes lines and their weights, in the format that flame graph tools read."""
+        if metric not in self.supported_export_stacks_metrics():
+            raise ValueError("metric should be one of: "
+                             + str(self.supported_export_stacks_metrics()))  # fmt: skip
+        weights: dict[str, float] = defaultdict(float)
+        for event in self:
+            if event.stack:
+                lines = ";".join(line.replace(" ", "_").replace(";", "_")
+                                 for line in reversed(event.stack))  # fmt: skip
+                weights[lines] += event.self_cpu_time_total
+        with open(path, "w") as file:
+            file.writelines(f"{lines} {int(w)}\n" for lines, w in weights.items() if int(w) > 0)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Writes the events for chrome://tracing and Perfetto."""
+        write_chrome_trace(self, path)
+
+
+# ---------------------------------------------------------------------------------- files
+
+
+def write_chrome_trace(
+    events: EventList, path: str, metadata: dict[str, Any] | None = None,
+    began_us: float = 0.0,
+) -> None:  # fmt: skip
+    """Writes events as the Trace Event Format's complete events, times in microseconds."""
+    pid = os.getpid()
+    rows: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "ts": began_us, "pid": pid, "tid": 0,
+         "args": {"name": "python"}},
+        {"ph": "M", "name": "process_labels", "ts": began_us, "pid": pid, "tid": 0,
+         "args": {"labels": "CPU"}},
+    ]  # fmt: skip
+    for thread in sorted({event.thread for event in events}):
+        rows.append({"ph": "M", "name": "thread_name", "ts": began_us, "pid": pid, "tid": thread,
+                     "args": {"name": f"thread {thread}"}})  # fmt: skip
+    for event in events:
+        kind = "user_annotation" if event.is_user_annotation else _category(event.name)
+        args: dict[str, Any] = {"External id": event.id}
+        if event.input_shapes:
+            args["Input Dims"] = event.input_shapes
+        if event.stack:
+            args["Call stack"] = ";".join(event.stack)
+        if event.cpu_memory_usage:
+            args["Bytes"] = event.cpu_memory_usage
+        rows.append({
+            "ph": "X", "cat": kind, "name": event.name, "pid": pid, "tid": event.thread,
+            "ts": began_us + event.time_range.start, "dur": event.time_range.elapsed_us(),
+            "args": args,
+        })  # fmt: skip
+    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
+             "traceName": path}  # fmt: skip
+    with _opened(path) as file:
+        json.dump(whole, file)
+
+
+def _opened(path: str) -> Any:
+    if path.endswith(".gz"):
+        import gzip
+
+        return gzip.open(path, "wt")
+    return open(path, "w")
+
+
+def _category(name: str) -> str:
+    if name.startswith(("nn.Module: ", "line ")):
+        return "python_function"
+    return "kernel" if name.startswith("kernel: ") else "cpu_op"
+
+
+def nested(events: list[FunctionEvent]) -> list[FunctionEvent]:
+    """Events in order of their beginnings, each told which one it lies within."""
+    events.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
+    open_events: dict[int, list[FunctionEvent]] = defaultdict(list)
+    for event in events:
+        stack = open_events[event.thread]
+        while stack and stack[-1].time_range.end < event.time_range.end:
+            stack.pop()
+        if stack:
+            event.set_cpu_parent(stack[-1])
+            stack[-1].append_cpu_child(event)
+        stack.append(event)
+    return events
+
+

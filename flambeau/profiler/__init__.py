@@ -1,0 +1,17 @@
+"""torch.profiler: profiles of programs, over the steps that a schedule chooses."""
+
+from __future__ import annotations
+
+from ..autograd.profiler import KinetoStepTracker, kineto_available, record_function
+from ..tensor.absent import lacking
+from .flame_graph import write_flame_graph
+from .profile import ProfilerActivity, profile, supported_activities, tensorboard_trace_handler
+from .schedule import ProfilerAction, schedule
+
+__all__ = [
+    "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
+    "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
+    "write_flame_graph",
+]  # fmt: skip
+
+__getattr__ = lacking(__name__, ("ExecutionTraceObserver", "itt", "profile_memory_timeline"))

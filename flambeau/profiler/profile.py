@@ -1,0 +1,209 @@
+"""profile: what runs, over the steps that a schedule chooses, and what is done with it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from ..autograd import profiler
+from ..autograd.profiler import KinetoStepTracker, record_function
+from ..autograd.profiler_util import EventList
+from .schedule import ProfilerAction
+
+
+class ProfilerActivity(enum.Enum):
+    """What a profile listens to: here, whatever is asked for, the CPU."""
+
+    CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What profiles can listen to.
+
+    >>> torch.profiler.supported_activities() == {torch.profiler.ProfilerActivity.CPU}
+    True
+    """
+    return {ProfilerActivity.CPU}
+
+
+def _always(step: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
+
+
+_ON = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
+class profile:
+    """A profile of the code within, or of the steps that `schedule` chooses.
+
+    With a schedule call `step()` at the end of each step; `on_trace_ready(profile)` is called
+    whenever a cycle is complete. For the other arguments see `torch.autograd.profiler.profile`.
+
+    >>> with torch.profiler.profile() as prof:
+    ...     y = torch.ones(2) + 1
+    >>> "aten::add" in [event.key for event in prof.key_averages()]
+    True
+    """
+
+    def __init__(
+        self, *, activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None, record_shapes: bool = False,
+        profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False,
+        with_modules: bool = False, experimental_config: Any = None,
+        execution_trace_observer: Any = None, acc_events: bool = False, use_cuda: Any = None,
+        custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None,
+    ) -> None:  # fmt: skip
+        self.activities = set(activities) if activities else supported_activities()
+        if not self.activities:
+            raise AssertionError("No valid profiler activities found")
+        self.schedule = schedule or _always
+        self.record_steps = schedule is not None
+        self.on_trace_ready = on_trace_ready
+        self.record_shapes, self.profile_memory = record_shapes, profile_memory
+        self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
+        self.step_num = 0
+        self.current_action = self.schedule(0)
+        self.profiler: profiler.profile | None = None
+        self.step_rec_fn: record_function | None = None
+        self.metadata: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+        KinetoStepTracker.current = 0
+
+    def start(self) -> None:
+        """Begins, as `with` does."""
+        if self.current_action in _ON:
+            self.start_trace()
+        self._label()
+
+    def stop(self) -> None:
+        """Ends; what was recorded since the last complete cycle is handed over."""
+        self._end_label()
+        if self.current_action in _ON and self._running():
+            self._finish()
+
+    def step(self) -> None:
+        """Says that a step is over and the next one begins."""
+        self._end_label()
+        before, self.step_num = self.current_action, self.step_num + 1
+        self.current_action = self.schedule(self.step_num)
+        if before is ProfilerAction.RECORD_AND_SAVE:
+            self._finish()
+        elif before is ProfilerAction.RECORD and self.current_action not in _ON:
+            warnings.warn("Incorrect schedule: RECORD followed by "
+                          + ("NONE" if self.current_action is ProfilerAction.NONE else "WARMUP"),
+                          stacklevel=2)  # fmt: skip
+            self.stop_trace()
+        if self.current_action in _ON and not self._running():
+            self.start_trace()
+        KinetoStepTracker.increment_step("Torch Profiler")
+        self._label()
+
+    def _label(self) -> None:
+        if self.record_steps:
+            self.step_rec_fn = record_function(f"ProfilerStep#{self.step_num}")
+            self.step_rec_fn.__enter__()
+
+    def _end_label(self) -> None:
+        if self.step_rec_fn is not None:
+            self.step_rec_fn.__exit__(None, None, None)
+            self.step_rec_fn = None
+
+    def _running(self) -> bool:
+        return self.profiler is not None and profiler.Recording.now is self.profiler._recorder
+
+    def _finish(self) -> None:
+        self.stop_trace()
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    def start_trace(self) -> None:
+        """Begins to record."""
+        self.profiler = profiler.profile(
+            record_shapes=self.record_shapes, profile_memory=self.profile_memory,
+            with_stack=self.with_stack, with_modules=self.with_modules, with_flops=self.with_flops,
+        )  # fmt: skip
+        self.profiler.__enter__()
+
+    def stop_trace(self) -> None:
+        """Ends recording."""
+        if self.profiler is not None:
+            self.profiler.__exit__(None, None, None)
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
+        """Accepted."""
+
+    def get_trace_id(self) -> str | None:
+        """None: traces have no ids."""
+        return None
+
+    def toggle_collection_dynamic(
+        self, enable: bool, activities: Iterable[ProfilerActivity]
+    ) -> None:
+        """Stops and resumes recording within a profile."""
+        if self.profiler is None or self.profiler._recorder is None:
+            return
+        profiler.Recording.turn(self.profiler._recorder if enable else None)
+
+    # ------------------------------------------------------------------------- results
+
+    def _recorded(self) -> profiler.profile:
+        if self.profiler is None:
+            raise AssertionError("Profiler must be initialized before exporting or getting events")
+        return self.profiler
+
+    def events(self) -> EventList:
+        """The calls, in the order in which they began."""
+        return self._recorded().events()
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:  # fmt: skip
+        """The calls with the same name (and shapes, or innermost lines), added up."""
+        return self._recorded().key_averages(group_by_input_shape, group_by_stack_n)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Writes the calls for chrome://tracing and Perfetto; compressed if `path` ends in .gz."""
+        self._recorded().export_chrome_trace(path, self.metadata)
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Writes lines and their weights, for flame graph tools."""
+        self._recorded().export_stacks(path, metric)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Adds a text to the trace file."""
+        self.metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Adds a value, as JSON, to the trace file."""
+        self.metadata[key] = json.loads(value)
+
+    preset_metadata_json = add_metadata_json
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """An `on_trace_ready` that writes a file into a directory for TensorBoard's profile plugin."""
+
+    def write(prof: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        end = ".gz" if use_gzip else ""
+        name = f"{worker}.{time.time_ns()}.pt.trace.json{end}"
+        prof.export_chrome_trace(os.path.join(dir_name, name))
+
+    return write

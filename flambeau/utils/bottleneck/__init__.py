@@ -1,0 +1,1 @@
+"""torch.utils.bottleneck: where a script spends its time, by Python function and by operator."""

@@ -1,0 +1,59 @@
+"""`python -m flambeau.utils.bottleneck script.py [arguments]`: the script runs twice.
+
+Once under cProfile, once under a profile of operators; the slowest of each are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import platform
+import pstats
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...autograd import profiler
+
+_RULE = "-" * 80
+_ROWS = 15
+
+
+def _heading(text: str) -> None:
+    print(f"{_RULE}\n  {text}\n{_RULE}")
+
+
+def _run(script: str) -> None:
+    runpy.run_path(script, run_name="__main__")
+
+
+def main() -> None:
+    """Runs the script that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m flambeau.utils.bottleneck")
+    parser.add_argument("scriptfile", help="the script to look at; it must end by itself")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    given = parser.parse_args()
+    sys.argv = [given.scriptfile, *given.args]
+    sys.path.insert(0, str(Path(given.scriptfile).resolve().parent))
+    torch: Any = sys.modules["flambeau"]
+    sys.modules.setdefault("torch", torch)
+    by_function = cProfile.Profile()
+    by_function.runcall(_run, given.scriptfile)
+    by_operator = profiler.profile()
+    with by_operator:
+        _run(given.scriptfile)
+    _heading("Environment Summary")
+    print(f"flambeau {torch.__version__}, Python {platform.python_version()}, "
+          f"NumPy {np.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
+    _heading("cProfile output")
+    pstats.Stats(by_function).strip_dirs().sort_stats("tottime").print_stats(_ROWS)
+    _heading("autograd profiler output (CPU mode)")
+    print(f"        top {_ROWS} events sorted by cpu_time_total\n")
+    print(by_operator.events().table(sort_by="cpu_time_total", row_limit=_ROWS))
+
+
+if __name__ == "__main__":
+    main()

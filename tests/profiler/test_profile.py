@@ -1,0 +1,180 @@
+"""torch.profiler: what runs is seen, with its times, and nothing is paid afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import flambeau as torch
+from flambeau.profiler import (
+    ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler,
+    write_flame_graph,
+)  # fmt: skip
+
+
+def names(prof):
+    return [event.name for event in prof.events()]
+
+
+def training_step():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.rand(4, 8)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def test_operators_labels_modules_nodes_and_optimisers_nest():
+    step = training_step()
+    cpu = [ProfilerActivity.CPU]
+    with profile(activities=cpu, with_modules=True) as prof, record_function("training"):
+        step()
+    seen = names(prof)
+    wanted = {"training", "nn.Module: Sequential_0", "nn.Module: Linear_0", "aten::linear",
+              "aten::relu", "aten::mean", "AddmmBackward0", "Optimizer.step#SGD.step",
+              "Optimizer.zero_grad#SGD.zero_grad"}  # fmt: skip
+    assert wanted <= set(seen)
+    linear = next(e for e in prof.events() if e.name == "aten::linear")
+    above = []
+    while linear.cpu_parent is not None:
+        linear = linear.cpu_parent
+        above.append(linear.name)
+    assert above == ["nn.Module: Linear_0", "nn.Module: Sequential_0", "training"]
+    total = prof.events().self_cpu_time_total
+    assert total == pytest.approx(prof.events()[0].cpu_time_total, rel=0.01)
+
+
+def test_python_operators_and_in_place_writes_are_seen():
+    x = torch.ones(3)
+    with profile() as prof:
+        y = x + x
+        y *= 2
+        2 - y
+        torch.ones(2, 2) @ torch.ones(2, 2)
+    assert [n for n in names(prof) if n in ("aten::add", "aten::mul_", "aten::matmul")] \
+        == ["aten::add", "aten::mul_", "aten::matmul"]  # fmt: skip
+
+
+def test_functions_are_their_own_again_and_a_profile_of_a_raising_body_ends():
+    before = torch.add.__code__, torch.nn.Module.__call__.__code__
+    with pytest.raises(ZeroDivisionError), profile(with_modules=True):
+        assert torch.add.__code__ is not before[0]
+        1 // 0  # noqa: B018
+    assert (torch.add.__code__, torch.nn.Module.__call__.__code__) == before
+    with pytest.raises(RuntimeError, match="already enabled"), profile(), profile():
+        pass
+    assert torch.add.__code__ is before[0]
+
+
+def test_shapes_memory_and_lines():
+    x = torch.ones(4, 8)
+    with profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        x.exp()
+        torch.cat([x, x])
+    exp, cat = (next(e for e in prof.events() if e.name == n) for n in ("aten::exp", "aten::cat"))
+    assert exp.input_shapes == [[4, 8]]
+    assert cat.input_shapes[0] == [[4, 8], [4, 8]]
+    assert (exp.cpu_memory_usage, cat.cpu_memory_usage) == (128, 256)
+    assert exp.stack[0].startswith(__file__)
+    assert exp.stack[0].endswith(": test_shapes_memory_and_lines")
+    text = prof.key_averages(group_by_input_shape=True, group_by_stack_n=2).table(
+        sort_by="self_cpu_memory_usage", row_limit=1, max_src_column_width=200)  # fmt: skip
+    assert "aten::cat" in text
+    assert "aten::exp" not in text
+    for title in ("Name", "Self CPU %", "CPU time avg", "# of Calls", "CPU Mem", "Input Shapes",
+                  "Source Location", "Self CPU time total: "):  # fmt: skip
+        assert title in text
+
+
+def test_a_schedule_chooses_steps_and_hands_over_each_cycle(tmp_path):
+    handed = []
+    handler = tensorboard_trace_handler(str(tmp_path), "worker", use_gzip=False)
+
+    def ready(prof):
+        handed.append([n for n in names(prof) if n.startswith("ProfilerStep")])
+        handler(prof)
+
+    plan = schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profile(schedule=plan, on_trace_ready=ready) as prof:
+        for _ in range(10):
+            torch.ones(2) + 1
+            prof.step()
+    assert handed == [["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#6", "ProfilerStep#7"]]
+    assert len(list(tmp_path.glob("worker.*.pt.trace.json"))) == 2
+
+
+def test_files(tmp_path):
+    with profile(with_stack=True) as prof:
+        torch.ones(2).exp()
+    prof.add_metadata("note", "mine")
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace["note"] == "mine"
+    rows = [r for r in trace["traceEvents"] if r["ph"] == "X" and r["name"] == "aten::exp"]
+    assert rows[0]["dur"] > 0
+    assert {"ts", "pid", "tid", "cat"} <= set(rows[0])
+    prof.export_stacks(str(tmp_path / "stacks"), "self_cpu_time_total")
+    write_flame_graph(prof, str(tmp_path / "graph.html"), "a </script> in the title")
+    page = (tmp_path / "graph.html").read_text()
+    assert "aten::exp" in page
+    assert page.count("</script>") == 1
+
+
+@pytest.mark.slow
+def test_kernels_of_a_compiled_step():
+    step = training_step()
+    compiled = torch.compile(step)
+    deadline = time.perf_counter() + 60
+    while not compiled.ready and time.perf_counter() < deadline:
+        compiled()
+        time.sleep(0.01)
+    with profile() as prof:
+        compiled()
+    seen = names(prof)
+    assert "compiled step" in seen
+    kernels = [e for e in prof.events() if e.name.startswith("kernel: ")]
+    assert kernels
+    assert {e.cpu_parent.name for e in kernels} == {"compiled step"}
+
+
+@pytest.mark.slow
+def test_bottleneck_prints_both_profiles(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nprint(torch.ones(3).exp().sum())\n")
+    done = subprocess.run([sys.executable, "-m", "flambeau.utils.bottleneck", str(script)],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert "cProfile output" in done.stdout
+    assert "aten::exp" in done.stdout
+
+
+@pytest.mark.parity
+def test_tables_are_laid_out_like_pytorchs():
+    import torch as pytorch
+
+    def lines(library, **options):
+        profiler = library.profiler
+        with profiler.profile(record_shapes=True, profile_memory=True) as prof, \
+                profiler.record_function("label"):  # fmt: skip
+            library.ones(2, 3).exp()
+        averages = prof.key_averages(group_by_input_shape=True)
+        text = averages.table(sort_by="cpu_time_total", row_limit=1, **options)
+        return text.split("\n")
+
+    for options in ({}, {"header": "mine"}, {"top_level_events_only": True}, {"time_unit": "ms"}):
+        ours, theirs = lines(torch, **options), lines(pytorch, **options)
+        assert len(ours) == len(theirs)
+        titles = [line.split() for line in (*ours, *theirs) if "Self CPU %" in line]
+        assert titles[0] == titles[1]
+        row, other = (next(x for x in text if "label" in x).split() for text in (ours, theirs))
+        assert len(row) == len(other)
