@@ -340,6 +340,8 @@ def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
 def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     """The cotangent as a leaf's own grad: itself when nobody else holds it, else a copy."""
     array = g._array
+    if g.__class__ is not Tensor:  # of a class of its own, which memory alone does not make
+        return g
     if (
         array.base is None
         and array.strides == leaf._array.strides

@@ -255,7 +255,7 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
 
 
 def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple) -> None:
-    several = result.__class__ is not Tensor
+    several = not isinstance(result, Tensor)
     if not several and result._array.dtype.kind not in "fcV":
         return  # integers and bools have no gradient
     plan = operator.plans.get(mask) or operator.plan(mask)
@@ -361,6 +361,8 @@ def _keep_output(result: Any) -> tuple[Any, Any]:
         if MODE.saved_hooks:
             return pack(result._alias(), is_output=True), 0
         return SavedOutput(result), 0
+    if isinstance(result, Tensor):  # of a class of its own, which memory alone does not make
+        return result, result._version
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 

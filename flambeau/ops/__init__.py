@@ -40,7 +40,7 @@ FAMILIES = {
     "attention": "multihead scaled_dot_product",
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
-    "interception": "forward_mode operator_timing subclass",
+    "interception": "forward_mode operator_timing subclass torch_dispatch",
 }
 
 for _folder, _names in FAMILIES.items():

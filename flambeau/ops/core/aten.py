@@ -36,6 +36,9 @@ class Overload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overloadpacket(*args, **kwargs)
 
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
     def __repr__(self) -> str:
         return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', " \
                f"overload='{self._overloadname}')>"  # fmt: skip
@@ -48,7 +51,7 @@ class Packet:
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function = _found(self.__name__)
+        function = _found(self.__name__) or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(
                 f"torch.ops.aten.{self.__name__} is not implemented in flambeau"

@@ -68,8 +68,8 @@ def _targets() -> list[tuple[Any, Callable]]:
                 cells = _closure(function)
                 operator = cells[free.index("operator")].cell_contents
                 found[function] = functools.partial(_push, operator, "forward" in free)
-            elif name in _SHORT_CUTS:
-                found[function] = _SHORT_CUTS[name]
+            elif name in SHORT_CUTS:
+                found[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):
         found[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
     found[Tensor.__setitem__] = _set_item
@@ -81,20 +81,28 @@ def _closure(function: FunctionType) -> Any:
     return function.__closure__ or ()
 
 
-def _matmul(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    return original(*args) if _level(args) is None else OPERATORS["matmul"].function(*args)
+def _matmul(
+    original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
+) -> Any:  # fmt: skip
+    if not always and _level(args) is None:
+        return original(*args)
+    return OPERATORS["matmul"].function(*args)
 
 
-def _view(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if kwargs or _level(args) is None or isinstance(args[1], dtype):
+def _view(
+    original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
+) -> Any:  # fmt: skip
+    if kwargs or isinstance(args[1], dtype) or not (always or _level(args) is not None):
         return original(*args, **kwargs)
     shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
     return OPERATORS["_view"].function(args[0], shape)
 
 
-def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _get_item(
+    original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
+) -> Any:  # fmt: skip
     x, item = args
-    if item.__class__ is not int or _level(args) is None:
+    if item.__class__ is not int or not (always or _level(args) is not None):
         return original(x, item)
     if not -x.shape[0] <= item < x.shape[0]:
         return original(x, item)
@@ -102,7 +110,7 @@ def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 # Methods with a short way of their own past the operator's function.
-_SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
+SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
 
 
 def _level(args: Sequence[Any]) -> int | None:
@@ -128,7 +136,7 @@ def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
     return value
 
 
-def _bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
+def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
     """All of the operator's arguments, in order."""
     if reflected:
         args = args[::-1]
@@ -164,8 +172,8 @@ def _push(
     if spread:
         args = _gathered(operator, args, kwargs)
         primals = _gathered(operator, tuple(primals), named)
-    duals = _bound(operator, args, kwargs, reflected)
-    values = _bound(operator, tuple(primals), named, reflected)
+    duals = bound(operator, args, kwargs, reflected)
+    values = bound(operator, tuple(primals), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
@@ -289,7 +297,7 @@ def _push_in_place(
     strip = functools.partial(primal_at, level=level)
     primals = [_mapped(strip, a) for a in args]
     named = {k: _mapped(strip, v) for k, v in kwargs.items()}
-    duals, values = _bound(operator, args, kwargs, False), _bound(
+    duals, values = bound(operator, args, kwargs, False), bound(
         operator, tuple(primals), named, False)  # fmt: skip
     values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
         else primals[0].clone()  # fmt: skip

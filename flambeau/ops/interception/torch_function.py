@@ -34,6 +34,8 @@ _ORDINARY: set[type] = {
 NAMESPACES: list[dict[str, Any]] = []
 # Entry points of autograd: what they call is no public call.
 INTERNAL: list[FunctionType] = []
+# Who else is told of the class of each new object of a subclass.
+INSTANTIATED: list[Callable[[type], None]] = []
 _NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass"))
 
 PLAIN_METHOD = (
@@ -241,6 +243,8 @@ def meet(cls: type) -> bool:
     """Notes that objects of a class exist; whether the class overrides."""
     if cls in _ORDINARY:
         return False
+    for told in INSTANTIATED:
+        told(cls)
     if not overrides(cls):
         if cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
             _ORDINARY.add(cls)

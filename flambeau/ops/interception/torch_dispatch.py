@@ -1,0 +1,283 @@
+"""`__torch_dispatch__`: operators, below autograd, hand a call to modes and to wrapper classes.
+
+As with `__torch_function__`, operators wear a stub from the first object of such a class on, and
+while a TorchDispatchMode is on. The handler sees `torch.ops.aten.mul.Tensor` and its like; what it
+gives is recorded on the tape as the operator's own result would be.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from ...autograd.mode import MODE
+from ...autograd.tape import record
+from ...tensor.ambient import note_change
+from ...tensor.devices import device as _device
+from ...tensor.tensor import Tensor
+from ..core.aten import aten
+from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from . import forward_mode
+from .torch_function import INSTANTIATED
+from .code_patching import Swap, own_code, swap_of
+
+
+class _State(threading.local):
+    """This thread's modes, the last one first asked."""
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []
+
+
+STATE = _State()
+
+
+def dispatches(cls: type) -> bool:
+    """Whether the class has a `__torch_dispatch__` that is to be asked."""
+    hook = getattr(cls, "__torch_dispatch__", None)
+    return hook is not None and hook is not _disabled_torch_dispatch_impl
+
+
+def _disabled_torch_dispatch_impl(*args: Any, **kwargs: Any) -> Any:
+    """A `__torch_dispatch__` that is never asked."""
+    raise AssertionError("never called")
+
+
+class _Stubs:
+    """Who needs the stubs, and the swaps that put them on."""
+
+    def __init__(self) -> None:
+        self.modes = 0
+        self.permanent = False
+        self.swaps: list[Swap] = []
+        self.lock = threading.RLock()
+
+    def update(self) -> None:
+        """Puts the stubs on or takes them off."""
+        with self.lock:
+            needed = self.modes > 0 or self.permanent
+            if needed and not self.swaps:
+                self.swaps = [swap_of(f, handle) for f, handle in _targets().items()]
+                for swap in self.swaps:
+                    swap.start()
+            elif not needed:
+                for swap in reversed(self.swaps):
+                    swap.restore()
+                self.swaps = []
+
+
+_stubs = _Stubs()
+
+
+def enter(mode: Any) -> None:
+    """The thread's operators go to this mode first."""
+    _stubs.modes += 1
+    _stubs.update()
+    STATE.modes.append(mode)
+    note_change(observers=1)
+
+
+def leave() -> Any:
+    """The last mode, which operators no longer go to."""
+    mode = STATE.modes.pop()
+    _stubs.modes -= 1
+    _stubs.update()
+    note_change(observers=-1)
+    return mode
+
+
+def meet(cls: type) -> None:
+    """Notes that an object of a class exists; steps with wrappers are not compiled."""
+    if dispatches(cls) and not _stubs.permanent:
+        _stubs.permanent = True
+        note_change(observers=1)
+        _stubs.update()
+
+
+def _targets() -> dict[Any, Callable]:
+    found: dict[Any, Callable] = {}
+    for operator in OPERATORS.values():
+        if operator.kind is Kind.COMPOSITE:
+            continue
+        found[operator.function] = functools.partial(_call, operator, False)
+        twin = getattr(operator, "twin", None)
+        if twin is not None:
+            found[twin] = functools.partial(_call_in_place, operator)
+    for name, function in vars(Tensor).items():
+        if isinstance(function, FunctionType) and function not in found:
+            free = own_code(function).co_freevars
+            if "operator" in free and "body" in free:
+                cells: Any = function.__closure__
+                operator = cells[free.index("operator")].cell_contents
+                found[function] = functools.partial(_call, operator, "forward" in free)
+            elif name in forward_mode.SHORT_CUTS:
+                found[function] = functools.partial(_past_short_cut, name)
+    found[Tensor.detach] = _detach
+    for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
+        found[PUBLIC["torch"][name]] = functools.partial(_factory, name)
+    return found
+
+
+def _asked(values: Sequence[Any]) -> list[Any]:
+    """The values whose classes are to be asked, subclasses before their bases."""
+    chosen: list[Any] = []
+    for value in values:
+        if value.__class__ in (list, tuple):
+            chosen += [v for v in _asked(value) if type(v) not in map(type, chosen)]
+            continue
+        cls = type(value)
+        if cls is Tensor or not isinstance(value, Tensor) or not dispatches(cls):
+            continue
+        if any(type(v) is cls for v in chosen):
+            continue
+        index = next((i for i, v in enumerate(chosen) if issubclass(cls, type(v))), len(chosen))
+        chosen.insert(index, value)
+    return chosen
+
+
+def _hand_over(func: Any, found: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What the last mode or the first class that does not pass gives."""
+    kinds = tuple(map(type, found))
+    with_grad, MODE.grad = MODE.grad, False
+    try:
+        if STATE.modes:
+            mode = STATE.modes.pop()
+            try:
+                result = mode.__torch_dispatch__(func, kinds, args, kwargs)
+            finally:
+                STATE.modes.append(mode)
+            if result is not NotImplemented:
+                return result
+        for value in found:
+            result = type(value).__torch_dispatch__(func, kinds, args, kwargs)
+            if result is not NotImplemented:
+                return result
+    finally:
+        MODE.grad = with_grad
+    lines = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
+    raise TypeError(f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ "
+                    f"handlers returned NotImplemented:\n\n{lines}\nFor more information, try "
+                    "re-running with TORCH_LOGS=not_implemented")  # fmt: skip
+
+
+def _call(
+    operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    found = _asked((*args, *kwargs.values()))
+    if not found and not STATE.modes:
+        return original(*args, **kwargs)
+    if reflected:
+        args = args[::-1]
+    result = _hand_over(overload(operator, args, kwargs), found, args, kwargs)
+    if MODE.grad and operator.differentiable and not (
+        isinstance(result, Tensor) and result._requires_grad
+    ):
+        record(operator, result, tuple(forward_mode.bound(operator, args, kwargs, False)))
+    return result
+
+
+def _call_in_place(
+    operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    found = _asked((*args, *kwargs.values()))
+    if not found and not STATE.modes:
+        return original(*args, **kwargs)
+    func = getattr(getattr(aten, _aten_name(operator) + "_"), _suffix(operator, args))
+    _hand_over(func, found, args, kwargs)
+    return args[0]
+
+
+def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A method that has a short way of its own past its operator takes the long one."""
+    if not STATE.modes and not _asked(args):
+        return original(*args, **kwargs)
+    return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
+
+
+def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    found = _asked(args)
+    if not found:
+        return original(*args, **kwargs)
+    return _hand_over(aten.detach.default, found, args, kwargs)
+
+
+def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if not STATE.modes:
+        return original(*args, **kwargs)
+    if name in ("ones", "zeros", "empty", "rand", "randn") and args and isinstance(args[0], int):
+        args = (list(args),)
+    return _hand_over(getattr(aten, name).default, [], args, kwargs)
+
+
+# ------------------------------------------------------------------------------ names in aten
+
+_WITH_TENSOR = frozenset("add sub mul div".split())
+_EITHER = frozenset("eq ne lt le gt ge remainder bitwise_and bitwise_or bitwise_xor fmod".split())
+_SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "self",
+             "index": "Tensor", "unbind": "int"}  # fmt: skip
+
+
+def _aten_name(operator: Operator) -> str:
+    names = {"layer_norm": "native_layer_norm", "softmax": "_softmax",
+             "log_softmax": "_log_softmax"}  # fmt: skip
+    name = operator.name.strip("_")
+    return names.get(name, name)
+
+
+def _suffix(operator: Operator, args: tuple) -> str:
+    name = operator.name.strip("_")
+    tensors = [isinstance(a, Tensor) for a in args[:2]]
+    if name in _WITH_TENSOR:
+        return "Tensor"
+    if name in _EITHER:
+        return "Tensor" if all(tensors) else "Scalar"
+    if name == "pow":
+        return "Tensor_Tensor" if all(tensors) else "Tensor_Scalar" if tensors[0] else "Scalar"
+    if name in ("sum", "mean") and len(args) > 1 and args[1] is not None:
+        return "dim_IntList" if name == "sum" else "dim"
+    return _SUFFIXES.get(name, "default")
+
+
+def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The operator by the name that handlers know it by."""
+    packet = getattr(aten, _aten_name(operator))
+    packet.fallback = operator.function  # where no public function has this name
+    return getattr(packet, _suffix(operator, args))
+
+
+# ----------------------------------------------------------------------------------- wrappers
+
+
+def _device_of(self: Tensor) -> Any:
+    return self.__dict__.get("_flambeau_device", _device("cpu"))
+
+
+def make_wrapper_subclass(
+    cls: type, size: Sequence[int], strides: Any = None, storage_offset: Any = None,
+    memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+    dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
+    dispatch_layout: bool = False, _extra_dispatch_keys: Any = None, storage_size: Any = None,
+) -> Tensor:  # fmt: skip
+    """An object of `cls` with a shape and a dtype, and no memory: its operators are the class's.
+
+    RuntimeError for a class without `__torch_dispatch__`.
+    """
+    if not dispatches(cls):
+        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
+    plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
+    made = plain._alias(cls)
+    made._requires_grad = made._tracked = requires_grad
+    made.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
+    if next(k for k in cls.__mro__ if "device" in vars(k)) is Tensor:
+        wrapper: Any = cls
+        wrapper.device = property(_device_of)
+    return made
+
+
+_methods: Any = Tensor
+_methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
+INSTANTIATED.append(meet)

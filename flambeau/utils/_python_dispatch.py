@@ -1,0 +1,113 @@
+"""torch.utils._python_dispatch: modes that operators hand their calls to, below autograd."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from ..ops.interception import torch_dispatch
+from ..ops.interception.torch_dispatch import STATE
+from ..tensor import Tensor
+
+__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
+
+
+class TorchDispatchMode:
+    """A context in which operators go to `__torch_dispatch__` of the mode, as torch.ops.aten's.
+
+    The mode that was entered last gets them; while it handles one, it is off. Operators that are
+    made of others show those, and so does backward.
+
+    >>> from flambeau.utils._python_dispatch import TorchDispatchMode
+    >>> class Log(TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x = torch.ones(2)
+    >>> with Log():
+    ...     y = x * 2
+    aten.mul.Tensor
+    """
+
+    def __init__(self, _dispatch_key: Any = None) -> None:
+        self._dispatch_key = _dispatch_key
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What a call of `func` gives."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        torch_dispatch.enter(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        torch_dispatch.leave()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """An object of the class; its old name."""
+        return cls(*args, **kwargs)
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """False."""
+        return False
+
+
+class BaseTorchDispatchMode(TorchDispatchMode):
+    """A mode that calls each operator as it is."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """The call itself."""
+        return func(*args, **(kwargs or {}))
+
+
+def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
+    """Whether a mode is on."""
+    return bool(STATE.modes)
+
+
+def _get_current_dispatch_mode() -> Any:
+    return STATE.modes[-1] if STATE.modes else None
+
+
+def _get_current_dispatch_mode_stack() -> list[Any]:
+    return list(STATE.modes)
+
+
+def _push_mode(mode: Any) -> None:
+    torch_dispatch.enter(mode)
+
+
+def _pop_mode(k: Any = None) -> Any:
+    return torch_dispatch.leave()
+
+
+@contextlib.contextmanager
+def _pop_mode_temporarily(k: Any = None) -> Iterator[Any]:
+    mode = _pop_mode()
+    try:
+        yield mode
+    finally:
+        _push_mode(mode)
+
+
+@contextlib.contextmanager
+def _disable_current_modes() -> Iterator[list[Any]]:
+    modes = [_pop_mode() for _ in list(STATE.modes)]
+    try:
+        yield modes
+    finally:
+        for mode in reversed(modes):
+            _push_mode(mode)
+
+
+def is_traceable_wrapper_subclass(t: Any) -> bool:
+    """Whether an object tells of its parts by `__tensor_flatten__` and `__tensor_unflatten__`."""
+    return isinstance(t, Tensor) and type(t) is not Tensor and \
+        hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")  # fmt: skip

@@ -1,0 +1,109 @@
+"""__torch_dispatch__: operators, below autograd, go to modes and to wrapper classes."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau.utils._python_dispatch import (
+    BaseTorchDispatchMode, TorchDispatchMode, _get_current_dispatch_mode, is_in_torch_dispatch_mode,
+)  # fmt: skip
+
+
+class Log(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func).removeprefix("aten."))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_forward_backward_and_factories():
+    x = torch.ones(3, requires_grad=True)
+    with Log() as log:
+        assert _get_current_dispatch_mode() is log
+        y = (x * 2 + 1).sum()
+        y.backward()
+    assert log.seen[:3] == ["mul.Tensor", "add.Tensor", "sum.default"]
+    assert "mul.Tensor" in log.seen[3:]
+    assert x.grad.tolist() == [2.0] * 3
+    with Log() as log, BaseTorchDispatchMode():
+        z = torch.zeros(2, 2)
+        z[0]
+        z.view(4)
+        z.add_(1)
+        assert (z < 1).tolist() == [[False] * 2] * 2
+    assert log.seen == ["zeros.default", "select.int", "view.default", "add_.Tensor", "lt.Scalar"]
+    assert not is_in_torch_dispatch_mode()
+
+
+def test_operators_are_their_own_again_after_a_mode():
+    before = torch.sin.__code__
+    with Log():
+        assert torch.sin.__code__ is not before
+    assert torch.sin.__code__ is before or Wrapped.made
+
+
+class Wrapped(torch.Tensor):
+    """Holds a tensor, and does nothing but what that does."""
+
+    made = 0
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, device=inner.device,
+            requires_grad=inner.requires_grad)  # fmt: skip
+        made.inner = inner.detach()
+        Wrapped.made += 1
+        return made
+
+    def __repr__(self):
+        return f"Wrapped({self.inner})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        def opened(x):
+            if isinstance(x, (list, tuple)):
+                return [opened(v) for v in x]
+            return x.inner if isinstance(x, Wrapped) else x
+
+        result = func(*opened(args), **(kwargs or {}))
+        return cls(result) if isinstance(result, torch.Tensor) else result
+
+
+def test_a_wrapper_computes_and_differentiates():
+    inner = torch.tensor([1.0, 2.0], requires_grad=True)
+    x = Wrapped(inner)
+    assert (x.shape, x.dtype, x.device.type, x.requires_grad) == ((2,), torch.float32, "cpu", True)
+    y = (x * x).exp().sum() + torch.ones(2).sum()
+    assert type(y) is Wrapped
+    assert type(y.grad_fn).__name__ == "AddBackward0"
+    y.backward()
+    assert type(x.grad) is Wrapped
+    ((inner * inner).exp().sum() + 2).backward()
+    assert torch.allclose(x.grad.inner, inner.grad)
+    assert type(torch.cat([x, x])) is type(x.detach()) is type(x[0]) is Wrapped
+    assert type(torch.ones(2) + torch.ones(2)) is torch.Tensor
+
+
+def test_who_answers_nothing_is_told():
+    class Mute(torch.Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        @classmethod
+        def __torch_dispatch__(cls, *args, **kwargs):
+            return NotImplemented
+
+    x = torch.Tensor._make_subclass(Mute, torch.ones(2))
+    with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch._ops.aten.add"):
+        x + 1
+
+    class Plain(torch.Tensor):
+        pass
+
+    with pytest.raises(RuntimeError, match="must define __torch_dispatch__"):
+        torch.Tensor._make_wrapper_subclass(Plain, (2,))
