@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -23,6 +26,12 @@ def add(number: int, shared: Any, net: Any, queue: Any, done: Any) -> None:
 def fail(number: int) -> None:
     if number == 1:
         raise ValueError(f"bad {number}")
+
+
+def kill(number: int) -> None:
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
 
 
 def leave(number: int) -> None:
@@ -73,6 +82,29 @@ def test_errors_of_processes_reach_the_caller() -> None:
     with pytest.raises(mp.ProcessRaisedException, match="ValueError: bad 1") as raised:
         mp.start_processes(fail, nprocs=2, start_method="fork")
     assert raised.value.error_index == 1
+    start = "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call"
+    assert str(raised.value).startswith(start)
+    assert pickle.loads(pickle.dumps(raised.value)).error_pid == raised.value.error_pid
     with pytest.raises(mp.ProcessExitedException, match="terminated with exit code 3") as left:
         mp.start_processes(leave, nprocs=1, start_method="fork")
     assert left.value.exit_code == 3
+    with pytest.raises(mp.ProcessExitedException) as killed:
+        mp.start_processes(kill, nprocs=2, start_method="fork")
+    assert str(killed.value) == "process 0 terminated with signal SIGKILL"
+    assert (killed.value.exit_code, killed.value.signal_name) == (-9, "SIGKILL")
+
+
+def test_spawn_returns_a_context_that_can_be_joined():
+    context = mp.start_processes(fail, nprocs=1, join=False, start_method="fork")
+    assert len(context.pids()) == 1
+    while not context.join(timeout=10):
+        pass
+
+
+def test_sharing_strategies():
+    before = mp.get_sharing_strategy()
+    mp.set_sharing_strategy("file_system")
+    assert mp.get_sharing_strategy() == "file_system"
+    mp.set_sharing_strategy(before)
+    with pytest.raises(AssertionError, match="invalid sharing strategy 'paper', expected one of"):
+        mp.set_sharing_strategy("paper")

@@ -23,21 +23,32 @@ __all__ += _python.__all__
 init_reductions()
 
 
-def get_all_sharing_strategies() -> set[str]:
-    """The ways to share memory.
+_STRATEGIES = {"file_descriptor", "file_system"}
+_strategy = ["file_descriptor"]
 
-    >>> torch.multiprocessing.get_all_sharing_strategies()
-    {'file_descriptor'}
+
+def get_all_sharing_strategies() -> set[str]:
+    """The names of ways to share memory.
+
+    >>> sorted(torch.multiprocessing.get_all_sharing_strategies())
+    ['file_descriptor', 'file_system']
     """
-    return {"file_descriptor"}
+    return set(_STRATEGIES)
 
 
 def get_sharing_strategy() -> str:
-    """The way that memory is shared: by file descriptors."""
-    return "file_descriptor"
+    """The one that was set, at first "file_descriptor"."""
+    return _strategy[0]
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepts 'file_descriptor' and 'file_system', which share alike; else AssertionError."""
-    if new_strategy not in ("file_descriptor", "file_system"):
-        raise AssertionError(f"invalid sharing strategy {new_strategy}")
+    """Accepts both; AssertionError for others.
+
+    Either way memory is a file without a name, which takes nothing of `/dev/shm` and leaves nothing
+    behind. Batches of a DataLoader take one file descriptor a worker, however many are alive.
+    """
+    if new_strategy not in _STRATEGIES:
+        raise AssertionError(
+            f"invalid sharing strategy {new_strategy!r}, expected one of {_STRATEGIES}"
+        )
+    _strategy[0] = new_strategy

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
 
+_log = logging.getLogger(__name__)
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
     "SpawnContext", "spawn", "start_processes",
@@ -21,14 +25,19 @@ __all__ = [
 
 
 class ProcessException(Exception):
-    """A process of `spawn` did not end well: `error_index` is its number, `pid` its id."""
+    """A process of `spawn` did not end well: `error_index` is its number, `error_pid` its id."""
 
-    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
-        self.msg, self.error_index, self.pid = msg, error_index, pid
+        self.msg, self.error_index, self.error_pid = msg, error_index, error_pid
+
+    @property
+    def pid(self) -> int:
+        """The process's id: `error_pid`."""
+        return self.error_pid
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.msg, self.error_index, self.pid)
+        return type(self), (self.msg, self.error_index, self.error_pid)
 
 
 class ProcessRaisedException(ProcessException):
@@ -46,11 +55,13 @@ class ProcessExitedException(ProcessException):
         self.exit_code, self.signal_name = exit_code, signal_name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.msg, self.error_index, self.pid, self.exit_code, self.signal_name)
+        return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code,
+                            self.signal_name)  # fmt: skip
 
 
 def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str) -> None:
     """What each process does; the text of an exception goes to the file `report`."""
+    _die_with_parent()
     try:
         fn(number, *args)
     except KeyboardInterrupt:
@@ -59,6 +70,13 @@ def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str
         with open(report, "wb") as file:
             pickle.dump(traceback.format_exc(), file)
         sys.exit(1)
+
+
+def _die_with_parent() -> None:
+    """On Linux: a process gets SIGINT when the one that started it ends, however that ends."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGINT))
 
 
 def _report(folder: str, number: int) -> str:
@@ -85,23 +103,38 @@ class ProcessContext:
         if not self.sentinels:
             return True
         failed = None
-        for one in connection.wait(self.sentinels, timeout=timeout):
-            number = self.sentinels.pop(one)
+        for sentinel in connection.wait(self.sentinels, timeout=timeout):
+            number = self.sentinels.pop(sentinel)
             self.processes[number].join()
             if self.processes[number].exitcode != 0:
                 failed = number
                 break
         if failed is None:
             return not self.sentinels
-        for process in self.processes:
-            if process.is_alive():
-                process.terminate()
-            process.join(grace_period)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        self._end_others(grace_period)
         self._raise(failed)
         return False
+
+    def _join_all(self, timeout_s: float) -> None:
+        end = time.monotonic() + timeout_s
+        for process in self.processes:
+            process.join(max(0.0, end - time.monotonic()))
+
+    def _end_others(self, grace_period: float | None) -> None:
+        """They may end by themselves within the grace period, then have it again after SIGTERM."""
+        if grace_period is not None:
+            self._join_all(grace_period)
+        for process in self.processes:
+            if process.is_alive():
+                _log.warning("Terminating process %s via signal SIGTERM", process.pid)
+                process.terminate()
+        self._join_all(30 if grace_period is None else grace_period)
+        for process in self.processes:
+            if process.is_alive():
+                _log.warning("Unable to shutdown process %s via SIGTERM , forcefully exiting via "
+                             "SIGKILL", process.pid)  # fmt: skip
+                process.kill()
+            process.join()
 
     def _raise(self, number: int) -> None:
         process, report = self.processes[number], _report(self._reports.name, number)
@@ -112,7 +145,10 @@ class ProcessContext:
             raise ProcessRaisedException(message, number, process.pid)
         code = process.exitcode
         if code < 0:
-            name = signal.Signals(-code).name
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"<Unknown signal {-code}>"
             raise ProcessExitedException(f"process {number} terminated with signal {name}",
                                          number, process.pid, code, name)  # fmt: skip
         raise ProcessExitedException(f"process {number} terminated with exit code {code}",
@@ -120,7 +156,13 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """What `spawn(..., join=False)` returns."""
+    """The former name of ProcessContext."""
+
+    def __init__(self, processes: list[Any], reports: tempfile.TemporaryDirectory[str]) -> None:
+        warnings.warn(
+            "SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2
+        )
+        super().__init__(processes, reports)
 
 
 def start_processes(
@@ -141,10 +183,10 @@ def start_processes(
         )
         process.start()
         processes.append(process)
-    made = SpawnContext(processes, reports)
+    running = ProcessContext(processes, reports)
     if not join:
-        return made
-    while not made.join():
+        return running
+    while not running.join():
         pass
     return None
 

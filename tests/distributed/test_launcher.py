@@ -13,6 +13,7 @@ import pytest
 
 from flambeau.distributed import run
 from flambeau.distributed.elastic.multiprocessing import Std, errors
+from flambeau.distributed.elastic.rendezvous import free_port
 from flambeau.distributed.launcher import LaunchConfig, elastic_launch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +118,22 @@ def test_no_worker_is_left_when_the_launcher_ends(torchrun, number):
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_launchers_of_two_machines_meet(torchrun):
+    """Both are here: the first to come serves the store."""
+    args = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}",
+            "--rdzv-id=job", "--rdzv-conf=timeout=60", "--max-restarts=1")  # fmt: skip
+    one = torchrun(*args, "--nproc-per-node=1", "work.py", "kill")
+    other = torchrun(*args, "--nproc-per-node=2", "work.py", "kill")
+    results = [ended(one), ended(other)]
+    assert [result[0] for result in results] == [0, 0], results
+    lines = [line.split() for _, lines, _ in results for line in lines]
+    assert {line[0] for line in lines} == {"0", "1", "2"}
+    assert sum(line[0] == "1" for line in lines) == 2  # it was killed, and started again
+    assert {(line[2], line[5]) for line in lines} == {("3", "localhost")}
+    assert sorted({(line[3], line[4]) for line in lines}) in ([("1", "0"), ("2", "1")],
+                                                              [("1", "1"), ("2", "0")])  # fmt: skip
 
 
 def multiplied(factor):
