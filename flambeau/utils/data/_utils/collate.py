@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from itertools import repeat
+from operator import attrgetter, is_, ne
 from typing import Any
 
 import numpy as np
@@ -109,7 +111,7 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     if not isinstance(example, Sequence):
         raise _refuse(cls)
     named = isinstance(example, tuple) and hasattr(example, "_fields")
-    if not named and any(len(sample) != len(example) for sample in batch):
+    if not named and len({*map(len, batch)}) != 1:
         raise RuntimeError("each element in list of batch should be of equal size")
     parts = _collate_parts(zip(*batch, strict=False), collate_fn_map)
     return cls(*parts) if named else _like_sequence(example, parts)
@@ -121,12 +123,20 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Stacks tensors along a new first dimension."""
-    if {*map(type, batch)} == {Tensor} and not any(tensor.requires_grad for tensor in batch):
-        arrays = [tensor._array for tensor in batch]
-        if _alike(arrays):  # the same as below, without autograd's questions to each of them
-            shared = shared_batch((len(arrays), *arrays[0].shape), arrays[0].dtype)
-            return wrap(np.array(arrays) if shared is None else _filled(shared, arrays))
+    if {*map(type, batch)} == {Tensor} and not _require_grad(batch):
+        joined = _stacked([*map(_ARRAY, batch)])
+        if joined is not None:  # the same as below, without autograd's questions to each of them
+            return wrap(joined)
     return ops.stack(batch, 0)
+
+
+_ARRAY, _DTYPE, _SHAPE = attrgetter("_array"), attrgetter("dtype"), attrgetter("shape")
+_TRACKED = attrgetter("_tracked")
+_SMALL_BYTES = 4096
+
+
+def _require_grad(tensors: Any) -> bool:
+    return any(map(_TRACKED, tensors)) and any(tensor.requires_grad for tensor in tensors)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
@@ -135,25 +145,34 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
     if _holds_text(first):
         raise _refuse(first.dtype)
     plain = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
-    if plain and first.dtype in FROM_NUMPY and _alike(batch):
-        shape = len(batch), *first.shape
-        joined = shared_batch(shape, first.dtype)
-        return wrap(_filled(np.empty(shape, first.dtype) if joined is None else joined, batch))
+    if plain and first.dtype in FROM_NUMPY:
+        joined = _stacked(batch)
+        if joined is not None:
+            return wrap(joined)
     return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
-def _filled(joined: np.ndarray, arrays: Any) -> np.ndarray:
+def _stacked(arrays: Any) -> np.ndarray | None:
+    """Arrays along a new first axis, in a worker in shared memory; None if they are not alike."""
+    first = arrays[0]
+    if {*map(type, arrays)} != {np.ndarray}:
+        return None
+    if not all(map(is_, map(_DTYPE, arrays), repeat(first.dtype))):
+        return None
+    shape = len(arrays), *first.shape
+    if first.nbytes <= _SMALL_BYTES:
+        try:
+            joined = np.array(arrays)  # a look at each, which is most of what it costs
+        except ValueError:
+            return None
+        return joined if joined.shape == shape else None
+    if any(map(ne, map(_SHAPE, arrays), repeat(first.shape))):
+        return None
+    shared = shared_batch(shape, first.dtype)
+    joined = np.empty(shape, first.dtype) if shared is None else shared
     for i, array in enumerate(arrays):
         joined[i] = array
     return joined
-
-
-def _alike(arrays: Any) -> bool:
-    """NumPy arrays, all of one dtype and shape."""
-    if type(arrays[0]) is not np.ndarray:
-        return False
-    kind, shape = arrays[0].dtype, arrays[0].shape
-    return all(type(a) is np.ndarray and a.dtype is kind and a.shape == shape for a in arrays)
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
