@@ -12,14 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .accuracy import Accuracy, TopK
+from .agreement import CohenKappa, MatthewsCorrelation
 from .auroc import AUROC
 from .average import Mean, named
+from .calibration import Brier, CalibrationError, LogLoss
 from .confusion import ConfusionMatrix
+from .correlation import Pearson, Spearman
 from .foreign import Foreign, has, is_scikit, scikit
+from .image_quality import PSNR, SSIM
 from .metric import MetricProtocol
 from .perplexity import Perplexity
 from .precision_recall import F1, Precision, Recall
+from .ranking import NDCG, AveragePrecision
 from .regression import MAE, MSE, R2
+from .segmentation import MeanIoU
+from .text_overlap import BLEU, ROUGE
 
 # What a string may say. Losses of nn.functional go by their own names.
 NAMED: dict[str, Callable[..., MetricProtocol]] = {
@@ -39,6 +46,22 @@ NAMED: dict[str, Callable[..., MetricProtocol]] = {
     "mae": MAE,
     "r2": R2,
     "perplexity": Perplexity,
+    "average_precision": AveragePrecision,
+    "ndcg": NDCG,
+    "brier": Brier,
+    "calibration_error": CalibrationError,
+    "log_loss": LogLoss,
+    "pearson": Pearson,
+    "spearman": Spearman,
+    "kappa": CohenKappa,
+    "mcc": MatthewsCorrelation,
+    "mean_iou": MeanIoU,
+    "psnr": PSNR,
+    "ssim": SSIM,
+    "bleu": BLEU,
+    "rouge1": lambda name: ROUGE("rouge1", name=name),
+    "rouge2": lambda name: ROUGE("rouge2", name=name),
+    "rougeL": lambda name: ROUGE("rougeL", name=name),
 }  # fmt: skip
 _METHODS = ("update", "compute", "reset", "state_dict", "load_state_dict", "merge")
 

@@ -9,7 +9,7 @@ import numpy as np
 from .metric import Metric, Value, array_of, wide
 
 
-def _pair(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+def paired(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
     a, b = array_of(output), array_of(target)
     if a.shape != b.shape:
         # Broadcasting (n, 1) with (n,) to (n, n) is the classic silent mistake.
@@ -48,7 +48,7 @@ class MSE(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Adds a batch of predictions and targets of one shape."""
-        a, b = _pair(type(self).__name__, output, target)
+        a, b = paired(type(self).__name__, output, target)
         difference = (a - b).ravel()
         self.error += float(difference.dot(difference))
         self.count += difference.size
@@ -84,7 +84,7 @@ class MAE(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Adds a batch of predictions and targets of one shape."""
-        a, b = _pair(type(self).__name__, output, target)
+        a, b = paired(type(self).__name__, output, target)
         self.error += float(np.abs(a - b).sum())
         self.count += a.size
 
@@ -125,7 +125,7 @@ class R2(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Adds a batch of predictions and targets of one shape."""
-        a, b = _pair("R2", output, target)
+        a, b = paired("R2", output, target)
         if not len(b):
             return
         rows = (len(b), -1)

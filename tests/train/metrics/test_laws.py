@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau.train.metrics import (
-    AUROC, F1, MAE, MSE, R2, Accuracy, ConfusionMatrix, EpochMetric, Mean, Metric, Perplexity,
-    Precision, Recall, RunningAverage, Select, TopK,
+    AUROC, F1, MAE, MSE, R2, Accuracy, AveragePrecision, Brier, CalibrationError, CohenKappa,
+    ConfusionMatrix, EpochMetric, LogLoss, MatthewsCorrelation, Mean, MeanIoU, Metric, Pearson,
+    Perplexity, Precision, Recall, RunningAverage, Select, Spearman, TopK,
 )  # fmt: skip
 
 CLASSES = {
@@ -26,10 +27,17 @@ CLASSES = {
     "perplexity": Perplexity,
     "mean": lambda: Mean(lambda output, target: output.mean()),
     "epoch": lambda: EpochMetric(lambda output, target: output[:, 0].max() - target.mean()),
+    "kappa": CohenKappa,
+    "mcc": MatthewsCorrelation,
+    "iou": MeanIoU,
+    "log_loss": LogLoss,
+    "brier": Brier,
+    "calibration": CalibrationError,
+    "average_precision": AveragePrecision,
     "select": lambda: Select(Accuracy(), lambda output, target: (-output, target)),
 }
 NUMBERS = {"mse": MSE, "mae": MAE, "r2": R2, "binary": Accuracy, "binary_f1": F1,
-           "binary_auroc": AUROC}  # fmt: skip
+           "binary_auroc": AUROC, "pearson": Pearson, "spearman": Spearman}  # fmt: skip
 
 
 def data(seed: int, kind: str):
