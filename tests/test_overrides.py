@@ -155,6 +155,8 @@ def test_results_on_a_subclass_without_a_hook_are_of_the_subclass():
     x = torch.ones(2).as_subclass(Plain)
     kinds = [type(y) for y in (x + 1, 1 - x, torch.add(x, x), torch.cat([x, x]), x.sum())]
     assert kinds == [Plain] * 5
+    assert type(x[None].T) is Plain
+    assert Plain.dtype is torch.Tensor.dtype
     assert type(torch.ones(2) + torch.ones(2)) is torch.Tensor
     assert type(torch.nn.Parameter(torch.ones(2)) * 2) is torch.Tensor
 

@@ -124,7 +124,9 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).device
         device(type='cpu')
         """
-        return META if self._array.__class__ is MetaArray else CPU
+        if self._array.__class__ is not MetaArray:
+            return CPU
+        return self.__dict__.get("_flambeau_device", META)  # of a wrapper: what it wraps
 
     @property
     def layout(self) -> layout:

@@ -45,6 +45,7 @@ def test_operators_labels_modules_nodes_and_optimisers_nest():
               "aten::relu", "aten::mean", "AddmmBackward0", "Optimizer.step#SGD.step",
               "Optimizer.zero_grad#SGD.zero_grad"}  # fmt: skip
     assert wanted <= set(seen)
+    assert seen.count("Optimizer.step#SGD.step") == 1
     linear = next(e for e in prof.events() if e.name == "aten::linear")
     above = []
     while linear.cpu_parent is not None:

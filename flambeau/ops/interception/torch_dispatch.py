@@ -251,10 +251,6 @@ def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
 # ----------------------------------------------------------------------------------- wrappers
 
 
-def _device_of(self: Tensor) -> Any:
-    return self.__dict__.get("_flambeau_device", _device("cpu"))
-
-
 def make_wrapper_subclass(
     cls: type, size: Sequence[int], strides: Any = None, storage_offset: Any = None,
     memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -272,9 +268,6 @@ def make_wrapper_subclass(
     made = plain._alias(cls)
     made._requires_grad = made._tracked = requires_grad
     made.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
-    if next(k for k in cls.__mro__ if "device" in vars(k)) is Tensor:
-        wrapper: Any = cls
-        wrapper.device = property(_device_of)
     return made
 
 

@@ -371,10 +371,17 @@ def properties() -> dict[str, property]:
 
 def _route_properties(cls: type) -> None:
     known = properties()
+    hook = getattr(cls.__torch_function__, "__func__", None)
+    if cls is not Tensor and hook is vars(Tensor)["__torch_function__"].__func__:
+        known = {n: known[n] for n in _TENSORS}  # the default hook changes nothing else
     mine = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]
     _routed[cls] = mine
     for name in mine:
         setattr(cls, name, _routed_property(known[name]))
+
+
+# Properties that are tensors, which the default hook makes objects of the class.
+_TENSORS = ("T", "H", "mT", "mH", "real", "imag", "data")
 
 
 def _unroute_properties(cls: type) -> None:
