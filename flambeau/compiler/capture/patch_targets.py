@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
-from ...ops.interception import torch_function
+from ...ops.interception import torch_dispatch, torch_function
 from ...ops.interception.code_patching import Swap, clone, own_code, swap_of
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
@@ -66,11 +66,28 @@ def swap_all(recorder: Recorder) -> None:
     restore_all()
     _swaps.append(torch_function.ROUTES)
     torch_function.ROUTES.suspend()
+    _swaps.append(torch_dispatch.STUBS)
+    torch_dispatch.STUBS.suspend()
     for function, record, _ in _functions(recorder):
         swap = swap_of(function, record)
-        swap.check = torch_function.check_for(function, recorder.problem)
+        swap.check = torch_function.check_for(function, recorder.problem) \
+            or _wrappers(function, recorder.problem)  # fmt: skip
         _swaps.append(swap)
         swap.start()
+
+
+def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
+    """What leaves a function's calls on wrapper tensors to their classes, if there are any."""
+    if not torch_dispatch.STUBS.permanent:
+        return None
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        handler = torch_dispatch.handler_for(function, args, kwargs)
+        if handler is not None:
+            problem("a tensor's class has __torch_dispatch__")
+        return handler
+
+    return check
 
 
 def restore_all() -> None:

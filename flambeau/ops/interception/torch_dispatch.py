@@ -53,29 +53,40 @@ class _Stubs:
         self.modes = 0
         self.permanent = False
         self.swaps: list[Swap] = []
+        self.handlers: dict[Any, Callable] = {}
         self.lock = threading.RLock()
 
     def update(self) -> None:
         """Puts the stubs on or takes them off."""
         with self.lock:
-            needed = self.modes > 0 or self.permanent
-            if needed and not self.swaps:
-                self.swaps = [swap_of(f, handle) for f, handle in _targets().items()]
-                for swap in self.swaps:
-                    swap.start()
-            elif not needed:
-                for swap in reversed(self.swaps):
-                    swap.restore()
+            if not self.modes and not self.permanent:
+                self.suspend()
                 self.swaps = []
+                return
+            if not self.swaps:
+                self.handlers = _targets()
+                self.swaps = [swap_of(f, handle) for f, handle in self.handlers.items()]
+            for swap in self.swaps:
+                swap.start()
+
+    def suspend(self) -> None:
+        """Takes the stubs off until `restore`."""
+        with self.lock:
+            for swap in reversed(self.swaps):
+                swap.restore()
+
+    def restore(self) -> None:
+        """Ends a suspension."""
+        self.update()
 
 
-_stubs = _Stubs()
+STUBS = _Stubs()
 
 
 def enter(mode: Any) -> None:
     """The thread's operators go to this mode first."""
-    _stubs.modes += 1
-    _stubs.update()
+    STUBS.modes += 1
+    STUBS.update()
     STATE.modes.append(mode)
     note_change(observers=1)
 
@@ -83,18 +94,25 @@ def enter(mode: Any) -> None:
 def leave() -> Any:
     """The last mode, which operators no longer go to."""
     mode = STATE.modes.pop()
-    _stubs.modes -= 1
-    _stubs.update()
+    STUBS.modes -= 1
+    STUBS.update()
     note_change(observers=-1)
     return mode
 
 
 def meet(cls: type) -> None:
-    """Notes that an object of a class exists; steps with wrappers are not compiled."""
-    if dispatches(cls) and not _stubs.permanent:
-        _stubs.permanent = True
-        note_change(observers=1)
-        _stubs.update()
+    """Notes that an object of a class exists."""
+    if dispatches(cls) and not STUBS.permanent:
+        STUBS.permanent = True
+        STUBS.update()
+
+
+def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+    """For a capture, which takes the stubs off: what a call on wrappers goes to."""
+    if not STUBS.permanent or function not in STUBS.handlers \
+            or not _asked((*args, *kwargs.values())):  # fmt: skip
+        return None
+    return functools.partial(STUBS.handlers[function], None)
 
 
 def _targets() -> dict[Any, Callable]:
