@@ -10,6 +10,8 @@ from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctio
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
+from .futures import Future
+from .ops.linalg.matrix_checks import _LinAlgError
 from .tensor import Tensor, dtype
 from .tensor.devices import device, get_default_device
 from .tensor.random.generator import Generator
@@ -18,7 +20,8 @@ from .tensor.size import Size
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
-    "Generator", "Size", "TensorBase", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
+    "Future", "Generator", "Size", "TensorBase", "_EnableTorchFunction",
+    "_ExcludeDispatchKeyGuard", "_LinAlgError",
     "_disabled_torch_function_impl", "device", "dtype",
 ]  # fmt: skip
 
@@ -153,7 +156,7 @@ class _nn:
 
 
 __getattr__ = lacking(__name__, (
-    "CompilationUnit", "FileCheck", "FunctionSchema", "Future", "Graph", "JITException", "Node",
+    "CompilationUnit", "FileCheck", "FunctionSchema", "Graph", "JITException", "Node",
     "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Type", "Value",
     "_distributed_c10d", "_functorch",
 ))  # fmt: skip

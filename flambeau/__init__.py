@@ -66,6 +66,7 @@ from .tensor.layout import (
 from .tensor.printing import set_printoptions
 from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
+from .tensor.absent import give_absent_methods as _give_absent_methods
 from .tensor.absent import install_finders as _install_finders, lacking as _lacking
 from .tensor.storage import TypedStorage, UntypedStorage
 from .tensor.tensor import Tensor
@@ -84,7 +85,7 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
+    "_C", "__config__", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export", "fft", "func",
     "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
@@ -109,7 +110,9 @@ _ELSEWHERE = {
     ), "amp.device_names"),
     **dict.fromkeys(("ScriptFunction", "ScriptModule"), "jit"),
     **dict.fromkeys(("fork", "wait"), "jit"),
-    "Parameter": "nn.parameter", "compile": "compiler", "load": "serialization",
+    **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "_C"),
+    "Future": "futures", "Parameter": "nn.parameter", "compile": "compiler",
+    "load": "serialization",
     "save": "serialization",
     "vmap": "func",
 }
@@ -159,4 +162,13 @@ def is_storage(obj: Any) -> bool:
 
 
 globals().update(_legacy_types())
+Storage = globals()["FloatStorage"]
 _install_finders()
+_give_absent_methods(Tensor, (
+    "ccol_indices", "chalf", "coalesce", "col_indices", "crow_indices", "dequantize", "indices",
+    "int_repr", "is_coalesced", "q_per_channel_axis", "q_per_channel_scales",
+    "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "resize_as_sparse_",
+    "row_indices", "slice_inverse", "smm", "sparse_mask", "sparse_resize_",
+    "sparse_resize_and_clear_", "sspaddmm", "to_mkldnn", "to_padded_tensor", "to_sparse",
+    "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "values",
+))  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import GenericAlias
 from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -18,6 +19,10 @@ class Future:
     >>> doubled.wait()
     6
     """
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        """Future[T], in annotations."""
+        return GenericAlias(cls, item)
 
     def __init__(self, *, devices: Any = None) -> None:
         self._event, self._lock = threading.Event(), threading.Lock()

@@ -45,7 +45,15 @@ class _LegacyStorage(type):
             kind = cls.dtype.numpy
             array = np.zeros(given, kind) if isinstance(given, int) else np.asarray(given, kind)
             wrap_storage = UntypedStorage(array.view(np.uint8))
-        return TypedStorage(wrap_storage, cls.dtype)
+        return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
+
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        """A copy of a buffer's elements, which are of the class's dtype."""
+        return TypedStorage.from_buffer(*args, dtype=cls.dtype, **kwargs)
+
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The first elements of a file as memory, read when looked at."""
+        return TypedStorage.from_file(filename, shared, size, dtype=cls.dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype

@@ -15,6 +15,13 @@ from .members import Members
 from .parameter import Parameter, is_lazy
 
 
+class ConversionPolicy:
+    """What torch.__future__ sets: whether a conversion makes new parameters."""
+
+    overwrite = False
+    swap = False
+
+
 class Conversion(Members):
     """The part of Module that converts parameters, gradients and buffers."""
 
@@ -129,7 +136,8 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
     grad = parameter.grad
     with no_grad():
         applied_grad = None if grad is None else fn(grad)
-    if is_lazy(parameter) or parameter.is_meta == applied.is_meta:
+    same_device = parameter.is_meta == applied.is_meta
+    if is_lazy(parameter) or (same_device and not ConversionPolicy.overwrite):
         parameter.data = applied
         if grad is not None and applied_grad is not None:
             grad.data = applied_grad

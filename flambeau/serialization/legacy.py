@@ -46,7 +46,7 @@ class _Storages:
         if key not in self.found:
             memory = UntypedStorage(np.zeros(count * kind.itemsize, np.uint8))
             place = location.decode("ascii") if isinstance(location, bytes) else location
-            self.found[key] = (TypedStorage(memory, kind), place)
+            self.found[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)
             self._limit -= memory.nbytes()
         whole = self.found[key][0]
         if view is None:
@@ -57,7 +57,7 @@ class _Storages:
         start, end = offset * kind.itemsize, (offset + size) * kind.itemsize
         if not 0 <= start <= end <= whole.nbytes():
             raise pickle.UnpicklingError("a view of a storage reaches outside it")
-        return TypedStorage(whole._untyped_storage[start:end], kind)
+        return TypedStorage(wrap_storage=whole._untyped_storage[start:end], dtype=kind)
 
 
 def load(

@@ -50,9 +50,13 @@ class StorageSource:
         """The storage that ('storage', class, key, location, count) refers to."""
         kind, key, location, nbytes = _read_reference(reference[1:])
         if key not in self._loaded:
-            self._loaded[key] = TypedStorage(self._load(kind, key, location, nbytes), kind)
+            self._loaded[key] = TypedStorage(
+                wrap_storage=self._load(kind, key, location, nbytes), dtype=kind
+            )
         found = self._loaded[key]
-        return found if found.dtype == kind else TypedStorage(found._untyped_storage, kind)
+        if found.dtype == kind:
+            return found
+        return TypedStorage(wrap_storage=found._untyped_storage, dtype=kind)
 
     def _load(self, kind: dtype, key: str, location: str, nbytes: int) -> Any:
         if self._meta:

@@ -259,7 +259,7 @@ def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
         return _rebuild_meta_tensor_no_storage, (kind, size, stride, tensor.requires_grad)
     storage, offset = tensor.untyped_storage(), tensor.storage_offset()
     if kind.name in STORAGE_NAMES:
-        typed = TypedStorage(storage, kind)
+        typed = TypedStorage(wrap_storage=storage, dtype=kind)
         return _rebuild_tensor_v2, (typed, offset, size, stride, tensor.requires_grad, hooks)
     return _rebuild_tensor_v3, (storage, offset, size, stride, tensor.requires_grad, hooks, kind)
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Union
 
 from .torch_names import is_torch_module, names_of
 
-__all__ = ["Lacking", "answer_for_absent", "install_finders", "lacking"]
+__all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders", "lacking"]
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -166,6 +166,23 @@ class _AbsentFinder:
             return None
         loader: Any = _AbsentLoader()
         return ModuleSpec(fullname, loader, is_package=True)
+
+
+def give_absent_methods(cls: type, names: Iterable[str]) -> None:
+    """Gives a class a method for each name that it has not: calling one says that it is absent."""
+    for name in names:
+        if not hasattr(cls, name):
+            setattr(cls, name, _refusing(f"torch.{cls.__name__}.{name}"))
+
+
+def _refusing(path: str) -> Callable[..., NoReturn]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{path} is not implemented in flambeau")
+
+    method.__name__ = path.rpartition(".")[2]
+    method.__qualname__ = path.removeprefix("torch.")
+    method.__doc__ = "NotImplementedError: flambeau does not have it yet."
+    return method
 
 
 def install_finders() -> None:

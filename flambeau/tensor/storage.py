@@ -6,13 +6,16 @@ Views and detached tensors share a `VersionCounter`, so that backward can refuse
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dtypes import FROM_NUMPY, dtype, uint8
+from .dtypes import FROM_NUMPY, by_name, get_default_dtype
+from .dtypes import dtype as Dtype
+from .storage_casts import StorageCasts
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -104,7 +107,7 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(first, (span + array.itemsize,), (1,))
 
 
-class UntypedStorage:
+class UntypedStorage(StorageCasts):
     """Bytes of memory that tensors are windows on.
 
     >>> x = torch.tensor([1, 2], dtype=torch.int16)
@@ -114,8 +117,67 @@ class UntypedStorage:
 
     __slots__ = ("_bytes",)
 
-    def __init__(self, size: int | np.ndarray = 0) -> None:
-        self._bytes = size if isinstance(size, np.ndarray) else np.empty(size, np.uint8)
+    def __init__(self, size: Any = 0, *, device: Any = None) -> None:
+        if isinstance(size, np.ndarray):
+            self._bytes = size
+        elif isinstance(size, int):
+            self._bytes = np.empty(size, np.uint8)
+        else:
+            self._bytes = np.array(_integers(size, "torch.UntypedStorage()"), np.uint8)
+
+    def _array(self) -> np.ndarray:
+        return self._bytes
+
+    @classmethod
+    def from_buffer(
+        cls, buffer: Any, byte_order: str = "native", *, dtype: Dtype | None = None,
+        count: int = -1, offset: int = 0,
+    ) -> UntypedStorage:  # fmt: skip
+        """A copy of a buffer's bytes, its elements turned round where their order is not ours."""
+        kind = np.dtype(np.uint8) if dtype is None else dtype.numpy
+        values = np.frombuffer(buffer, kind, count, offset)
+        if byte_order not in ("native", sys.byteorder):
+            values = values.byteswap()
+        return cls(np.array(values).view(np.uint8))
+
+    def new(self) -> UntypedStorage:
+        """An empty one."""
+        return UntypedStorage(0)
+
+    def resizable(self) -> bool:
+        """Whether resize_ may change its size: it may."""
+        return True
+
+    def resize_(self, size: int) -> UntypedStorage:
+        """Another size in bytes; tensors on it keep the memory that they had."""
+        made = np.empty(size, np.uint8)
+        kept = min(size, self._bytes.size)
+        made[:kept] = self._bytes[:kept]
+        self._bytes = made
+        return self
+
+    def byteswap(self, dtype: Dtype) -> None:
+        """Turns round the bytes of each element, in place."""
+        self._bytes.view(dtype.numpy).byteswap(inplace=True)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its class."""
+        if dtype is not None:
+            raise RuntimeError("UntypedStorage.type(dtype) is not supported")
+        return "torch.storage.UntypedStorage"
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see it."""
+        from .shared_memory import shared_memory
+
+        return shared_memory(self._bytes) is not None
+
+    def share_memory_(self) -> UntypedStorage:
+        """Moves it to memory that other processes can see."""
+        from .shared_memory import moved
+
+        self._bytes = moved(self._bytes)
+        return self
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
@@ -221,7 +283,20 @@ def storage_from_bytes(data: bytes) -> UntypedStorage:
     return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
 
 
-class TypedStorage:
+def _integers(values: Any, name: str) -> list[int]:
+    if not isinstance(values, (list, tuple, range, bytes, bytearray)):
+        raise RuntimeError(f"{name}: Expected a sequence type, but got {type(values).__name__}")
+    for value in values:
+        if not isinstance(value, int):
+            raise RuntimeError(
+                f"{name}: tried to construct a storage from a sequence "
+                f"({type(values).__name__}), but one of the items was of type "
+                f"{type(value).__name__} instead of int"
+            )
+    return list(values)
+
+
+class TypedStorage(StorageCasts):
     """A storage seen as elements of one dtype: the older interface, kept for checkpoints.
 
     >>> storage = torch.FloatStorage([1., 2., 3.])
@@ -229,19 +304,50 @@ class TypedStorage:
     (3, 2.0, torch.float32)
     """
 
-    def __init__(self, wrap_storage: UntypedStorage, dtype: dtype = uint8) -> None:
-        self._untyped_storage, self.dtype = wrap_storage, dtype
+    dtype: Dtype
+    is_cuda = False
+
+    def __init__(
+        self, *args: Any, wrap_storage: UntypedStorage | None = None,
+        dtype: Dtype | None = None, device: Any = None,
+    ) -> None:  # fmt: skip
+        self.dtype = get_default_dtype() if dtype is None else dtype
+        if wrap_storage is not None:
+            if args:
+                raise RuntimeError(
+                    "TypedStorage() received an invalid combination of arguments - positional "
+                    "arguments and 'wrap_storage' do not go together"
+                )
+            if not isinstance(wrap_storage, UntypedStorage):
+                raise TypeError(
+                    "Argument 'wrap_storage' must be UntypedStorage, but got "
+                    f"{type(wrap_storage)}"
+                )
+            self._untyped_storage = wrap_storage
+            return
+        given, kind = (args[0] if args else 0), self.dtype.numpy
+        array = np.empty(given, kind) if isinstance(given, int) else np.array(given, kind)
+        self._untyped_storage = UntypedStorage(array.view(np.uint8))
 
     def untyped(self) -> UntypedStorage:
         """The memory itself."""
         return self._untyped_storage
 
-    def _elements(self) -> np.ndarray:
+    def _array(self) -> np.ndarray:
         return self._untyped_storage._bytes.view(self.dtype.numpy)
 
     def data_ptr(self) -> int:
         """The address of its first byte."""
         return self._untyped_storage.data_ptr()
+
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        return self._untyped_storage.device
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
 
     def nbytes(self) -> int:
         """Its size in bytes."""
@@ -263,13 +369,100 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         """Its elements as Python numbers."""
-        return self._elements().tolist()
+        return self._array().tolist()
 
     def __getitem__(self, index: int) -> Any:
-        return self._elements()[index].item()
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        return self._array()[index].item()
 
     def __setitem__(self, index: int | slice, value: Any) -> None:
-        self._elements()[index] = value
+        self._array()[index] = value
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Sets every element."""
+        self._array()[...] = value
+        return self
+
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
+        """Copies the elements of another storage of this size, cast to this dtype."""
+        self._array()[...] = source._array()
+        return self
+
+    def clone(self) -> TypedStorage:
+        """A copy."""
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        """Itself: it lies in main memory."""
+        return self
+
+    def resizable(self) -> bool:
+        """Whether resize_ may change its size: it may."""
+        return True
+
+    def resize_(self, size: int) -> None:
+        """Another number of elements; tensors on it keep the memory that they had."""
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see it."""
+        return self._untyped_storage.is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        """Moves it to memory that other processes can see."""
+        self._untyped_storage.share_memory_()
+        return self
+
+    def pickle_storage_type(self) -> str:
+        """The name under which checkpoints know its class.
+
+        >>> torch.zeros(1).storage().pickle_storage_type()
+        'FloatStorage'
+        """
+        short = str(self.dtype).removeprefix("torch.")
+        return f"{_OLD_NAMES.get(short, short)}Storage"
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its class; with `dtype`, a dtype or such a name, the elements as that."""
+        if dtype is None:
+            return f"torch.{self.pickle_storage_type()}"
+        return self._cast(dtype if isinstance(dtype, Dtype) else _named_dtype(dtype))
+
+    @classmethod
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        """A copy of a buffer's elements: as UntypedStorage.from_buffer."""
+        kind = kwargs.setdefault("dtype", get_default_dtype())
+        made = UntypedStorage.from_buffer(*args, **kwargs)
+        return TypedStorage(wrap_storage=made, dtype=kind)
+
+    @classmethod
+    def from_file(
+        cls, filename: Any, shared: bool = False, size: int = 0, *, dtype: Dtype | None = None
+    ) -> TypedStorage:
+        """The first `size` elements of a file as memory, read when looked at."""
+        kind = dtype or get_default_dtype()
+        made = UntypedStorage.from_file(filename, shared, size * kind.itemsize)
+        return TypedStorage(wrap_storage=made, dtype=kind)
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {v}\n" for v in self.tolist())
+        return (f"{lines}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
+                f"of size {self.size()}]")  # fmt: skip
+
+
+# Dtypes in the names of old classes.
+_OLD_NAMES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
+    "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def _named_dtype(name: str) -> Dtype:
+    """The dtype of a class's name: float64 of 'torch.DoubleStorage'."""
+    short = name.removeprefix("torch.").removesuffix("Storage")
+    return by_name(next((new for new, old in _OLD_NAMES.items() if old == short), short))
 
 
 def storage_of(array: np.ndarray) -> UntypedStorage:
@@ -309,7 +502,7 @@ def window(
 
 
 def tensor_on(
-    storage: UntypedStorage, dtype: dtype, offset: int, shape: Sequence[int],
+    storage: UntypedStorage, dtype: Dtype, offset: int, shape: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """A tensor on an existing storage."""
@@ -318,6 +511,6 @@ def tensor_on(
     return wrap(window(storage, dtype.numpy, offset, shape, stride))
 
 
-def dtype_of(array: np.ndarray) -> dtype:
+def dtype_of(array: np.ndarray) -> Dtype:
     """The dtype of an array that a tensor holds."""
     return FROM_NUMPY[array.dtype]

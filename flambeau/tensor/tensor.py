@@ -265,7 +265,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([1., 2.]).storage().tolist()
         [1.0, 2.0]
         """
-        return TypedStorage(self.untyped_storage(), self.dtype)
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
     def storage_type(self) -> type:
         """The class of its storage.

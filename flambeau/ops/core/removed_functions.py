@@ -1,9 +1,13 @@
-"""Functions that PyTorch took out after 1.9: they raise, and name what to call instead."""
+"""Functions that PyTorch took out after 1.9, which raise and name what to call instead; tensor
+methods that it keeps for old programs, and those of devices that are not there."""
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, NoReturn
 
+from ...tensor.dtypes import dtype
+from ...tensor.tensor import Tensor, attach
 from .registry import publish
 
 _INSTEAD = {
@@ -34,3 +38,109 @@ def _refuse(name: str, instead: str) -> None:
 
 for _name, _words in _INSTEAD.items():
     _refuse(_name, _words)
+
+
+# ------------------------------------------------------------------------- methods
+
+
+def _resize(self: Tensor, *sizes: Any) -> Tensor:
+    """A view in another shape of as many elements; `reshape` is the newer name."""
+    warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
+    shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return _resized(self, tuple(shape))
+
+
+def _resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """A view in the shape of another tensor of as many elements."""
+    warnings.warn("non-inplace resize_as is deprecated", UserWarning, stacklevel=2)
+    return _resized(self, tuple(tensor.shape))
+
+
+def _resized(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    count = 1
+    for n in shape:
+        count *= n
+    if count != x.numel():
+        wanted, there = ("x".join(map(str, s)) for s in (shape, x.shape))
+        raise RuntimeError(
+            f"requested resize to {wanted} ({count} elements in total), but the given tensor has "
+            f"a size of {there} ({x.numel()} elements). autograd's resize can only change the "
+            "shape of a given tensor, while preserving the number of elements. "
+        )
+    made: Tensor = x.contiguous().view(shape)
+    return made
+
+
+def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What Module.load_state_dict puts in this tensor's place where parameters are swapped.
+
+    >>> torch.zeros(2).module_load(torch.ones(2))
+    tensor([1., 1.])
+    """
+    made: Tensor = other.detach() if assign else self.detach().copy_(other)
+    return made
+
+
+def _record_stream(self: Tensor, s: Any) -> NoReturn:
+    """RuntimeError: there are no streams on the CPU."""
+    raise RuntimeError("unknown parameter type")
+
+
+def _reinforce(self: Tensor, reward: Any) -> NoReturn:
+    """RuntimeError: removed long ago."""
+    raise RuntimeError("reinforce() was removed.\nUse torch.distributions instead.\n"
+                       "See https://pytorch.org/docs/main/distributions.html")  # fmt: skip
+
+
+def _delete_item(self: Tensor, index: Any) -> NoReturn:
+    raise TypeError("Tensor does not support deleting items")
+
+
+def _xpu(self: Tensor, device: Any = None, non_blocking: bool = False) -> NoReturn:
+    """AssertionError: flambeau runs on the CPU."""
+    raise AssertionError("Torch not compiled with XPU enabled")
+
+
+def _mtia(self: Tensor, device: Any = None, non_blocking: bool = False) -> NoReturn:
+    """AssertionError: flambeau runs on the CPU."""
+    raise AssertionError("Torch not compiled with MTIA enabled.")
+
+
+def _ipu(self: Tensor, device: Any = None, non_blocking: bool = False) -> NoReturn:
+    """RuntimeError: flambeau runs on the CPU."""
+    raise RuntimeError("PyTorch is not linked with support for ipu devices")
+
+
+def _grad_dtype(self: Tensor) -> dtype | None:
+    """The dtype of its gradient: its own, unless another was set; None lets any in.
+
+    Set to another dtype it is remembered only.
+    """
+    chosen: dtype | None = self.__dict__.get("_flambeau_grad_dtype", self.dtype)
+    return chosen
+
+
+def _set_grad_dtype(self: Tensor, value: dtype | None) -> None:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    self.__dict__["_flambeau_grad_dtype"] = value
+
+
+def _volatile(self: Tensor) -> bool:
+    """False: no_grad() took its place."""
+    return False
+
+
+def _set_volatile(self: Tensor, value: Any) -> None:
+    warnings.warn(
+        "volatile was removed (Variable.volatile is always False), and now has no effect. Use "
+        "'with torch.no_grad():' instead.", UserWarning, stacklevel=2,
+    )  # fmt: skip
+
+
+attach(
+    resize=_resize, resize_as=_resize_as, module_load=_module_load, record_stream=_record_stream,
+    reinforce=_reinforce, __delitem__=_delete_item, xpu=_xpu, mtia=_mtia, ipu=_ipu,
+    grad_dtype=property(_grad_dtype, _set_grad_dtype),
+    volatile=property(_volatile, _set_volatile),
+)  # fmt: skip

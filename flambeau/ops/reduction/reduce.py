@@ -223,7 +223,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
 # ----------------------------------------------------------------------------- extremes
 
 
-def _needs_elements(input: Array, dim, name: str) -> None:
+def needs_elements(input: Array, dim, name: str) -> None:
     axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
     for axis in axes:
         if input.ndim and input.shape[axis] == 0:
@@ -248,7 +248,7 @@ def _share_of_extremes(g, input, y, dim, keepdim):
 def _extreme(name: str, ufunc: np.ufunc, doc: str):
     def body(input: Array, dim=(), keepdim=False) -> Array:
         if not input.size:
-            _needs_elements(input, dim, name)
+            needs_elements(input, dim, name)
         if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
             return rounded(y, input.dtype)
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), None, None, keepdim))
@@ -344,7 +344,7 @@ def _extreme_along(name: str, largest: bool):
             canonical_dims(dim, 0)
             return input.copy(), np.zeros((), np.int64)
         if not input.size:
-            _needs_elements(input, dim, name)
+            needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
         where = np.asarray(_first(input, at, largest))
         values = _chosen(input, where, at)
@@ -430,7 +430,7 @@ def _arg(name: str, largest: bool):
             y = np.asarray(_first(input, None, largest))
             return y.reshape((1,) * input.ndim) if keepdim else y
         if not input.size:
-            _needs_elements(input, dim, name)
+            needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return np.zeros((), np.int64)

@@ -1,0 +1,31 @@
+"""Hashes of tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ..core.registry import Array, opaque
+from .reduce import axes_of, needs_elements
+
+
+@opaque(differentiable=False, samples=None, ref=None)
+def hash_tensor(input: Array, dim=(), *, keepdim=False, mode=0) -> Array:
+    """The exclusive or of all elements over the axes `dim`, each taken as 64 bits.
+
+    >>> torch.hash_tensor(torch.tensor([1, 2, 7]))
+    tensor(4, dtype=torch.uint64)
+    """
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if input.dtype.kind == "c":
+        raise NotImplementedError(
+            f"\"xor_sum_cpu\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
+        )
+    if not input.size:
+        needs_elements(input, dim, "hash_tensor")
+    wide = np.float64 if input.dtype.kind in "fV" else np.int64
+    bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
+    found = np.bitwise_xor.reduce(bits, axes_of(dim, input.ndim), None, None, keepdim)
+    return np.asarray(found, np.uint64)

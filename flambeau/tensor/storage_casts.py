@@ -1,0 +1,93 @@
+"""What untyped and typed storages share: conversions, and questions about where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .devices import CPU, device
+from .dtypes import by_name, dtype
+
+if TYPE_CHECKING:
+    from .storage import TypedStorage
+
+
+class StorageCasts:
+    """Conversions to typed storages of other dtypes, and what holds for all memory of the CPU."""
+
+    __slots__ = ()
+
+    is_sparse = is_sparse_csr = is_hpu = False
+    filename: str | None = None
+
+    def _array(self) -> np.ndarray:
+        """The elements, as an array on the memory."""
+        raise NotImplementedError
+
+    def _cast(self, kind: dtype) -> TypedStorage:
+        """A typed storage of `kind`, on memory of its own."""
+        from .storage import TypedStorage, UntypedStorage
+
+        values = np.array(self._array().astype(kind.numpy, copy=True))
+        made = UntypedStorage(values.view(np.uint8))
+        return TypedStorage(wrap_storage=made, dtype=kind)
+
+    def get_device(self) -> int:
+        """The index of its device: -1 on the CPU.
+
+        >>> torch.zeros(1).untyped_storage().get_device()
+        -1
+        """
+        return -1
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        """Whether it is page-locked: never."""
+        return False
+
+    def pin_memory(self, device: Any = "cuda") -> Any:
+        """RuntimeError: there is no accelerator."""
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
+        """RuntimeError: there is no GPU."""
+        raise RuntimeError("Torch not compiled with CUDA enabled")
+
+    def hpu(self, device: Any = None, non_blocking: bool = False) -> Any:
+        """RuntimeError: there is no HPU."""
+        raise RuntimeError("Cannot get HPU device: there is none")
+
+    def mps(self) -> Any:
+        """RuntimeError: there is no Metal."""
+        raise RuntimeError("The MPS backend is not available")
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> Any:
+        """Itself on the CPU, where it lies."""
+        _check_cpu(device)
+        return self
+
+
+def _check_cpu(where: Any) -> None:
+    if device(where) != CPU:
+        raise NotImplementedError(f"storages on {where} are not implemented in flambeau")
+
+
+def _method(name: str, kind: dtype) -> Callable[[StorageCasts], TypedStorage]:
+    def cast(self: StorageCasts) -> TypedStorage:
+        return self._cast(kind)
+
+    cast.__name__ = name
+    cast.__doc__ = f"The elements as {kind}."
+    return cast
+
+
+_CASTS = {
+    "bfloat16": "bfloat16", "bool": "bool", "byte": "uint8", "char": "int8", "double": "float64",
+    "float": "float32", "half": "float16", "int": "int32", "long": "int64", "short": "int16",
+    "complex_double": "complex128", "complex_float": "complex64",
+    "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+    "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+for _name, _kind in _CASTS.items():
+    setattr(StorageCasts, _name, _method(_name, by_name(_kind)))
