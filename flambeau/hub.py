@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
-from .tensor.absent import lacking
+from .tensor.absent import lacking as _answering
 from .serialization import load as _load_file
 
 __all__ = [
@@ -206,4 +206,4 @@ def __getattr__(name: str) -> Any:
     return _lacking(name)
 
 
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 
-from .tensor.absent import lacking
 from .ops.core.registry import PUBLIC
 
 globals().update(PUBLIC.get("linalg", {}))
 __all__ = sorted(PUBLIC.get("linalg", {}))
-
-
-__getattr__ = lacking(__name__)

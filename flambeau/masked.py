@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .tensor.absent import lacking
 from . import ops
 from .ops.core.axes import canonical_dims
 from .ops.core.registry import PUBLIC
@@ -358,8 +357,6 @@ def normalize(
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
 
-
-__getattr__ = lacking(__name__)
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 
-from .tensor.absent import lacking
 from .ops.core.registry import PUBLIC
 
 globals().update(PUBLIC.get("special", {}))
 __all__ = sorted(PUBLIC.get("special", {}))
-
-
-__getattr__ = lacking(__name__)

@@ -1,6 +1,6 @@
 """torch.ao: quantisation, of which flambeau has what models need that are not quantised."""
 
-from ..tensor.absent import lacking
+from ..tensor.absent import lacking as _answering
 
 __all__ = ["quantization"]
 
@@ -13,4 +13,4 @@ def __getattr__(name: str) -> object:
     return _lacking(name)
 
 
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import lacking as _answering
 from ..tensor.devices import device as _Device
 
 from . import absent
@@ -218,4 +218,4 @@ def __getattr__(name: str) -> Any:
     return _lacking(name)
 
 
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)

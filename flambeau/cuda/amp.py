@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import lacking as _answering
 from .. import amp as _amp
 from ..amp import custom_bwd, custom_fwd
 from ..tensor import dtype as _dtype
@@ -58,7 +58,7 @@ class GradScaler(_amp.GradScaler):
 
 
 __path__: list[str] = []  # a package in PyTorch
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.absent import lacking
 from .functional_call import functional_call, stack_module_state
 from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .vmap import vmap
@@ -13,6 +12,3 @@ __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
-
-
-__getattr__ = lacking(__name__)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from ..tensor.absent import lacking
@@ -174,6 +175,7 @@ def __getattr__(name: str) -> Any:
     return _lacking(name)
 
 
+globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
     "CompilationUnit", "Error", "Future", "RecursiveScriptModule", "ScriptFunction",
     "TopLevelTracedModule", "TracedModule", "fork", "wait",

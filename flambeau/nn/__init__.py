@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import lacking as _answering
 from . import attention, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *
 from .parallel import DataParallel
@@ -43,4 +43,4 @@ def __getattr__(name: str) -> Any:
     return _lacking(name)
 
 
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)

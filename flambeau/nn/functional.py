@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import lacking as _answering
 from .. import ops  # noqa: F401  (its families declare what is shown here)
 from ..ops.core.registry import PUBLIC
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
         return _lacking(name)
 
 
-_lacking = lacking(__name__)
+_lacking = _answering(__name__)
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,9 @@ FAMILIES = {
         "join padding sections shuffle slices strided triangles unravel view view_copy "
         "view_inplace"
     ),
-    "indexing": "embedding embedding_bag gather index index_select mask",
+    "indexing": (
+        "embedding embedding_bag gather index index_select mask masked_index segments"
+    ),
     "linalg": (
         "cholesky eigen einsum ldl linear low_rank lu matmul matrix_checks matrix_functions "
         "pinv products qr solves svd vector_distance vectors"

@@ -318,7 +318,7 @@ class TypedStorage(StorageCasts):
                     "TypedStorage() received an invalid combination of arguments - positional "
                     "arguments and 'wrap_storage' do not go together"
                 )
-            if not isinstance(wrap_storage, UntypedStorage):
+            if not hasattr(wrap_storage, "nbytes"):  # of meta tensors, too
                 raise TypeError(
                     "Argument 'wrap_storage' must be UntypedStorage, but got "
                     f"{type(wrap_storage)}"

@@ -331,3 +331,15 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
         return soft
     at = soft.detach().argmax(dim, True)
     return logits.new_zeros(logits.shape).scatter(dim, at, 1.0) - soft.detach() + soft
+
+
+@composite(expose=("torch",))
+def _safe_softmax(input, dim, dtype=None):
+    """Softmax whose rows of nothing but -inf are 0 instead of NaN.
+
+    >>> torch._safe_softmax(torch.tensor([[-torch.inf, -torch.inf], [0., 0.]]), 1)
+    tensor([[0.0000, 0.0000],
+            [0.5000, 0.5000]])
+    """
+    nothing = (input == -math.inf).all(dim, True)
+    return softmax(input.masked_fill(nothing, 0), dim, dtype).masked_fill(nothing, 0)

@@ -11,7 +11,8 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from .registry import PUBLIC
 
-_SPACES = ("torch", "nn.functional", "special", "linalg", "Tensor")
+# "aten": operators that PyTorch has there only.
+_SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
@@ -21,7 +22,7 @@ def _found(name: str) -> Callable[..., Any] | None:
         if name.startswith(prefix):
             return PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
     for space in _SPACES:
-        if name in PUBLIC[space]:
+        if name in PUBLIC.get(space, ()):
             return PUBLIC[space][name]
     return getattr(Tensor, name, None)
 

@@ -21,7 +21,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import MISSING, Overriding, explained
+from .errors import check_sequence, MISSING, Overriding, explained
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
@@ -447,6 +447,8 @@ class _Writer:
         for i, p in enumerate(self.operator.parameters):
             note = str(p.annotation)
             if i in self.operator.sequence_positions:
+                self.lines += [f"    if {p.name}.__class__ not in SEQUENCES:",
+                               f"        check_sequence(operator, {i}, {p.name})"]  # fmt: skip
                 found.append(f"[v._array for v in {p.name}]" if "None" not in note
                              else f"[None if v is None else v._array for v in {p.name}]")
             elif i not in self.operator.tensor_positions:
@@ -647,6 +649,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",
         "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": laid_out,
+        "check_sequence": check_sequence,
         "LAYOUT": operator.layout,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip

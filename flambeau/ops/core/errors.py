@@ -30,12 +30,18 @@ class Overriding:
 MISSING = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 
+class RefusedValue(ValueError):
+    """A body's own ValueError: `explained` raises it as a plain one, in its own words."""
+
+
 def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
     """The exception to raise for `error`, which `operator` met on `args`."""
     if isinstance(error, AttributeError):
         wrong = _not_a_tensor(operator, args)
         if wrong is not None:
             return wrong
+    if error.__class__ is RefusedValue:
+        return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
         return _about_shapes(operator, error, args)
     if isinstance(error, _UFuncTypeError):
@@ -54,16 +60,20 @@ def _tensors(args: tuple) -> list[Tensor]:
     return found
 
 
+def check_sequence(operator: Operator, position: int, value: Any) -> None:
+    """TypeError unless the argument is a tuple or a list of tensors."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(
+            f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
+            f"must be tuple of Tensors, not {type(value).__name__}"
+        )
+
+
 def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
     for i in operator.tensor_positions:
         value = args[i] if i < len(args) else None
         note = str(operator.parameters[i].annotation)
         if i in operator.sequence_positions:
-            if not isinstance(value, (list, tuple)):
-                return TypeError(
-                    f"{operator.name}(): argument '{operator.names[i]}' (position {i + 1}) must be "
-                    f"tuple of Tensors, not {type(value).__name__}"
-                )
             for k, v in enumerate(value):
                 if not isinstance(v, Tensor):
                     return TypeError(

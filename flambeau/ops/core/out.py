@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # Operators that read elements out of order, so that an operand may not be the output itself.
 _OUT_OF_ORDER = frozenset(
-    "cat column_stack dstack gather hstack index_select masked_select stack take vstack".split()
+    "cat column_stack dstack gather hstack index_select kthvalue masked_select stack take "
+    "vstack".split()
 )
 # Operators beside the pointwise ones that refuse an operand which is the output in part.
 _IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
@@ -142,6 +143,8 @@ _RULES: dict[str, str] = {
                     "wrong, it can only be Int(int32) or Long(int64) depending on whether "
                     "out_int32 flag is True, but we got output tensor's dtype {got} and out_int32 "
                     "flag is {narrow}"),
+    "complex": "Expected object of scalar type {want} but got scalar type {got} for argument "
+               "'out'",
     "multinomial": "multinomial expects Long tensor out, got: {got}",
     "nan_to_num": "nan_to_num: dtype of out: {got} should be same as input: {want}",
     "nonzero": "nonzero: Expected out tensor to have scalar type {want} but got scalar type{got}",

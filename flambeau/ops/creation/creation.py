@@ -266,13 +266,27 @@ def empty_permuted(
     (12, 1, 3)
     """
     order = tuple(physical_layout)
-    if sorted(order) != list(range(len(size))):
-        raise RuntimeError(
-            f"Number of dimensions in size does not match the length of the physical_layout or "
-            f"duplicate dims are not allowed: size {tuple(size)}, physical_layout {order}"
-        )
+    _check_layout(tuple(size), order)
     memory = np.empty([size[i] for i in order], numpy_dtype(dtype))
     return place(memory.transpose(np.argsort(order)), device, requires_grad)
+
+
+def _check_layout(size: tuple[int, ...], order: tuple[int, ...]) -> None:
+    rank = len(size)
+    if len(order) != rank:
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {rank} is not equal to len(physical_layout) = {len(order)}"
+        )
+    for i, axis in enumerate(order):
+        if not 0 <= axis < rank:
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {rank - 1}, but got {axis} "
+                f"at index {i}).  NB: negative dims not currently supported; file an issue if you "
+                "want it."
+            )
+    if len(set(order)) < rank:
+        raise RuntimeError("Duplicate dim not allowed")
 
 
 def _range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
@@ -281,6 +295,15 @@ def _range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
     whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
     floating = len(whole) < len(numbers) and any(isinstance(n, float) for n in numbers)
     return numpy_dtype(None if floating else types.int64)
+
+
+def _check_ends(start: Any, end: Any, name: str) -> None:
+    ranks = [x._array.ndim if isinstance(x, Tensor) else 0 for x in (start, end)]
+    if any(ranks):
+        raise RuntimeError(
+            f"{name} only supports 0-dimensional start and end tensors, but got start with "
+            f"{ranks[0]} dimension(s) and end with {ranks[1]} dimension(s)."
+        )
 
 
 def _number(x: Any) -> Any:
@@ -402,6 +425,7 @@ def linspace(
     >>> torch.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
     """
+    _check_ends(start, end, "linspace")
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
     array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
     return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
@@ -420,6 +444,7 @@ def logspace(
     >>> torch.logspace(0, 3, 4, base=2, dtype=torch.int64)
     tensor([1, 2, 4, 8])
     """
+    _check_ends(start, end, "logspace")
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
     steps = _check_steps(steps, "logspace")
     start, end = _number(start), _number(end)

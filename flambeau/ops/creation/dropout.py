@@ -17,7 +17,7 @@ from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque, publish
+from ..core.registry import Array, composite, opaque, publish
 
 # SELU's saturation value, to which alpha dropout sets elements.
 _ALPHA = 1.7580993408473766
@@ -268,3 +268,14 @@ def _by_channel(input: Tensor, p: float, training: bool, inplace: bool, alone: b
 
 for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, dropout2d, dropout3d):
     publish(_function, (_function.__name__,), ("nn.functional",))
+
+
+@composite(expose=("aten",))
+def native_dropout_backward(grad_output, mask, scale):
+    """The cotangent of native_dropout's input: what the mask let pass, scaled.
+
+    >>> mask = torch.tensor([True, False])
+    >>> torch.ops.aten.native_dropout_backward(torch.ones(2), mask, 2.)
+    tensor([2., 0.])
+    """
+    return grad_output * mask.to(grad_output.dtype) * scale

@@ -319,6 +319,7 @@ def bernoulli(
         _check_probabilities(input)
         distributions.fill_bernoulli(made._array, input._array, generator)
     if out is not None:
+        check_no_internal_overlap(out._array)
         write_into(out, made._array)
         return out
     if MODE.grad and input.requires_grad:

@@ -69,11 +69,10 @@ def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
     )
 
 
-def _same_rank(name: str, a: Array, b: Array) -> None:
+def _same_rank(name: str, a: Array, b: Array, what: str = "self") -> None:
     if b.size and max(a.ndim, 1) != max(b.ndim, 1):
         raise RuntimeError(
-            "Index tensor must have the same number of dimensions as input tensor "
-            f"({name}: {a.ndim} and {b.ndim})"
+            f"Index tensor must have the same number of dimensions as {what} tensor"
         )
 
 
@@ -104,7 +103,7 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
             [4, 3]])
     """
     _indices(index, "gather")
-    _same_rank("gather", input, index)
+    _same_rank("gather", input, index, "input")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         _within(index, 1, 0)
@@ -170,7 +169,7 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
     if input.ndim and index.ndim:
         _fits(name, index, input.shape, at, True, "self")
     if isinstance(src, np.ndarray):
-        _same_rank(name, src, index)
+        _same_rank(name, src, index, "src")
         if src.ndim and index.ndim:
             _fits(name, index, src.shape, at, False, "src")
         if src.dtype != input.dtype:

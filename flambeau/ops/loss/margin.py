@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...tensor.dtypes import int64
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..linalg.vector_distance import pairwise_distance
 from .reduction import NONE, reduce_tensor, reduction_number
@@ -122,6 +124,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise RuntimeError(
             f"inconsistent weight size, expected {classes} but got {list(weight.size())}"
         )
+    if target.dtype is not int64:
+        raise RuntimeError(f"expected scalar type Long but found {legacy_name(target.dtype)}")
     at = target.reshape(-1, 1)
     if at.numel() and bool(((at < 0) | (at >= classes)).any()):
         raise RuntimeError("target out of range")

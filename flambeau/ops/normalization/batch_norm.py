@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...autograd.mode import MODE
+from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from .reference import affine, channel_moments, channel_sums, combined
 from .norm_formulas import (
@@ -245,3 +246,17 @@ def _legit(input, weight, bias, *rest):
 
 
 publish(_legit, ("_native_batch_norm_legit",), ("torch",))
+
+
+@composite(expose=("aten",))
+def _batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
+    """native_batch_norm in training, which moves the running statistics; and memory for backward.
+
+    >>> x, mean, var = torch.ones(2, 3), torch.zeros(3), torch.ones(3)
+    >>> torch.ops.aten._batch_norm_with_update(x, None, None, mean, var, 0.5, 1e-5)[0].sum()
+    tensor(0.)
+    >>> mean
+    tensor([0.5000, 0.5000, 0.5000])
+    """
+    found = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*found, input.new_empty((0,), dtype=uint8))

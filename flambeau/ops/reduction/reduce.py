@@ -475,7 +475,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
                      amax(input, () if dim is None else dim, keepdim))  # fmt: skip
     if out is None:
         return found
-    return _aminmax(*(o.copy_(y) for o, y in zip(out, found, strict=True)))
+    return write_result("aminmax", found, out, (input,))
 
 
 # ------------------------------------------------------------------------------- logical

@@ -134,13 +134,29 @@ def logcumsumexp(input: Array, dim) -> Array:
     if not input.ndim or not input.size:
         return input.copy()
     if input.dtype.kind == "c":
-        top = input.real.max(at, keepdims=True)
-        return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
+        return _complex_logcumsumexp(input, at)
     kind = inside_dtype(input.dtype)
     if input.size > MIDDLE \
             and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
         return rounded(y, input.dtype)
     return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
+
+
+def _complex_logcumsumexp(input: Array, at: int) -> Array:
+    """The same of complex numbers, step by step: the phase is that of the largest term so far,
+    and is not wrapped."""
+    rows = np.moveaxis(input, at, 0)
+    y = np.empty_like(rows)
+    y[:1] = rows[:1]
+    with np.errstate(all="ignore"):
+        for i in range(1, len(rows)):
+            before, term = y[i - 1], rows[i]
+            first = before.real >= term.real
+            larger, smaller = np.where(first, before, term), np.where(first, term, before)
+            y[i] = np.where(
+                smaller.real == -np.inf, larger, larger + np.log1p(np.exp(smaller - larger))
+            )
+    return np.ascontiguousarray(np.moveaxis(y, 0, at))
 
 
 @logcumsumexp.vjp

@@ -253,8 +253,13 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
             raise RuntimeError(
                 f"{name}() argument 'output_size' should contain one int (got {len(given)})"
             )
-        raise RuntimeError(f"{name}: output_size must be {n} (got {list(given)})")
+        raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}"
+                           if "max" in name else f"{name}: output_size must be {n}")  # fmt: skip
     found = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], given, strict=True)])
+    if "max" in name and any(m < 0 for m in found):
+        outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
+        raise RuntimeError("Trying to create tensor with negative dimension "
+                           f"{min(found)}: {[*outer, *found]}")  # fmt: skip
     if any(m < 0 for m in found):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received "

@@ -256,6 +256,8 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
         )
     if w[0] % groups:
         raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but "
+            f"got weight of size {list(w)} instead" if w[0] < groups else
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
             f"but got weight of size [{list(w)}] instead"
         )
@@ -276,6 +278,13 @@ def _check_rank(name: str, n: int, x: tuple, w: tuple) -> None:
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
             f"of size: {list(x)}"
+        )
+    if len(w) < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if len(w) == n + 1 and len(x) == n + 2:
+        raise RuntimeError(
+            f"Expected {len(w)}-dimensional input for {len(w)}-dimensional weight{list(w)}, but "
+            f"got {len(x)}-dimensional input of size {list(x)} instead"
         )
     if len(w) != n + 2:
         raise RuntimeError(

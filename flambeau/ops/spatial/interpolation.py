@@ -439,3 +439,17 @@ def upsample_bilinear(input, size=None, scale_factor=None):
     """
     _warn_old("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+@composite(expose=("aten",))
+def _upsample_bilinear2d_aa(
+    input, output_size, align_corners, scales_h=None, scales_w=None, *, scale_factors=None
+):  # fmt: skip
+    """Images at another size, filtered before they are sampled less.
+
+    >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape
+    torch.Size([1, 1, 2, 2])
+    """
+    size = None if output_size is None else tuple(output_size)
+    return interpolate(input, size, scale_factors, mode="bilinear", align_corners=align_corners,
+                       antialias=True)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.dtypes import FROM_NUMPY, bool_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -16,7 +16,8 @@ from .conv_reference import Window
 from .pool_index_tables import windows
 from .pool_window import key_of, pooling_window
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque, publish
+from ..core.registry import Array, composite, opaque, publish
+from ..pointwise.selection import where as select
 from ..core.sample_inputs import Rng, Sample
 
 _BLOCK = 1 << 17  # elements that stay in the L2 cache between the passes
@@ -367,3 +368,23 @@ def _functions(n: int) -> None:
 
 for _n in (1, 2, 3):
     _functions(_n)
+
+
+@composite(expose=("aten",))
+def max_pool2d_with_indices_backward(
+    grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+):  # fmt: skip
+    """The cotangent of max_pool2d's input: each window's goes to the place of its maximum.
+
+    >>> x = torch.tensor([[[1., 3.], [2., 0.]]])
+    >>> y, at = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+    >>> torch.ops.aten.max_pool2d_with_indices_backward(y, x, 2, 2, 0, 1, False, at)
+    tensor([[[0., 3.],
+             [0., 0.]]])
+    """
+    flat = grad_output.new_zeros((*input.shape[:-2], input.shape[-2] * input.shape[-1]))
+    at, g = indices.flatten(-2), grad_output.flatten(-2)
+    y = flat.scatter_add(-1, at, g).reshape(input.shape)
+    if not input.requires_grad:
+        return y
+    return select(y.new_zeros((), dtype=bool_), input, y)  # its own derivative by `input` is zero

@@ -48,15 +48,12 @@ def _check(name: str, n: int, kernel: tuple, stride: tuple, pads: tuple, dilatio
         )
     for k, p, d in zip(kernel, pads, dilation, strict=True):
         if p < 0:
-            raise RuntimeError(f"pad must be non-negative, but got pad: {p}" if n > 1 else
-                               f"{own}padding must be non-negative, but got {p}")  # fmt: skip
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
         if p > ((k - 1) * d + 1) // 2:
             raise RuntimeError(
-                f"{own}padding should be at most half of kernel size, but got padding={p} and "
-                f"kernel_size={k}" if n == 1 else
                 "pad should be at most half of effective kernel size, but got "
                 f"pad={p}, kernel_size={k} and dilation={d}"
-            )  # fmt: skip
+            )
 
 
 def _one(values: tuple) -> Any:
@@ -110,6 +107,13 @@ def _check_shape(name: str, n: int, shape: tuple) -> None:
         raise RuntimeError(
             f"Expected 2 to 3 dimensions, but got {len(shape)}-dimensional tensor for argument #1 "
             f"'self' (while checking arguments for {name})"
+        )
+    if name == "max_pool3d" and len(shape) in (4, 5):
+        empty = next(i for i in range(-4, 0) if shape[i] == 0)
+        raise RuntimeError(
+            "max_pool3d_with_indices_out_cpu_template(): Expected input's non-batch dimensions to "
+            f"have positive length, but input has a shape of {list(shape)} and non-batch "
+            f"dimension {empty + len(shape)} has length zero!"
         )
     own = f"{name}: " if n == 1 else ""
     raise RuntimeError(

@@ -16,6 +16,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.out import write_result
+from ..core.errors import RefusedValue
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..native import row_copies
@@ -54,7 +55,7 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
     tensor([1, 2, 3])
     """
     if not tensors:
-        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+        raise RefusedValue("torch.cat(): expected a non-empty list of Tensors")
     if (y := _few(np.concatenate, tensors, dim)) is not None:
         return y
     kept = [a for a in tensors if not _legacy_empty(a)]
@@ -443,6 +444,8 @@ def roll(input: Array, shifts, dims=None) -> Array:
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
         )
+    if not input.ndim:
+        raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
     at = [canonical_dim(d, input.ndim) for d in axes]
     if len(at) == 1 and input.shape[at[0]]:
         cut = -moves[0] % input.shape[at[0]]
@@ -567,3 +570,50 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
         )
     where = np.repeat(np.arange(input._array.shape[at]), counts.reshape(-1))
     return input.index_select(at, wrap(where.astype(np.int64)))
+
+
+@composite(expose=("torch",))
+def _chunk_cat(tensors, dim, num_chunks, *, out=None):
+    """Tensors cut into `num_chunks` pieces along an axis, and joined piece by piece.
+
+    The last piece is filled up with zeros. A piece is flattened from the axis on.
+
+    RuntimeError for empty tensors, and where the axes before `dim` differ.
+
+    >>> torch._chunk_cat([torch.ones(3), torch.zeros(2)], 0, 2)
+    tensor([[1., 1., 0.],
+            [1., 0., 0.]])
+    """
+    at = _chunked_axis(tensors, dim, num_chunks)
+    parts = []
+    for x in tensors:
+        n = -(-x.shape[at] // num_chunks)
+        missing = n * num_chunks - x.shape[at]
+        if missing:
+            filler = x.new_zeros((*x.shape[:at], missing, *x.shape[at + 1 :]))
+            x = cat([x, filler], at)
+        parts.append(x.reshape(*x.shape[:at], num_chunks, -1))
+    y = cat(parts, at + 1)
+    return y if out is None else out.resize_(y.shape).copy_(y)
+
+
+def _chunked_axis(tensors: Any, dim: int, num_chunks: int) -> int:
+    if num_chunks < 1:
+        raise RuntimeError(f"_chunk_cat expects positive num_chunks, got: {num_chunks}")
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if any(not x._array.size for x in tensors):
+        raise RuntimeError("_chunk_cat expects non-empty tensor")
+    ranks = {x._array.ndim for x in tensors}
+    if dim < 0 and len(ranks) > 1:
+        raise RuntimeError(
+            "_chunk_cat expects non-negative dim when input tensors have different ndims"
+        )
+    at = dim if dim >= 0 else canonical_dim(dim, min(ranks))
+    if at >= min(ranks):
+        raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
+    if len({x._array.shape[:at] for x in tensors}) > 1:
+        raise RuntimeError(
+            "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"
+        )
+    return at

@@ -188,6 +188,12 @@ def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sectio
 def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
     def function(input, indices_or_sections=None, *, indices=None, sections=None):
         indices_or_sections = _places(name, indices_or_sections, indices, sections)
+        if not isinstance(indices_or_sections, (int, tuple, list)):
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments - got (Tensor, "
+                f"{type(indices_or_sections).__name__}), but expected one of:\n"
+                " * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)\n"
+            )
         if input._array.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a "

@@ -58,7 +58,26 @@ def _sliced(
 for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
               unsqueeze):  # fmt: skip
     _publish_copy(f"{_view.__name__}_copy", _view)
-_publish_copy("narrow_copy", narrow, ("torch", "Tensor"))
+
+
+def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """The window that narrow gives, refused in narrow_copy's own words."""
+    shape = input._array.shape
+    if not -len(shape) <= dim < len(shape):
+        raise RuntimeError(
+            "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.  "
+            "(Could this error message be improved?  If so, please report an enhancement request "
+            "to PyTorch.)"
+        )
+    if length < 0:
+        raise RuntimeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({shape[dim]})."
+        )
+    return narrow(input, dim, start, length)
+
+
+_publish_copy("narrow_copy", _narrowed, ("torch", "Tensor"),
+              doc="Like `narrow`, in memory of its own.")  # fmt: skip
 _publish_copy("as_strided_copy", as_strided)
 _publish_copy("unfold_copy", unfold)
 _publish_copy("alias_copy", lambda input: input, doc="Like `clone`: a copy of the whole tensor.")
@@ -138,3 +157,6 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
             [0., 1.]])
     """
     return _scattered(input, src, lambda x: as_strided(x, size, stride, storage_offset))
+
+
+publish(_sliced, ("slice",), ("aten",))

@@ -1,0 +1,44 @@
+"""Indices that are looked at only where a mask holds: others may lie anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from ..core.registry import composite
+
+
+def _within(input: Tensor, indices: Any) -> tuple:
+    """The indices, moved into range; a full slice for each that is None."""
+    found = []
+    for axis, index in enumerate(indices):
+        n = input._array.shape[axis]
+        found.append(slice(None) if index is None else index.clamp(-n, n - 1))
+    return tuple(found)
+
+
+@composite(expose=("torch",))
+def _unsafe_masked_index(input, mask, indices, fill):
+    """input[indices] where the mask holds, `fill` elsewhere.
+
+    >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])
+    >>> torch._unsafe_masked_index(x, mask, [torch.tensor([1, 9])], 0)
+    tensor([2., 0.])
+    """
+    if not input._array.size:
+        return input.new_full(mask.shape, fill)
+    return input[_within(input, indices)].masked_fill(mask.logical_not(), fill)
+
+
+@composite(expose=("torch",))
+def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
+    """A copy of the input with values added at the indices where the mask holds.
+
+    >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])
+    >>> torch._unsafe_masked_index_put_accumulate(x, mask, [torch.tensor([1, 9])], torch.ones(2))
+    tensor([1., 3.])
+    """
+    if not input._array.size:
+        return input.clone()
+    kept = values.masked_fill(mask.logical_not(), 0)
+    return input.index_put(_within(input, indices), kept, True)

@@ -1,0 +1,76 @@
+"""The public surface: every name of PyTorch's is there, or says that it is not."""
+
+import importlib
+import warnings
+
+import pytest
+
+import flambeau
+from flambeau.tensor.absent import Lacking
+from flambeau.tensor.torch_names import _lines, methods_of, names_of
+
+# torch.distributed answers for its names itself.
+MODULES = [name for name in _lines() if not name.endswith(".")
+           and not name.startswith("torch.distributed.")]  # fmt: skip
+PUBLIC = [name for name in MODULES if not any(p.startswith("_") for p in name.split("."))]
+
+
+def found(path):
+    value = flambeau
+    for part in path.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_module_and_its_names(module):
+    """Reachable by attribute and by import; each of its names too."""
+    home = found(module)
+    if isinstance(home, Lacking):
+        return
+    importlib.import_module("flambeau" + module.removeprefix("torch"))
+    for name in names_of(module):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            getattr(home, name)
+
+
+def test_methods():
+    missing = [name for name in methods_of("torch.Tensor") if not hasattr(flambeau.Tensor, name)]
+    assert missing in ([], ["index"])
+
+
+def test_an_absent_name_says_so():
+    import flambeau.utils.data.datapipes.iter.callable as module
+
+    with pytest.raises(NotImplementedError, match=r"torch\.utils\.data\.datapipes\.\S* is not imp"):
+        module.MapperIterDataPipe()
+    with pytest.raises(NotImplementedError, match=r"torch.package.PackageExporter is not impl"):
+        flambeau.package.PackageExporter("file")
+    with pytest.raises(NotImplementedError, match=r"torch.Tensor.q_scale is not implemented"):
+        flambeau.ones(2).q_scale()
+
+
+def test_a_misspelt_name_is_an_attribute_error():
+    for module in (flambeau, flambeau.utils, flambeau.nn.functional, flambeau.package):
+        with pytest.raises(AttributeError, match="has no attribute 'misspelt'"):
+            _ = module.misspelt
+
+
+def test_other_homes_lead_to_the_same_object():
+    assert flambeau.autograd.grad_mode.no_grad is flambeau.no_grad
+    assert flambeau.signal.windows.windows.hann is flambeau.signal.windows.hann
+    assert flambeau.nn.functional.grad is flambeau.nn.grad
+    from flambeau.nn.parallel.scatter_gather import gather  # noqa: F401
+
+
+@pytest.mark.parity
+def test_names_are_pytorchs():
+    """What torch_names.txt lists, PyTorch has; what PyTorch exports, the list has."""
+    torch = pytest.importorskip("torch")
+    for name in (*torch.__all__, *(n for n in torch.nn.__all__ if n != "factory_kwargs")):
+        home = flambeau if name in torch.__all__ else flambeau.nn
+        assert getattr(home, name) is not None
+    for module in ("torch.utils.deterministic", "torch.quasirandom", "torch.nn.parallel.comm"):
+        theirs = importlib.import_module(module)
+        assert [n for n in names_of(module) if not hasattr(theirs, n)] == []
