@@ -74,7 +74,7 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
         value = args[i] if i < len(args) else None
         note = str(operator.parameters[i].annotation)
         if i in operator.sequence_positions:
-            for k, v in enumerate(value):
+            for k, v in enumerate(value or ()):
                 if not isinstance(v, Tensor):
                     return TypeError(
                         f"expected Tensor as element {k} in argument {i}, but got "
