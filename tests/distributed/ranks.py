@@ -44,9 +44,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start(
-    program: str, size: int, arguments: Sequence[str] = (), **more: str
+    program: str, size: int, arguments: Sequence[str] = (), started: int | None = None, **more: str
 ) -> list[subprocess.Popen[str]]:
-    """The processes of a program's ranks, as torchrun would start them."""
+    """The processes of a program's ranks, as torchrun would start them; the first `started`."""
     port, command = str(free_port()), [sys.executable, str(PROGRAMS / program), *arguments]
     return [
         subprocess.Popen(
@@ -54,7 +54,7 @@ def start(
             env=environment(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size),
                             MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **more),
         )
-        for rank in range(size)
+        for rank in range(size if started is None else started)
     ]  # fmt: skip
 
 
