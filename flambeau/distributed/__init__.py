@@ -15,6 +15,7 @@ from .collectives import (
     scatter,
 )  # fmt: skip
 from .data_parallel import GradBucket
+from .device_mesh import DeviceMesh, init_device_mesh
 from .elastic.multiprocessing import errors as _worker_errors
 from .errors import (
     DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError,
@@ -39,25 +40,23 @@ from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .work import Work
 
 __all__ = [
-    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "FileStore",
-    "GradBucket", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
+    "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
+    "FileStore", "GradBucket", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
     "QueueEmptyError", "ReduceOp", "Store", "TCPStore", "Work", "all_gather",
     "all_gather_into_tensor", "all_gather_object", "all_gather_single", "all_reduce",
     "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
     "broadcast", "broadcast_object_list", "default_pg_timeout", "destroy_process_group", "gather",
     "gather_object", "get_backend", "get_backend_config", "get_default_backend_for_device",
     "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
-    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv",
-    "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
-    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
-    "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups",
-    "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce", "reduce_op",
-    "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh",
+    "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available",
+    "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
+    "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group",
+    "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
+    "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
     "register_rendezvous_handler", "rendezvous", "scatter", "scatter_object_list", "send",
     "send_object_list",
 ]  # fmt: skip
-
-_NAMES = ("DeviceMesh", "init_device_mesh")
 
 globals().update(absent.settle(__name__))
 if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why it ends
@@ -65,4 +64,4 @@ if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
 
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = lacking(__name__)

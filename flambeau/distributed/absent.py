@@ -15,19 +15,14 @@ from .placements import PLACEMENTS
 
 _MODULES = (
     "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
-    "_tensor.experimental algorithms._checkpoint "
-    "algorithms._checkpoint.checkpoint_wrapper algorithms.ddp_comm_hooks.post_localSGD_hook "
-    "algorithms.model_averaging "
-    "algorithms.model_averaging.averagers checkpoint checkpoint.default_planner "
-    "checkpoint._consolidate_hf_safetensors checkpoint.api checkpoint.filesystem "
-    "checkpoint.format_utils checkpoint.hf_storage checkpoint.metadata checkpoint.optimizer "
-    "checkpoint.planner checkpoint.stateful checkpoint.storage checkpoint.state_dict "
-    "checkpoint.state_dict_loader checkpoint.state_dict_saver device_mesh "
-    "fsdp fsdp._common_utils "
-    "fsdp._fully_shard fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel "
-    "fsdp.sharded_grad_scaler fsdp.wrap optim pipelining rpc "
-    "tensor tensor._utils tensor.device_mesh tensor.experimental tensor.parallel "
-    "tensor.placement_types utils"
+    "_tensor.experimental algorithms._checkpoint algorithms._checkpoint.checkpoint_wrapper "
+    "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
+    "algorithms.model_averaging.averagers checkpoint.default_planner "
+    "checkpoint._consolidate_hf_safetensors checkpoint.hf_storage checkpoint.optimizer "
+    "checkpoint.planner checkpoint.storage fsdp fsdp._common_utils fsdp._fully_shard "
+    "fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel fsdp.sharded_grad_scaler "
+    "fsdp.wrap pipelining rpc tensor tensor._utils tensor.device_mesh tensor.experimental "
+    "tensor.parallel tensor.placement_types utils"
 ).split()
 
 
@@ -51,7 +46,8 @@ def settle(package: str) -> dict[str, ModuleType]:
         sys.modules[name] = module
         above, _, last = path.rpartition(".")
         if above:
-            setattr(sys.modules[f"{package}.{above}"], last, module)
+            if f"{package}.{above}" in sys.modules:  # else a module of flambeau's, imported later
+                setattr(sys.modules[f"{package}.{above}"], last, module)
         else:
             top[path] = module
     vars(top["rpc"])["is_available"] = lambda: False  # and then it has no `api`

@@ -1,4 +1,4 @@
-"""What goes wrong between processes: the argument says what. Ranks print what they saw, and when."""
+"""What goes wrong between processes: the argument says what. Ranks print what they saw."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""Flat names: nested dicts and lists of a state dict as one dict, "model.weight", and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...tensor import Tensor
+from .stateful import Stateful
+
+Path = tuple[Any, ...]
+
+
+def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _entries(inner, (*path, key))
+    elif isinstance(value, (list, tuple)) and _has_tensors(value):
+        for at, inner in enumerate(value):
+            yield from _entries(inner, (*path, at))
+    else:
+        yield path, value
+
+
+def _has_tensors(values: Any) -> bool:
+    return any(
+        isinstance(x, Tensor)
+        or (isinstance(x, (list, tuple)) and _has_tensors(x))
+        or (isinstance(x, Mapping) and _has_tensors(list(x.values())))
+        for x in values
+    )
+
+
+def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Path]]:
+    """({flat name: value}, {flat name: path}); objects with a state_dict give theirs."""
+    plain = {
+        key: value.state_dict() if isinstance(value, Stateful) else value
+        for key, value in state_dict.items()
+    }
+    flat: dict[str, Any] = {}
+    paths: dict[str, Path] = {}
+    for path, value in _entries(plain, ()):
+        name = ".".join(map(str, path))
+        if name in flat:
+            raise ValueError(f"duplicated flatten key {name}")
+        flat[name], paths[name] = value, path
+    return flat, paths
+
+
+def put(state_dict: Any, path: Path, value: Any) -> None:
+    """Sets what lies at a path."""
+    for key in path[:-1]:
+        state_dict = state_dict[key]
+    state_dict[path[-1]] = value

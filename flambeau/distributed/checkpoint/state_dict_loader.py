@@ -1,0 +1,95 @@
+"""Loads a distributed checkpoint into a state dict, with whatever number of processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...autograd.mode import no_grad
+from ...tensor import Tensor
+from .filesystem import FileSystemReader
+from .flat_names import flatten, put
+from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
+from .state_dict_saver import _folder
+from .stateful import Stateful
+
+__all__ = ["load", "load_state_dict"]
+
+
+def load(
+    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike | None = None,
+    storage_reader: Any = None, planner: Any = None, process_group: Any = None,
+    no_dist: bool = False,
+) -> None:  # fmt: skip
+    """Fills the tensors of a state dict in place, and replaces its other values.
+
+    Objects with `load_state_dict` get their states. RuntimeError for an entry that the checkpoint
+    lacks, ValueError for a tensor of another shape.
+    """
+    reader = storage_reader or FileSystemReader(_folder(checkpoint_id))
+    metadata = reader.read_metadata()
+    plain = {
+        key: value.state_dict() if isinstance(value, Stateful) else value
+        for key, value in state_dict.items()
+    }
+    flat, paths = flatten(plain)
+    for name, value in flat.items():
+        put_back = _loaded(reader, metadata, name, value)
+        if put_back is not value:
+            put(plain, paths[name], put_back)
+    for key, value in state_dict.items():
+        if isinstance(value, Stateful):
+            value.load_state_dict(plain[key])
+        else:
+            state_dict[key] = plain[key]
+
+
+@no_grad()
+def _loaded(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
+    """The value of an entry: the tensor itself, filled, or the object in the checkpoint."""
+    described = metadata.state_dict_metadata.get(name)
+    if described is None:
+        raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
+    if not isinstance(described, TensorStorageMetadata):
+        return reader.read(metadata.storage_data[MetadataIndex(name)])
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} is a tensor in the checkpoint, and {type(value)} here")
+    if tuple(value.shape) != tuple(described.size):
+        raise ValueError(
+            f"Size mismatch between saved {described.size} and current: {value.shape} for {name}"
+        )
+    for chunk in described.chunks:
+        part = reader.read(metadata.storage_data[MetadataIndex(name, chunk.offsets)], True)
+        window = tuple(slice(o, o + n) for o, n in zip(chunk.offsets, chunk.sizes, strict=True))
+        target = value.detach()
+        (target[window] if window else target).copy_(part)
+    return value
+
+
+def load_state_dict(
+    state_dict: dict[str, Any], storage_reader: Any, process_group: Any = None,
+    coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
+) -> None:  # fmt: skip
+    """The old form of `load`."""
+    load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist)
+
+
+def load_everything(folder: str | os.PathLike) -> Mapping[str, Any]:
+    """All that a checkpoint has, nested as it was saved."""
+    reader = FileSystemReader(folder)
+    metadata = reader.read_metadata()
+    whole: dict[Any, Any] = {}
+    for name, described in metadata.state_dict_metadata.items():
+        if isinstance(described, TensorStorageMetadata):
+            from ... import ops
+
+            value: Any = ops.empty(described.size, dtype=described.properties.dtype)
+        else:
+            value = None
+        path = (metadata.planner_data or {}).get(name, (name,))
+        inner = whole
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = _loaded(reader, metadata, name, value)
+    return whole

@@ -1,0 +1,182 @@
+"""Saves a state dict that several processes have, each tensor once, shared out by size."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ...futures import Future
+from ...tensor import Tensor
+from ...tensor.size import Size
+from .. import objects
+from ..group import is_initialized
+from ..process_group import member
+from .filesystem import FileSystemWriter
+from .flat_names import flatten
+from .metadata import (
+    BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties,
+    TensorStorageMetadata,
+)  # fmt: skip
+from .stateful import Stateful
+
+__all__ = ["async_save", "save", "save_state_dict"]
+
+
+def _everybody(no_dist: bool, group: Any) -> tuple[int, int]:
+    """(rank, number of processes)."""
+    if no_dist or not is_initialized():
+        return 0, 1
+    return member(group).rank(), member(group).size()
+
+
+def _gathered(value: Any, size: int, group: Any) -> list[Any]:
+    if size == 1:
+        return [value]
+    found = [None] * size
+    objects.all_gather_object(found, value, group)
+    return found
+
+
+def _described(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
+    if not isinstance(value, Tensor):
+        return BytesStorageMetadata()
+    shape = Size(value.shape)
+    whole = ChunkStorageMetadata(Size([0] * len(shape)), shape)
+    properties = TensorProperties(value.dtype, requires_grad=value.requires_grad)
+    return TensorStorageMetadata(properties, shape, [whole])
+
+
+def owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
+    """Which rank saves which entry: {name: bytes} of each rank; the least loaded one that has it.
+
+    All ranks compute the same.
+    """
+    sizes: dict[str, int] = {}
+    for names in names_of_ranks:
+        for name, size_bytes in names.items():
+            sizes.setdefault(name, size_bytes)
+    loads, found = [0] * len(names_of_ranks), {}
+    for name in sorted(sizes, key=lambda key: (-sizes[key], key)):
+        rank = min(
+            (r for r, names in enumerate(names_of_ranks) if name in names),
+            key=lambda r: (loads[r], r),
+        )
+        loads[rank] += sizes[name]
+        found[name] = rank
+    return found
+
+
+def save(
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike | None = None,
+    storage_writer: Any = None, planner: Any = None, process_group: Any = None,
+    no_dist: bool = False, use_collectives: bool = True,
+) -> Metadata:  # fmt: skip
+    """Saves a state dict into the folder `checkpoint_id`; all processes of the group call it.
+
+    Tensors and objects that several processes have are saved once. The checkpoint can be loaded by
+    another number of processes, and by PyTorch.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = torch.distributed.checkpoint.save({"w": torch.ones(2)}, checkpoint_id=folder)
+    >>> state = {"w": torch.zeros(2)}
+    >>> torch.distributed.checkpoint.load(state, checkpoint_id=folder)
+    >>> state["w"]
+    tensor([1., 1.])
+    """
+    writer = storage_writer or FileSystemWriter(_folder(checkpoint_id))
+    rank, size = _everybody(no_dist, process_group)
+    flat, paths = flatten(state_dict)
+    own = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
+    owner = owners(_gathered(own, size, process_group))
+    mine = {name: value for name, value in flat.items() if owner[name] == rank}
+    error: OSError | None = None
+    places: dict[Any, Any] = {}
+    try:
+        places = writer.write({_index(name, value): value for name, value in mine.items()}, rank)
+    except OSError as failure:
+        error = failure
+    report = ({name: _described(value) for name, value in mine.items()}, paths, places, error)
+    reports = _gathered(report, size, process_group)
+    failed = {r: part[3] for r, part in enumerate(reports) if part[3] is not None}
+    if failed:
+        raise CheckpointException("CheckpointException", failed)
+    metadata = Metadata({}, {}, {}, version="1.0.0")
+    for described, their_paths, their_places, _ in reports:
+        metadata.state_dict_metadata.update(described)
+        metadata.planner_data.update(their_paths)
+        metadata.storage_data.update(their_places)
+    if rank == 0:
+        writer.finish(metadata)
+    _gathered(None, size, process_group)  # nobody goes on before the checkpoint is valid
+    return metadata
+
+
+def _index(name: str, value: Any) -> MetadataIndex:
+    if isinstance(value, Tensor):
+        return MetadataIndex(name, [0] * value.dim(), 0)
+    return MetadataIndex(name)
+
+
+def _folder(checkpoint_id: Any) -> Any:
+    if checkpoint_id is None:
+        raise ValueError("Must provide either `checkpoint_id` or `storage_writer` "
+                         "or `storage_reader`.")  # fmt: skip
+    return checkpoint_id
+
+
+class CheckpointException(BaseException):
+    """What went wrong on which rank: `failures` is {rank: error}."""
+
+    def __init__(self, message: str, failures: dict[int, BaseException]) -> None:
+        super().__init__(message, failures)
+        self.failures = failures
+
+    def __str__(self) -> str:
+        lines = [f"CheckpointException ranks:{set(self.failures)}"]
+        lines += [f"rank {rank}: {error!r}" for rank, error in self.failures.items()]
+        return "\n".join(lines)
+
+
+def save_state_dict(
+    state_dict: Mapping[str, Any], storage_writer: Any, process_group: Any = None,
+    coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
+) -> Metadata:  # fmt: skip
+    """The old form of `save`."""
+    return save(state_dict, storage_writer=storage_writer, process_group=process_group,
+                no_dist=no_dist)  # fmt: skip
+
+
+def _copied(value: Any) -> Any:
+    """Nested containers with copies of their tensors."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def async_save(
+    state_dict: Mapping[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None,
+    planner: Any = None, process_group: Any = None, **options: Any,
+) -> Future:  # fmt: skip
+    """As `save`, of copies, in a thread; returns a Future.
+
+    With several processes the group must be one that nothing else uses in the meantime.
+    """
+    copies = _copied(
+        {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
+    )
+    future = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(save(copies, checkpoint_id=checkpoint_id, process_group=process_group,
+                                   storage_writer=storage_writer))  # fmt: skip
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="checkpoint").start()
+    return future

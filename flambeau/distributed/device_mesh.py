@@ -1,0 +1,164 @@
+"""DeviceMesh: processes in a grid, with a group along each axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..tensor import Tensor
+from .group import get_world_size, init_process_group, is_initialized, new_group
+from .process_group import ProcessGroup, member
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+class DeviceMesh:
+    """A grid of the processes `mesh`; `get_group(dim)` has those in this one's line along an axis.
+
+    All processes make it, with the same arguments.
+
+    >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+    >>> mesh = torch.distributed.init_device_mesh("cpu", (1,), mesh_dim_names=("dp",))
+    >>> mesh.size(), mesh["dp"].get_local_rank()
+    (1, 0)
+    >>> torch.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None,
+        backend_override: Any = None, _init_backend: bool = True, _rank: int | None = None,
+    ) -> None:  # fmt: skip
+        if device_type != "cpu":
+            raise RuntimeError(f"DeviceMesh: device_type={device_type!r}, and flambeau has the CPU")
+        if not is_initialized():
+            init_process_group()
+        self.device_type = device_type
+        self._ranks = np.array(mesh.tolist() if isinstance(mesh, Tensor) else mesh, np.int64)
+        self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        self._rank = member().rank()
+        self._groups = [self._line(axis) for axis in range(self._ranks.ndim)]
+
+    def _line(self, axis: int) -> Any:
+        """This process's group along an axis; all groups along it are made by all."""
+        lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
+        mine: Any = None
+        for ranks in lines.tolist():
+            whole = sorted(ranks) == list(range(get_world_size()))
+            made = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
+            if self._rank in ranks:
+                mine = made
+        return mine
+
+    @property
+    def mesh(self) -> Tensor:
+        """The processes' numbers."""
+        return ops.tensor(self._ranks.tolist(), dtype=None)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self._ranks.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its lengths."""
+        return self._ranks.shape
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """How many processes it has, along an axis or in all."""
+        return self._ranks.size if mesh_dim is None else self._ranks.shape[mesh_dim]
+
+    def _axis(self, mesh_dim: int | str | None) -> int:
+        if mesh_dim is None:
+            if self.ndim > 1:
+                raise RuntimeError(
+                    f"Found the DeviceMesh have {self.ndim} dimensions. Optional kwarg `mesh_dim` "
+                    "needs to be specified when device_mesh.ndim > 1."
+                )
+            return 0
+        if isinstance(mesh_dim, int):
+            return mesh_dim
+        if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
+            raise KeyError(f"Invalid mesh_dim_name {mesh_dim}; the mesh has {self.mesh_dim_names}")
+        return self.mesh_dim_names.index(mesh_dim)
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """The group of this process's line along an axis."""
+        return self._groups[self._axis(mesh_dim)]
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """The groups along all axes."""
+        return list(self._groups)
+
+    def get_coordinate(self) -> list[int] | None:
+        """Where this process is in the grid; None where it is not in it."""
+        found = np.argwhere(self._ranks == self._rank)
+        return None if not len(found) else found[0].tolist()
+
+    def get_rank(self) -> int:
+        """This process's number among all."""
+        return self._rank
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """This process's place along an axis."""
+        coordinate = self.get_coordinate()
+        if coordinate is None:
+            raise RuntimeError(f"rank {self._rank} is not in the mesh")
+        return coordinate[self._axis(mesh_dim)]
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """The part of the mesh along named axes that this process is in."""
+        chosen = [self._axis(name) for name in ((names,) if isinstance(names, str) else names)]
+        coordinate = self.get_coordinate()
+        if coordinate is None:
+            raise RuntimeError(f"rank {self._rank} is not in the mesh")
+        window = tuple(slice(None) if a in chosen else at for a, at in enumerate(coordinate))
+        part = object.__new__(DeviceMesh)
+        part.device_type, part._rank = self.device_type, self._rank
+        kept = sorted(chosen)
+        part._ranks = self._ranks[window].transpose([kept.index(axis) for axis in chosen])
+        part.mesh_dim_names = tuple((self.mesh_dim_names or ())[axis] for axis in chosen)
+        part._groups = [self._groups[axis] for axis in chosen]
+        return part
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, DeviceMesh) and self.mesh_dim_names == other.mesh_dim_names
+                and np.array_equal(self._ranks, other._ranks))  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash((self._ranks.tobytes(), self._ranks.shape, self.mesh_dim_names))
+
+    def __repr__(self) -> str:
+        if self.mesh_dim_names:
+            axes = ", ".join(f"{name}={n}" for name, n in
+                             zip(self.mesh_dim_names, self.shape, strict=True))  # fmt: skip
+            shape = f"({axes})"
+        else:
+            shape = str(self.shape)
+        return f"DeviceMesh({shape}, '{self.device_type}', stride={self._strides()})"
+
+    def _strides(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(self.ndim))
+
+
+def init_device_mesh(
+    device_type: str, mesh_shape: tuple[int, ...], *,
+    mesh_dim_names: tuple[str, ...] | None = None, backend_override: Any = None,
+) -> DeviceMesh:  # fmt: skip
+    """All processes in a grid of this shape, in order of their numbers."""
+    if mesh_dim_names is not None:
+        if len(set(mesh_dim_names)) != len(mesh_dim_names):
+            raise RuntimeError("Each mesh_dim_name must be unique.")
+        if len(mesh_shape) != len(mesh_dim_names):
+            raise RuntimeError("mesh_shape and mesh_dim_names should have same length!")
+    if not is_initialized():
+        init_process_group()
+    if math.prod(mesh_shape) > get_world_size():
+        raise RuntimeError(f"Mesh should not be bigger than default world size {get_world_size()}, "
+                           f"but found {math.prod(mesh_shape)} ranks!")  # fmt: skip
+    ranks = np.arange(math.prod(mesh_shape)).reshape(mesh_shape)
+    return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

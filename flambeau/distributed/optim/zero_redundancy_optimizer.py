@@ -1,0 +1,151 @@
+"""ZeroRedundancyOptimizer: each process updates a part of the parameters and has their state alone.
+
+Rajbhandari, Rasley, Ruwase, He: ZeRO, SC 2020 (https://arxiv.org/abs/1910.02054), stage 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...optim import Optimizer
+from ...tensor import Tensor
+from .. import objects
+from ..algorithms.join import Join, Joinable, JoinHook, _JoinConfig
+from ..data_parallel.state_sync import broadcast_tensors
+from ..process_group import member
+
+__all__ = ["ZeroRedundancyOptimizer"]
+
+
+class _ZeroJoinHook(JoinHook):
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self._optimizer = optimizer
+
+    def main_hook(self) -> None:
+        """Steps with the others: the gradients were averaged by DistributedDataParallel."""
+        self._optimizer.step()
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
+    """`optimizer_class(params, **defaults)`, shared out: a process updates its parameters, and all
+    get the new values from it.
+
+    `state_dict()` has everything, on the process that `consolidate_state_dict(to)` named.
+
+    >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+    >>> from flambeau.distributed.optim import ZeroRedundancyOptimizer
+    >>> net = nn.Linear(2, 1)
+    >>> opt = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=0.1)
+    >>> net(torch.ones(1, 2)).sum().backward()
+    >>> opt.step()
+    >>> torch.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self, params: Iterable[Any], optimizer_class: type[Optimizer], process_group: Any = None,
+        parameters_as_bucket_view: bool = False, overlap_with_ddp: bool = False, **defaults: Any,
+    ) -> None:  # fmt: skip
+        if overlap_with_ddp:
+            raise NotImplementedError("ZeroRedundancyOptimizer with overlap_with_ddp=True is not "
+                                      "implemented in flambeau")  # fmt: skip
+        self.process_group = member(process_group)
+        self.world_size, self.rank = self.process_group.size(), self.process_group.rank()
+        self._optim_constructor, self._optim_defaults = optimizer_class, defaults
+        self._join_config = _JoinConfig.disabled()
+        self.initialized = False
+        self._all_state_dicts: list[dict[str, Any]] = []
+        super().__init__(params, defaults)
+        self._loads = [0] * self.world_size
+        self._owners: dict[int, int] = {}
+        for group in self.param_groups:
+            self._assign(group["params"])
+        own = [{**group, "params": self._mine(group)} for group in self.param_groups]
+        self.optim: Any = optimizer_class(own, **defaults)
+        for group, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
+            group.update({k: v for k, v in theirs.items() if k != "params"})
+        self.initialized = True
+
+    def _assign(self, parameters: list[Tensor]) -> None:
+        """Gives each parameter, largest first, to the process with the fewest elements."""
+        for parameter in sorted(parameters, key=lambda p: p.numel(), reverse=True):
+            rank = self._loads.index(min(self._loads))
+            self._loads[rank] += parameter.numel()
+            self._owners[id(parameter)] = rank
+
+    def _mine(self, group: dict[str, Any]) -> list[Tensor]:
+        return [p for p in group["params"] if self._owners[id(p)] == self.rank]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, shared out too."""
+        super().add_param_group(param_group)
+        if self.initialized:
+            group = self.param_groups[-1]
+            self._assign(group["params"])
+            self.optim.add_param_group({**group, "params": self._mine(group)})
+
+    def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
+        """Updates this process's parameters, and gets the others'."""
+        joining = Join.notify_join_context(self)
+        if joining is not None:
+            joining.wait()
+        for group, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
+            theirs.update({k: v for k, v in group.items() if k != "params"})
+        loss = self.optim.step(**kwargs) if closure is None else self.optim.step(closure, **kwargs)
+        for rank in range(self.world_size):
+            owned = [p for group in self.param_groups for p in group["params"]
+                     if self._owners[id(p)] == rank]  # fmt: skip
+            broadcast_tensors(owned, self.process_group, rank)
+        return loss
+
+    def consolidate_state_dict(self, to: int = 0) -> None:
+        """Collects the processes' states on process `to`; all call it."""
+        target = self.process_group._ranks.index(to)
+        found: list[Any] | None = [None] * self.world_size if self.rank == target else None
+        objects.gather_object(self.optim.state_dict(), found, to, self.process_group)
+        self._all_state_dicts = list(found or ())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as of one optimizer; RuntimeError before `consolidate_state_dict`."""
+        if not self._all_state_dicts:
+            raise RuntimeError(
+                "Optimizer state has not been consolidated on this rank. Please call "
+                f"`consolidate_state_dict(to={self.rank})` on all ranks beforehand if you meant to "
+                "save the global state."
+            )
+        whole = super().state_dict()
+        numbers = self._numbers()
+        for rank, theirs in enumerate(self._all_state_dicts):
+            owned = [p for group in self.param_groups for p in group["params"]
+                     if self._owners[id(p)] == rank]  # fmt: skip
+            for at, value in theirs["state"].items():
+                whole["state"][numbers[id(owned[at])]] = value
+        whole["state"] = dict(sorted(whole["state"].items()))
+        return whole
+
+    def _numbers(self) -> dict[int, int]:
+        every = [p for group in self.param_groups for p in group["params"]]
+        return {id(p): at for at, p in enumerate(every)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over this process's part of a whole state."""
+        numbers = self._numbers()
+        owned = [p for group in self.param_groups for p in self._mine(group)]
+        state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
+                 if numbers[id(p)] in state_dict["state"]}  # fmt: skip
+        groups = self.optim.state_dict()["param_groups"]
+        for group, theirs, saved in zip(self.param_groups, groups, state_dict["param_groups"],
+                                        strict=True):  # fmt: skip
+            settings = {k: v for k, v in saved.items() if k != "params"}
+            group.update(settings)
+            theirs.update(settings)
+        self.optim.load_state_dict({"state": state, "param_groups": groups})
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Steps with the processes that have inputs left."""
+        return _ZeroJoinHook(self)
+
+    join_device = property(lambda self: self.param_groups[0]["params"][0].device,
+                           doc="Where the parameters are.")  # fmt: skip
+    join_process_group = property(lambda self: self.process_group, doc="The group.")
