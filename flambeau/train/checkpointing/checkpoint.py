@@ -13,6 +13,7 @@ from ..state.monitored_metric import Monitor
 from ..reporting.learning_curves import PlotCurves
 from ..reporting.provenance import rounding
 from ..events.scope import step
+from ..state.ranks import writes_files
 from ..state.snapshot import copied
 from .background_writer import Writer
 
@@ -160,7 +161,8 @@ class Checkpoint:
         gone = [self.folder / _file_of(one["epoch"]) for one in self._before
                 if self.count > 1 and one not in self.kept]  # fmt: skip
         saved = {**copied(run.state_dict()), "rounding": rounding()}
-        self._writer.write(saved, paths, what, gone)
+        if writes_files():
+            self._writer.write(saved, paths, what, gone)
         self._next = time.monotonic() + 60 * (self.minutes or 0)
 
     def _settle(self) -> None:

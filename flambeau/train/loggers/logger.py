@@ -8,6 +8,7 @@ from typing import Any
 
 from ..events.order import Band
 from ..state.formatting import of_epoch, of_step
+from ..state.ranks import writes_files
 from ..events.scope import epoch, step
 
 
@@ -28,7 +29,9 @@ class Logger:
         self.every = every
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:
-        """The callback: lives through the run."""
+        """The callback: lives through the run, in the process that writes files."""
+        if not writes_files():
+            return
         moments = epoch.end if self.every is None else epoch.end | step.end(every=self.every)
         self.open(run)
         try:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ...tensor.tensor import Tensor
 from .data import detached
+from .ranks import gathered
 from ..metrics import MetricGroup
 from ..metrics.metric import batch_size
 
@@ -81,7 +82,25 @@ class Measures:
             self.group.update(y_pred, y)
 
     def results(self, prefix: str = "") -> dict[str, Any]:
-        """Means and metrics by prefixed name."""
+        """Means and metrics by prefixed name, over the batches of all processes."""
+        states = gathered(self.state_dict)
+        return (self if states is None else self._merged(states))._results(prefix)
+
+    def _merged(self, states: list[dict[str, Any]]) -> Measures:
+        """What processes with these states have measured together."""
+        total = self.copy()
+        for state in states:
+            part = self.copy()
+            part.load_state_dict(state)
+            for name, value in part.sums.items():
+                total.sums[name] = total.sums.get(name, 0.0) + value
+                total.weights[name] = total.weights.get(name, 0) + part.weights[name]
+            total.loss_sum += part.loss_sum
+            total.loss_weight += part.loss_weight
+            total.group.merge(part.group)
+        return total
+
+    def _results(self, prefix: str) -> dict[str, Any]:
         means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
         if self.loss_weight:
             means[prefix + "loss"] = self.loss_sum / self.loss_weight
