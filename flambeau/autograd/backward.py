@@ -10,6 +10,7 @@ import numpy as np
 
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
+from ..tensor.user_frames import noted
 from .engine import key_of, run
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
@@ -23,8 +24,11 @@ def _tuple(x: Any) -> tuple:
 def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
     """Where backward starts for one tensor, and with which cotangent."""
     if not y.requires_grad:
-        raise RuntimeError(
-            "element 0 of tensors does not require grad and does not have a grad_fn"
+        from .missing_graph import why_no_graph
+
+        raise noted(
+            RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn"),
+            why_no_graph(y),
         )
     if g is None:
         if y._array.size != 1:

@@ -14,6 +14,7 @@ import numpy as np
 from ..tensor.dtypes import FLOAT32
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import Tensor, wrap
+from ..tensor.user_frames import noted
 from .mode import MODE
 from .overwritten_outputs import Outputs, worked_out_again
 from .save_plan import OUTPUT
@@ -333,13 +334,16 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
 
 def raise_freed(node: Node) -> None:
     """What PyTorch says when a graph is walked twice."""
-    raise RuntimeError(
+    from .missing_graph import why_freed
+
+    error = RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
         "after they have already been freed). Saved intermediate values of the graph are freed "
         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
         "backward through the graph a second time or if you need to access saved tensors after "
         f"calling backward. (first freed node: {node.name()})"
     )
+    raise noted(error, why_freed(node))
 
 
 def raise_stale(node_name: str, array: np.ndarray, counter: Any, version: int, which: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,7 @@ class ModuleObserver:
             if type(module).__module__.startswith("flambeau.nn.modules.loss"):
                 return
             session.roots.add(module)
+            session.follow(module)
             if not module._modules and session.watching:
                 self.tell("on_layer", module, args, kwargs, output)
         call = ModuleCall(module, args[1:], kwargs, output, here(3), MODE.grad,
@@ -149,6 +151,7 @@ class ModuleObserver:
             result = original(*args, **kwargs)
         finally:
             self.inside = False
+        session.follow(args[0])
         mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
         session.emit("on_mode", args[0], mode, here())
         return result
@@ -203,13 +206,13 @@ _handles: list[Any] = []
 
 def add_step_hooks(session: Session) -> None:
     """Has every optimizer tell of its steps."""
-    numbers: dict[int, int] = {}
+    numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
     pending: list[Update] = []
 
     def before(optimizer: Any, args: tuple, kwargs: dict) -> None:
         if session.busy:
             return
-        numbers[id(optimizer)] = number = numbers.get(id(optimizer), 0) + 1
+        numbers[optimizer] = number = numbers.get(optimizer, 0) + 1
         session.adopt(optimizer)
         update = Update(optimizer, number, here(), session.watching)
         pending.append(update)
@@ -243,6 +246,7 @@ def _optimizer_observer(session: Session) -> Observer:
         spot = constructor_spot(args[0])
         if not session.busy:
             session.optimizers[args[0]] = spot
+            session.adopt(args[0])
             session.clock.again()
             session.emit("on_optimizer", args[0], spot)
 

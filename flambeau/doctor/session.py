@@ -51,6 +51,9 @@ class Session:
         self.roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules called from outside
         self.made_at: weakref.WeakKeyDictionary[Any, Spot] = weakref.WeakKeyDictionary()
         self.optimizers: weakref.WeakKeyDictionary[Any, Spot | None] = weakref.WeakKeyDictionary()
+        self.optimized: dict[int, Any] = {}  # weak references to parameters of any optimizer
+        self._followed: dict[int, Any] = {}  # objects whose ids rules remember, weakly
+        self._gone: list[int] = []  # ids of those that are no more
         self.loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.constructing = 0  # schedulers and loaders whose __init__ is running
         self.busy = False  # a rule is at work: what it calls is no event
@@ -71,6 +74,32 @@ class Session:
     def adopt(self, optimizer: Any) -> None:
         """Takes in an optimizer that was constructed before the session began."""
         self.optimizers.setdefault(optimizer, None)
+        self.follow(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in self.optimized:
+                    key = id(parameter)
+                    self.optimized[key] = weakref.ref(parameter, self._without(key))
+
+    def follow(self, thing: Any) -> None:
+        """Has rules forget an object when it is gone: its id will be another's."""
+        key = id(thing)
+        if key not in self._followed:
+            self._followed[key] = weakref.ref(thing, lambda _: self._gone.append(key))
+
+    def _without(self, key: int) -> Callable[[Any], None]:
+        return lambda _: self.optimized.pop(key, None)
+
+    def _forget(self) -> None:
+        while self._gone:
+            key = self._gone.pop()
+            self._followed.pop(key, None)
+            for rule in self.rules:
+                for known in vars(rule).values():
+                    if isinstance(known, dict):
+                        known.pop(key, None)
+                    elif isinstance(known, set):
+                        known.discard(key)
 
     def stop(self, error: BaseException | None = None) -> None:
         """Ends watching and lets the rules draw their conclusions."""
@@ -103,6 +132,8 @@ class Session:
             return
         begun = time.perf_counter()
         self.busy = True
+        if self._gone:
+            self._forget()
         try:
             for handler in handlers:
                 self._tell(handler, args)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
+from ..tensor.user_frames import noted
 from .hooks import _add, _WrappedHook
 from .members import Members
 from .parameter import Parameter, is_lazy
@@ -139,9 +140,9 @@ class StateDict(Members):
                     listed = ", ".join(f'"{key}"' for key in keys)
                     errors.insert(0, f"{what} key(s) in state_dict: {listed}. ")
         if errors:
-            raise RuntimeError(
+            raise noted(RuntimeError(
                 f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)
-            )
+            ), _prefix_advice(missing, unexpected))  # fmt: skip
         return _IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
@@ -270,6 +271,21 @@ class _Loading:
                     "to return new values, if incompatible_keys need to be modified, it should be "
                     "done inplace."
                 )
+
+
+def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
+    """What to do about names that differ by a prefix, such as that of DataParallel."""
+    for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
+                                   (missing, unexpected, "{!r} + k: v")):  # fmt: skip
+        for name in extra[:1]:
+            for other in lacking:
+                if name.endswith(f".{other}"):
+                    prefix = name.removesuffix(other)
+                    count = sum(n.startswith(prefix) for n in extra)
+                    pairs = change.format(prefix)
+                    return (f"{count} of {len(extra)} names differ by the prefix {prefix!r}: "
+                            f"{{{pairs} for k, v in state.items()}}")  # fmt: skip
+    return None
 
 
 def _load_one(

@@ -48,3 +48,9 @@ def test_texts(id: str) -> None:
     assert len(rule.title) < 120
     assert rule.why.endswith((".", ")"))
     assert not rule.fix.endswith(".")
+
+
+def test_the_handbook_is_fresh() -> None:
+    from flambeau.doctor.handbook import FILE, handbook
+
+    assert FILE.read_text() == handbook(), "run `python -m flambeau.doctor.handbook`"

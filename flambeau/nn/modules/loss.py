@@ -55,8 +55,18 @@ class _Loss(Module):
     ) -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
-            reduction = _reduction.legacy_get_string(size_average, reduce)
+            reduction = self._flambeau_legacy_reduction(size_average, reduce)
         self.reduction = reduction
+
+    def _flambeau_legacy_reduction(self, size_average: Any, reduce: Any) -> str:
+        try:
+            return _reduction.legacy_get_string(size_average, reduce)
+        except RuntimeError as error:
+            if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
+                name = self._get_name()
+                error.add_note(f"nn.{name} is a class: construct it first, nn.{name}()(input, "
+                               f"target), or call the function in nn.functional")  # fmt: skip
+            raise
 
 
 class _WeightedLoss(_Loss):

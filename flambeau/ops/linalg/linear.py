@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ...tensor.user_frames import noted
 from ...tensor.promotion import legacy_name
 from .matmul import product
 from ..native.matmul import WORTH, large_product
@@ -73,6 +74,19 @@ def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     return y if rows is input else y.reshape(input.shape[:-1] + y.shape[1:])
 
 
+def _features_advice(shape: tuple[int, ...], features: int) -> str:
+    """What to do about an input of another length."""
+    rest = 1
+    for n in shape[1:]:
+        rest *= n
+    if len(shape) > 2 and rest == features:
+        return (f"flatten the input first: x.flatten(1) has {' * '.join(map(str, shape[1:]))} = "
+                f"{rest} features")  # fmt: skip
+    if len(shape) > 1 and shape[-2] == features:
+        return f"axis {len(shape) - 2} has {features}: transpose the last two axes?"
+    return f"the layer fits with in_features={shape[-1]}"
+
+
 def _check(input: Array, weight: Array, bias: Array | None) -> None:
     if weight.ndim not in (1, 2):
         raise RuntimeError(f"linear(): weight must be 1D or 2D, got {weight.ndim}D: "
@@ -93,11 +107,11 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
         if weight.ndim == 1:
             raise RuntimeError(f"size mismatch, got input ({rows}), mat ({given}), vec "
                                f"({weight.shape[0]})")  # fmt: skip
-        raise RuntimeError(
+        raise noted(RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({given} and {weight.shape[1]}x"
             f"{weight.shape[0]}): Linear expects {weight.shape[1]} features, got "
             f"{tuple(input.shape)}"
-        )
+        ), _features_advice(tuple(input.shape), weight.shape[1]))  # fmt: skip
     out = input.shape[:-1] + weight.shape[:-1]
     if bias is not None and (bias.ndim > len(out) or any(
         n not in (1, m) for n, m in zip(bias.shape[::-1], out[::-1], strict=False)

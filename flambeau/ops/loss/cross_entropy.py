@@ -9,6 +9,7 @@ import numpy as np
 from ...native.runtime.background_jit import Policy
 from ...native.runtime.fast_call import Calls
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.user_frames import noted
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..indexing.gather import all_below
@@ -40,7 +41,9 @@ def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arr
     t = np.where(kept, t, 0)
     bad = t.view(np.uint64) >= classes
     if bad.any():
-        raise IndexError(f"Target {t[bad].flat[0]} is out of bounds.")
+        given = target if target.dtype is _INT64 else target.astype(np.int64)
+        raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
+                    _labels_advice(given, bad, classes))  # fmt: skip
     return t, kept
 
 
@@ -262,6 +265,34 @@ def _(g, share, logs, target, weight, reduction, ignore_index):
 # ------------------------------------------------------------------------------ public functions
 
 
+def _advice(input: Tensor, target: Tensor) -> str | None:
+    """What to do about arguments that do not fit."""
+    shape, wanted = input._array.shape, target._array.shape
+    kinds = input._array.dtype.kind, target._array.dtype.kind
+    if kinds[0] in "iub" and kinds[1] == "f":
+        return "the input is integers, the target floats: are they swapped? loss(input, target)"
+    if len(wanted) == 2 and wanted[1] == 1 and shape[:1] == wanted[:1]:
+        return "the target has an axis of length 1 too many: target.squeeze(1)"
+    if kinds[1] == "f" and len(wanted) < len(shape):
+        return ("the numbers of classes are integers: target.long(); probabilities of classes have "
+                f"the input's shape, {tuple(shape)}")  # fmt: skip
+    if kinds[1] in "ib" and target._array.dtype != np.int64:
+        return "target.long()"
+    return None
+
+
+def _labels_advice(t: Array, bad: Array, classes: int) -> str:
+    place = tuple(int(i[0]) for i in np.nonzero(bad))
+    where = place[0] if len(place) == 1 else place
+    text = (f"the target at {where} is {t[bad].flat[0]}; with {classes} classes they run from 0 to "
+            f"{classes - 1}")  # fmt: skip
+    if t.min() == 1 and t.max() == classes:
+        text += ". They run from 1 here: target - 1"
+    elif t.max() >= classes:
+        text += f". The network needs {int(t.max()) + 1} outputs for these targets"
+    return text
+
+
 def _check_input(input: Tensor, target: Tensor) -> None:
     shape, wanted = input._array.shape, target._array.shape
     if not shape:
@@ -275,6 +306,18 @@ def _check_input(input: Tensor, target: Tensor) -> None:
 
 def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """The target, checked against the input, in the input's shape without the classes."""
+    try:
+        _check_indices(input, target)
+    except (RuntimeError, ValueError) as error:
+        noted(error, _advice(input, target))
+        raise
+    if weight is not None:
+        _check_weight(input, weight)
+    shape, wanted = input._array.shape, target._array.shape
+    return target.reshape(()) if len(shape) == 1 and wanted else target
+
+
+def _check_indices(input: Tensor, target: Tensor) -> None:
     _check_input(input, target)
     shape, wanted = input._array.shape, target._array.shape
     if len(shape) <= 2:
@@ -298,9 +341,6 @@ def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     if kind is not _INT64 and kind not in (np.int64, np.uint8):
         raise RuntimeError("expected target dtype to be Long or Byte, but got "
                            f"{legacy_name(FROM_NUMPY[kind])}")  # fmt: skip
-    if weight is not None:
-        _check_weight(input, weight)
-    return target.reshape(()) if len(shape) == 1 and wanted else target
 
 
 def _check_weight(input: Tensor, weight: Tensor) -> None:

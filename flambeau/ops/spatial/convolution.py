@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.user_frames import noted
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
 from .conv_reference import (
@@ -244,6 +245,14 @@ def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
     return tuple([(p, p) for p in pads])
 
 
+def _channels_advice(x: tuple, channels: int) -> str | None:
+    """What to do about an input with its channels elsewhere."""
+    if x[-1] == channels:
+        axes = ", ".join(map(str, (0, len(x) - 1, *range(1, len(x) - 1))))
+        return f"the last axis has {channels}: are the channels last? x.permute({axes})"
+    return None
+
+
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
     """RuntimeError unless the shapes of input, weight and bias belong together."""
     how = "transposed=1" if transposed else f"groups={groups}"
@@ -262,8 +271,11 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
             f"but got weight of size [{list(w)}] instead"
         )
     if x[1] != channels:
-        raise RuntimeError(f"{given}, expected input{list(x)} to have {channels} channels, but got "
-                           f"{x[1]} channels instead")  # fmt: skip
+        raise noted(
+            RuntimeError(f"{given}, expected input{list(x)} to have {channels} channels, but got "
+                         f"{x[1]} channels instead"),
+            _channels_advice(x, channels),
+        )  # fmt: skip
     out = w[1] * groups if transposed else w[0]
     if bias is not None and bias != (out,):
         raise RuntimeError(

@@ -155,10 +155,7 @@ for _ in range(3):
     def after_backward(self, backward: Backward) -> None:
         if not self.suspects or not backward.watched:
             return
-        known = {
-            id(p) for optimizer in list(self.session.optimizers)
-            for group in optimizer.param_groups for p in group["params"]
-        }  # fmt: skip
+        known = self.session.optimized
         if not known:
             return
         for key, leaf in backward.graph.leaves.items():

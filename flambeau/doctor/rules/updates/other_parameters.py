@@ -85,10 +85,7 @@ for step in range(10):
             return
         own = [p for p in update.params if p.requires_grad]
         orphans = [p for p in own if id(p) not in self.reached]
-        known = {
-            id(p) for optimizer in list(self.session.optimizers)
-            for group in optimizer.param_groups for p in group["params"]
-        }  # fmt: skip
+        known = self.session.optimized
         strays = [
             p for i, p in self.reached.items()
             if i not in known and p.requires_grad and isinstance(p, Parameter)

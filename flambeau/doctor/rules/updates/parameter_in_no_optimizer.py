@@ -107,10 +107,7 @@ for _ in range(8):
         self.steps += update.watched
         if not update.watched or self.steps % _STEPS:
             return
-        known = {
-            id(p) for optimizer in list(self.session.optimizers)
-            for group in optimizer.param_groups for p in group["params"]
-        }  # fmt: skip
+        known = self.session.optimized
         strays: dict[int, list[Any]] = {}
         for key, parameter in self.reached.items():
             if key not in known and parameter.requires_grad and self.times[key] >= _STEPS:
@@ -118,7 +115,7 @@ for _ in range(8):
         for group in strays.values():
             self._judge(self.session.root_of(group[0]), group, known, update)
 
-    def _judge(self, root: Any, group: list[Any], known: set[int], update: Update) -> None:
+    def _judge(self, root: Any, group: list[Any], known: Any, update: Update) -> None:
         self.done.update(id(p) for p in group)
         owners = [m for m in list(self.session.made_at)
                   if any(p is group[0] for p in m._parameters.values())]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...events import Backward, Update, is_zero
+from ...events import Backward, ModuleCall, Update, is_zero
 from ...finding import Level
 from ...places import Spot
 from ..rule import Rule
@@ -75,6 +75,10 @@ for _ in range(5):
         self.cleared: dict[int, Spot | None] = {}  # and where these were cleared since
         self.times: dict[int, int] = {}
         self.ever: set[int] = set()
+        self.forwards = 0
+
+    def on_call(self, call: ModuleCall) -> None:
+        self.forwards += call.recorded
 
     def on_backward(self, backward: Backward) -> None:
         self.cleared.clear()  # what was cleared before this pass is not what it gives
@@ -108,6 +112,7 @@ for _ in range(5):
             if self.times[key] >= 2:
                 self.report(f"zero_grad() clears the gradients before {name}.step() can use them",
                             cleared, update.spot, backward)  # fmt: skip
-        elif update.number >= 3 and key not in self.ever and not self.session.clock.passes:
+        elif update.number >= 3 and key not in self.ever and self.forwards >= 3 \
+                and not self.session.clock.passes:  # fmt: skip
             self.report(f"{name}.step() was called {update.number} times, backward() never",
                         update.spot, fix="loss.backward() before step()")  # fmt: skip

@@ -104,7 +104,7 @@ for _ in range(12):
         if count < _STEPS:
             return
         stuck = [p for p in silent if zero[id(p)] == _STEPS and p._array.ndim > 1]
-        if stuck:
+        if stuck and len(silent) > 1:  # a weight alone: its input is zero, say
             self._tell(stuck, update)
 
     def _tell(self, stuck: list[Any], update: Update) -> None:

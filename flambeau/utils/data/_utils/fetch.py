@@ -9,6 +9,7 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
+from flambeau.tensor.user_frames import noted
 from flambeau.utils.data.dataset import Subset, TensorDataset
 
 from . import collate
@@ -70,7 +71,37 @@ class _MapDatasetFetcher(_Fetcher):
                 return rows
         if getattr(dataset, "__getitems__", None):
             return self.collate_fn(dataset.__getitems__(indices))
-        return self.collate_fn([dataset[i] for i in indices])
+        samples = [dataset[i] for i in indices]
+        try:
+            return self.collate_fn(samples)
+        except (RuntimeError, TypeError) as error:
+            noted(error, _uneven(samples, indices))
+            raise
+
+
+def _uneven(samples: list[Any], indices: Any) -> str | None:
+    """Which samples do not go into one batch."""
+    first = _kind(samples[0])
+    for index, sample in zip(indices, samples, strict=True):
+        kind = _kind(sample)
+        if kind != first:
+            advice = "return a sample for each index" if sample is None else \
+                "pad them in a collate_fn of your own"
+            return f"dataset[{indices[0]}] is {first}, dataset[{index}] is {kind}: {advice}"
+    return None
+
+
+def _kind(sample: Any) -> str:
+    """The type of a sample, with the shapes of its tensors."""
+    if isinstance(sample, Tensor):
+        return f"a tensor {tuple(sample.shape)}"
+    if isinstance(sample, np.ndarray):
+        return f"an array {sample.shape}"
+    if isinstance(sample, (tuple, list)):
+        return f"({', '.join(_kind(part) for part in sample)})"
+    if isinstance(sample, dict):
+        return "{" + ", ".join(f"{k!r}: {_kind(v)}" for k, v in sample.items()) + "}"
+    return "None" if sample is None else type(sample).__name__
 
 
 def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:

@@ -1,0 +1,223 @@
+"""Why a tensor has no graph, or one that is used up: what the notes below backward's errors say.
+
+Nothing is recorded while a program runs. When backward fails, the source of the user's function is
+read, together with the values of its variables: a statement whose inputs have gradients and whose
+result has none is the one that cut the graph.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from ..tensor.user_frames import user_frame
+from .mode import MODE
+from .node import Node, Output
+
+_CUTS = {
+    "argmax": "argmax() gives positions, which have no gradient",
+    "argmin": "argmin() gives positions, which have no gradient",
+    "argsort": "argsort() gives positions, which have no gradient",
+    "detach": "detach() takes the tensor out of the graph",
+    "item": "item() gives a Python number, without a graph",
+    "tolist": "tolist() gives Python numbers, without a graph",
+    "numpy": "numpy() gives an array, without a graph",
+    "tensor": "torch.tensor() copies the numbers into a new tensor, without their graph",
+    "as_tensor": "torch.as_tensor() of numbers gives a tensor without a graph",
+    "from_numpy": "torch.from_numpy() gives a tensor without a graph",
+    "long": "long() gives integers, which have no gradient",
+    "int": "int() gives integers, which have no gradient",
+    "bool": "bool() gives truth values, which have no gradient",
+    "eq": "a comparison has no gradient",
+}
+_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
+
+
+def why_no_graph(y: Tensor) -> str:
+    """What cut a tensor off from the graph, with the line, as far as the source tells."""
+    if not MODE.grad:
+        return "gradients are disabled here: backward() runs inside of torch.no_grad() or the like"
+    frame = user_frame()
+    statements = [] if frame is None else _statements(frame)
+    if frame is not None and statements:
+        names = [name for name, value in list(frame.f_locals.items()) if value is y]
+        causes = [_trace(name, frame, statements, set()) for name in names]
+        causes += [_cut_in(value, line, frame) for line, value in _roots_at(frame, statements)]
+        for cause in causes:
+            if cause is not None:
+                return cause
+    where = "" if frame is None else f" of {frame.f_code.co_name}"
+    return (
+        f"no statement{where} cuts the graph: what it is computed from does not require grad (a "
+        "frozen model?), or a function that it calls cuts it: flambeau --doctor says where"
+    )
+
+
+def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+    """What backward() is called on, in the statement that is running."""
+    for statement in statements:
+        if statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
+                        and node.func.attr == "backward":  # fmt: skip
+                    yield node.lineno, node.func.value
+
+
+def _statements(frame: FrameType) -> list[ast.stmt]:
+    """The statements of the function that a frame runs, or of its module."""
+    try:
+        lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+        tree: ast.AST = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return []
+    if frame.f_code.co_name != "<module>":
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) \
+                    and node.name == frame.f_code.co_name \
+                    and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):  # fmt: skip
+                tree = node
+    return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def _assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+    for node in statements:
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            written = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            if name in written:
+                yield node.lineno, node.value
+
+
+def _trace(
+    name: str, frame: FrameType, statements: list[ast.stmt], done: set[str]
+) -> str | None:  # fmt: skip
+    """The statement that cut `name` off, looked for backwards from its assignment."""
+    done.add(name)
+    before = [(line, v) for line, v in _assignments(name, statements) if line <= frame.f_lineno]
+    if not before:
+        return None
+    line, value = max(before, key=lambda pair: pair[0])
+    cut = _cut_in(value, line, frame)
+    if cut is not None:
+        return cut
+    switch = _switched_off(line, statements)
+    if switch is not None:
+        return (f"line {line} runs inside of {switch[1]} (line {switch[0]}), which records no graph"
+                f"\n    {_text(frame, line)}")  # fmt: skip
+    for node in _flow(value):
+        if isinstance(node, ast.Name) and node.id not in done:
+            found = frame.f_locals.get(node.id)
+            if isinstance(found, Tensor) and found.requires_grad:
+                continue
+            cause = _trace(node.id, frame, statements, done)
+            if cause is not None:
+                return cause
+    return None
+
+
+def _flow(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that its gradient flows through: of a call's arguments the first
+    alone, as the others of a loss are targets."""
+    yield node
+    children = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call):
+        children = iter([node.func, *node.args[:1]])
+    for child in children:
+        yield from _flow(child)
+
+
+def _cut_in(value: ast.expr, line: int, frame: FrameType) -> str | None:
+    for node in _flow(value):
+        cut = _cut_of(node)
+        if cut is not None:
+            return f"line {line} cuts the graph: {cut}\n    {_text(frame, line)}"
+    return None
+
+
+def _cut_of(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        return ".data takes the tensor out of the graph"
+    if isinstance(node, ast.Compare):
+        return _CUTS["eq"]
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in _CUTS and (name not in ("int", "bool", "tensor", "eq") or node.args):
+            return _CUTS[name]
+    return None
+
+
+def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | None:
+    """The `with torch.no_grad():` around a line."""
+    for node in statements:
+        if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno < line <= (
+            node.end_lineno or 0
+        ):  # fmt: skip
+            for item in node.items:
+                text = ast.unparse(item.context_expr)
+                if any(switch in text for switch in _SWITCHES):
+                    return node.lineno, text
+    return None
+
+
+def _text(frame: FrameType, line: int) -> str:
+    return linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
+
+
+# ------------------------------------------------------------------------ used-up graphs
+
+
+def why_freed(node: Node) -> str:
+    """Where the backward pass ran that used a graph up, and what carried it on."""
+    frame = user_frame()
+    if frame is None:
+        return "call backward() once on each graph"
+    statements = _statements(frame)
+    lines = sorted({
+        call.lineno for statement in statements for call in ast.walk(statement)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("backward", "grad")
+    })  # fmt: skip
+    here = frame.f_lineno
+    earlier = [line for line in lines if line < here]
+    notes = []
+    spot = node.__dict__.get("_doctor_spot")
+    if spot is not None and spot[0] is not None:
+        code = spot[0][0]
+        notes.append(f"the freed node was recorded in {code.co_qualname} of {code.co_filename}")
+    carried = [
+        name for name, value in list(frame.f_locals.items())
+        if isinstance(value, Tensor) and value._node is not None and _reaches(value._node, node)
+    ]  # fmt: skip
+    if earlier:
+        notes.append(f"an earlier backward(), at line {earlier[-1]}, has freed part of this graph")
+    else:
+        notes.append(f"line {here} has run before: it freed the graph that is used again here")
+    if len(carried) > 1 or (carried and not earlier):
+        where = "; ".join(_assigned(name, statements) for name in carried[:3])
+        notes.append(f"what brings the old graph along: {where}. Detach what is carried over from "
+                     "one step to the next: state = state.detach()")  # fmt: skip
+    return "\n".join(notes)
+
+
+def _assigned(name: str, statements: list[ast.stmt]) -> str:
+    lines = sorted({line for line, _ in _assignments(name, statements)})
+    return f"{name} (line {', '.join(map(str, lines))})" if lines else name
+
+
+def _reaches(start: Any, wanted: Node) -> bool:
+    """Whether a node is part of the graph below another."""
+    seen: set[int] = set()
+    stack = [start]
+    while stack:
+        target = stack.pop()
+        node = target.node if target.__class__ is Output else target
+        if node is wanted:
+            return True
+        if isinstance(node, Node) and id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(edge for edge in node.edges if edge is not None)
+    return False
