@@ -1,4 +1,4 @@
-"""Notes below backward's errors: which line cut the graph, or used it up. str(error) is PyTorch's."""
+"""Notes below errors of backward: which line cut the graph, or used it up."""
 
 from __future__ import annotations
 
