@@ -18,7 +18,7 @@ The most expensive training mistakes raise no error: a softmax before cross-entr
 names such mistakes with the line to mend. It changes nothing that the program computes, and costs
 nothing while it is off.
 
-```sh
+```
 flambeau --doctor train.py                 # findings on standard error as they are made
 flambeau --doctor=strict train.py          # the first certain finding ends it; exit code 3
 flambeau --doctor=check train.py           # stops after 8 updates; 3 if one is certain
@@ -29,7 +29,7 @@ flambeau explain no-zero-grad              # a check's entry of this page
 
 The program may `import torch`: it need not know of flambeau. In Python:
 
-```text
+```
 with flambeau.doctor() as d:               # options: off=[ids], strict=True, quiet=True
     train()
 d.findings, d.mistakes, d.summary; d.json(path); d.html(path)
@@ -49,7 +49,7 @@ cost.
 
 What looks like a mistake and is meant is marked on one of the lines that the finding names:
 
-```text
+```
 loss.backward()  # doctor: ok no-zero-grad
 
 @doctor.intended("eval-forgotten")         # or: with doctor.intended("eval-forgotten"):

@@ -274,17 +274,18 @@ class _Loading:
 
 
 def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
-    """What to do about names that differ by a prefix, such as that of DataParallel."""
+    """What to do where all names differ by one prefix, such as that of DataParallel."""
     for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
                                    (missing, unexpected, "{!r} + k: v")):  # fmt: skip
-        for name in extra[:1]:
-            for other in lacking:
-                if name.endswith(f".{other}"):
-                    prefix = name.removesuffix(other)
-                    count = sum(n.startswith(prefix) for n in extra)
-                    pairs = change.format(prefix)
-                    return (f"{count} of {len(extra)} names differ by the prefix {prefix!r}: "
-                            f"{{{pairs} for k, v in state.items()}}")  # fmt: skip
+        for other in lacking if extra else ():
+            prefix = extra[0].removesuffix(other)
+            fits = prefix.endswith(".") and all(
+                name.startswith(prefix) and name.removeprefix(prefix) in lacking for name in extra
+            )
+            if fits and prefix != extra[0]:
+                pairs = change.format(prefix)
+                return (f"all {len(extra)} names differ by the prefix {prefix!r}: "
+                        f"{{{pairs} for k, v in state.items()}}")  # fmt: skip
     return None
 
 

@@ -27,7 +27,7 @@ logits, labels = torch.zeros(8, 3), torch.arange(8) % 3
         (lambda: nn.Linear(4, 2)(torch.zeros(2, 6)), "cannot be multiplied", "in_features=6"),
         (lambda: nn.Linear(1, 1).load_state_dict(
             {"module.weight": torch.zeros(1, 1), "module.bias": torch.zeros(1)}),
-         "Missing key", "2 of 2 names differ by the prefix 'module.'"),
+         "Missing key", "all 2 names differ by the prefix 'module.'"),
         (lambda: list(DataLoader([torch.zeros(3), torch.zeros(4)], 2)), "equal size",
          "dataset[1] is a tensor (4,): pad them"),
         (lambda: list(DataLoader([torch.zeros(3), None], 2)), "NoneType", "dataset[1] is None"),
@@ -39,3 +39,12 @@ def test_note(call, message, note):
     assert message in str(caught.value)
     assert note in "\n".join(caught.value.__notes__)
     assert note not in str(caught.value)
+
+
+def test_names_of_another_architecture_get_no_note():
+    """Some names that end alike are no prefix."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)))
+    other = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU(), nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="Missing key") as caught:
+        net.load_state_dict(other.state_dict())
+    assert not hasattr(caught.value, "__notes__")
