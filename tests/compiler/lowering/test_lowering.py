@@ -29,9 +29,11 @@ WITHOUT_SCALAR_OPERATION = """
     airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma erfcx erfinv gcd i0 i0e i1 i1e igamma
     igammac lcm lgamma log_ndtr modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
     modified_bessel_k1 ndtri nextafter frexp _polygamma scaled_modified_bessel_k0
-    scaled_modified_bessel_k1 zeta _standard_gamma_grad _dirichlet_grad
+    scaled_modified_bessel_k1 zeta _standard_gamma_grad _dirichlet_grad hash_tensor
 """
-BY_SORTING = "_median_dim _nanmedian_dim _sort kthvalue mode topk histogram"
+BY_SORTING = """
+    _median_all _median_dim _nanmedian_all _nanmedian_dim _sort kthvalue mode topk histogram
+"""
 BY_DECOMPOSITION = """
     _householder_product _linalg_eigvalsh _linalg_inv_ex _linalg_lstsq _linalg_pinv _linalg_qr
     _linalg_solve _linalg_solve_triangular _linalg_svd _linalg_svdvals _lu_factor_ex _matrix_exp

@@ -39,7 +39,7 @@ CALLED = frozenset("""
     modified_bessel_k0 modified_bessel_k1 ndtri nextafter scaled_modified_bessel_k0
     scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
     shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w topk zeta
-    _dirichlet_grad _standard_gamma_grad
+    _dirichlet_grad _median_all _nanmedian_all _standard_gamma_grad hash_tensor
 """.split())  # fmt: skip
 
 # Steps with these stay eager: complex numbers, shapes that depend on values or
