@@ -20,9 +20,9 @@ WITHOUT = {
     "": """
         AcceleratorError BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage
         ByteTensor CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage
-        DoubleStorage DoubleTensor FloatStorage FloatTensor HalfStorage HalfTensor
-        IntStorage IntTensor LongStorage LongTensor OutOfMemoryError ScriptModule
-        ShortStorage ShortTensor SymBool SymFloat SymInt autocast_decrement_nesting
+        DisableTorchFunction DoubleStorage DoubleTensor FloatStorage FloatTensor HalfStorage
+        HalfTensor IntStorage IntTensor LongStorage LongTensor OutOfMemoryError ScriptModule
+        ShortStorage ShortTensor Storage SymBool SymFloat SymInt autocast_decrement_nesting
         autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
         get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype
         get_autocast_xla_dtype is_autocast_cache_enabled is_autocast_cpu_enabled
@@ -44,6 +44,8 @@ COMPLETE = """
 NAMESPACES = [*WITHOUT, *COMPLETE]
 
 # "`relu` in place.", "Like `view`, ...", "Deprecated for `normal_`."
+# "NotImplementedError: flambeau does not have it yet."
+RAISES = re.compile(r"^\w+Error: ")
 POINTER = re.compile(r"^(?:Like|Deprecated for) `(\w+)`|^`(\w+)` in place")
 
 
@@ -59,7 +61,7 @@ def documented(space: str) -> Iterator[tuple[str, str]]:
 
 def shows(space: str, docstring: str) -> bool:
     """Whether there is an example, here or under the name that the docstring says to look under."""
-    if ">>>" in docstring:
+    if ">>>" in docstring or RAISES.match(docstring):
         return True
     found = POINTER.match(docstring)
     if found is None:

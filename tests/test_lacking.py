@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -93,3 +94,28 @@ def test_downloads_show_their_share_where_tqdm_is_not_installed(capsys, monkeypa
         bar.update(1)
         bar.update(3)
     assert capsys.readouterr().err == "\r25.0%\r100.0%\n"
+
+
+OPTIONAL = """
+try:
+    from torch.utils.data.datapipes.iter import Batcher
+    from torch._jit_internal import _copy_to_script_wrapper
+    found = True
+except ImportError:
+    found = False
+from torch.onnx import OnnxExporterError
+"""
+
+
+def test_an_import_within_try_fails(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(OPTIONAL + "print(found, OnnxExporterError.__name__)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "flambeau", str(program)], text=True, capture_output=True, check=True
+    )
+    assert done.stdout == "False OnnxExporterError\n"
+
+
+def test_futures_of_types():
+    assert torch.futures.Future[int].__origin__ is torch.futures.Future
+    assert torch.Future[torch.Tensor].__args__ == (torch.Tensor,)

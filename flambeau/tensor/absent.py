@@ -1,6 +1,8 @@
 """Names that PyTorch has and flambeau does not have yet: importing one works, using it says so.
 
-A program that imports torch.onnx or torch.fx for something that this run of it does not do, runs.
+A program that imports torch.onnx or torch.fx for something that this run of it does not do, runs. A
+`from torch... import name` within `try` fails, as where PyTorch is too old: the program has a way
+without.
 Modules that are absent as a whole are made when they are imported; what flambeau has under another
 name is found in them.
 """
@@ -8,6 +10,7 @@ name is found in them.
 from __future__ import annotations
 
 import importlib
+import opcode
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -19,6 +22,7 @@ from .torch_names import is_torch_module, names_of
 __all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders", "lacking"]
 
 _PACKAGE = __name__.partition(".")[0]
+_IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 class Lacking:
@@ -71,7 +75,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
     `names`: further ones, which PyTorch's module has only once it is imported by itself.
     """
     known = frozenset(names)
-    torch_name = "torch" + module.removeprefix(_PACKAGE)
+    torch_name = "torch" + module.removeprefix(_PACKAGE).removeprefix("torch")
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("__"):
@@ -80,13 +84,26 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
             if is_torch_module(f"{torch_name}.{name}"):
                 return importlib.import_module(f"{module}.{name}")
             home = names_of(torch_name).get(name)
-            if home:
-                return _found(home)
             if home is not None:
-                return Lacking(f"{torch_name}.{name}")
+                found = _found(home) if home else Lacking(f"{torch_name}.{name}")
+                if found.__class__ is not Lacking or not _is_optional_import():
+                    return found
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
 
     return __getattr__
+
+
+def _is_optional_import() -> bool:
+    """Whether the code that asks for a name is a `from ... import` within `try`."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_code[frame.f_lasti] != _IMPORT_FROM:
+        return False
+    import dis
+
+    table = dis._parse_exception_table(frame.f_code)
+    return any(entry.start <= frame.f_lasti < entry.end for entry in table)
 
 
 def _found(path: str) -> Any:

@@ -44,14 +44,14 @@ for _name, _words in _INSTEAD.items():
 
 
 def _resize(self: Tensor, *sizes: Any) -> Tensor:
-    """A view in another shape of as many elements; `reshape` is the newer name."""
+    """Deprecated for `reshape`: a view in another shape of as many elements."""
     warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
     shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return _resized(self, tuple(shape))
 
 
 def _resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """A view in the shape of another tensor of as many elements."""
+    """Deprecated for `reshape_as`: a view in the shape of another tensor of as many elements."""
     warnings.warn("non-inplace resize_as is deprecated", UserWarning, stacklevel=2)
     return _resized(self, tuple(tensor.shape))
 
@@ -115,6 +115,9 @@ def _grad_dtype(self: Tensor) -> dtype | None:
     """The dtype of its gradient: its own, unless another was set; None lets any in.
 
     Set to another dtype it is remembered only.
+
+    >>> torch.zeros(2).grad_dtype
+    torch.float32
     """
     chosen: dtype | None = self.__dict__.get("_flambeau_grad_dtype", self.dtype)
     return chosen
@@ -127,7 +130,11 @@ def _set_grad_dtype(self: Tensor, value: dtype | None) -> None:
 
 
 def _volatile(self: Tensor) -> bool:
-    """False: no_grad() took its place."""
+    """False: no_grad() took its place.
+
+    >>> torch.zeros(2).volatile
+    False
+    """
     return False
 
 

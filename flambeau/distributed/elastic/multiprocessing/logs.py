@@ -31,7 +31,7 @@ class Std(IntFlag):
     def from_str(cls, vm: str) -> Std | dict[int, Std]:
         """The streams that a command line names, for all workers or by local rank.
 
-        >>> from torch.distributed.elastic.multiprocessing import Std
+        >>> from flambeau.distributed.elastic.multiprocessing import Std
         >>> Std.from_str("0:3,1:1")
         {0: <Std.ALL: 3>, 1: <Std.OUT: 1>}
         """
