@@ -14,7 +14,7 @@ import opcode
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn, Union
 
 from .torch_names import is_torch_module, names_of
@@ -95,15 +95,15 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
 
 def _is_optional_import() -> bool:
     """Whether the code that asks for a name is a `from ... import` within `try`."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
     if frame is None or frame.f_code.co_code[frame.f_lasti] != _IMPORT_FROM:
         return False
     import dis
 
-    table = dis._parse_exception_table(frame.f_code)
-    return any(entry.start <= frame.f_lasti < entry.end for entry in table)
+    handlers = getattr(dis.Bytecode(frame.f_code), "exception_entries", ())
+    return any(entry.start <= frame.f_lasti < entry.end for entry in handlers)
 
 
 def _found(path: str) -> Any:
