@@ -65,7 +65,9 @@ The first 48 backward passes are watched closely, which notes the line of every 
 later a few after each change of mode, epoch or optimizer, and at each power of two. Between them
 only calls of models, backward passes and updates are seen. The doctor adds up its own time,
 suspends close watching when that is more than a tenth of the program's and more than 2 s, and
-says so. Compiled steps run as they were written while a session watches.
+says so. What stays costs about 0.1 ms a step: 7 % of a training of a 784-256-10 perceptron, but
+74 % of one whose steps take 0.13 ms. Compiled steps run as they were written while a session
+watches.
 
 ## JSON
 
