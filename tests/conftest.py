@@ -39,6 +39,22 @@ def _no_precedents(monkeypatch):
     monkeypatch.setattr("flambeau.compiler.trace.trace_signature._hope", lambda function: None)
 
 
+@pytest.fixture
+def plain_functions():
+    """Public functions without the stubs that they wear once an overriding class was met."""
+    from flambeau.ops.interception import torch_dispatch, torch_function
+
+    routes = (torch_function.ROUTES, torch_dispatch.STUBS)
+    before = [route.permanent for route in routes]
+    for route in routes:
+        route.permanent = False
+        route.update()
+    yield
+    for route, permanent in zip(routes, before, strict=True):
+        route.permanent = route.permanent or permanent
+        route.update()
+
+
 @pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
 def torch(request):
     """The library under test, seeded: flambeau always, PyTorch itself where it is installed.

@@ -34,13 +34,13 @@ class StorageCasts:
         made = UntypedStorage(values.view(np.uint8))
         return TypedStorage(wrap_storage=made, dtype=kind)
 
-    def get_device(self) -> int:
-        """The index of its device: -1 on the CPU.
+    def get_device(self) -> int | None:
+        """The index of its device: None on the CPU.
 
-        >>> torch.zeros(1).untyped_storage().get_device()
-        -1
+        >>> torch.zeros(1).untyped_storage().get_device() is None
+        True
         """
-        return -1
+        return None
 
     def is_pinned(self, device: Any = "cuda") -> bool:
         """Whether it is page-locked: never."""

@@ -71,9 +71,10 @@ PROGRAM = """\
     from torch.utils.data import DataLoader
     import flambeau
 
-    def child(queue):
+    def child(queue, received):
         import torch
         queue.put(torch.arange(3))
+        received.wait()  # as in PyTorch, the memory's descriptor is this process's until then
 
     def test_names():
         assert torch is flambeau and nn is flambeau.nn
@@ -87,10 +88,11 @@ PROGRAM = """\
     if __name__ == "__main__":
         test_names()
         context = multiprocessing.get_context("spawn")
-        queue = context.Queue()
-        process = context.Process(target=child, args=(queue,))
+        queue, received = context.Queue(), context.Event()
+        process = context.Process(target=child, args=(queue, received))
         process.start()
         print(queue.get().tolist())
+        received.set()
         process.join()
     """
 

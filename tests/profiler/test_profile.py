@@ -67,6 +67,7 @@ def test_python_operators_and_in_place_writes_are_seen():
         == ["aten::add", "aten::mul_", "aten::matmul"]  # fmt: skip
 
 
+@pytest.mark.usefixtures("plain_functions")
 def test_functions_are_their_own_again_and_a_profile_of_a_raising_body_ends():
     before = torch.add.__code__, torch.nn.Module.__call__.__code__
     with pytest.raises(ZeroDivisionError), profile(with_modules=True):

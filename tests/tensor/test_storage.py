@@ -30,7 +30,7 @@ def test_untyped_storage(torch):
     storage = torch.UntypedStorage([1, 2, 3])
     assert storage.tolist() == [1, 2, 3] and storage.resizable() and storage.new().size() == 0
     assert storage.float().tolist() == [1.0, 2.0, 3.0]
-    assert storage.get_device() == -1 and not storage.is_shared() and not storage.is_sparse
+    assert storage.get_device() is None and not storage.is_shared() and not storage.is_sparse
     storage.resize_(5)
     assert storage.nbytes() == 5 and storage.tolist()[:3] == [1, 2, 3]
     with pytest.raises(RuntimeError, match="Expected a sequence type, but got Tensor"):

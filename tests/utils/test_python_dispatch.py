@@ -39,6 +39,7 @@ def test_a_mode_sees_forward_backward_and_factories():
     assert not is_in_torch_dispatch_mode()
 
 
+@pytest.mark.usefixtures("plain_functions")
 def test_operators_are_their_own_again_after_a_mode():
     before = torch.sin.__code__
     with Log():
@@ -109,6 +110,7 @@ def test_who_answers_nothing_is_told():
         torch.Tensor._make_wrapper_subclass(Plain, (2,))
 
 
+@pytest.mark.usefixtures("plain_functions")
 def test_a_step_on_wrappers_stays_eager_and_others_are_compiled():
     x = Wrapped(torch.tensor([1.0, 2.0]))
     step = torch.compile(lambda: x * 2 + 1)

@@ -90,6 +90,7 @@ class StoreRendezvous:
         self._host, self._port, self._run_id = host, port, run_id
         self._least, self._most = nodes
         self._node_rank, self._timeout_s = node_rank, timeout_s
+        self._serves = False  # whether the store is in this process
         self._store: Any = self._opened()
         self._round, self._place = 0, Place(0, 1, 0, 0, host, port)
 
@@ -101,8 +102,10 @@ class StoreRendezvous:
         serves = self._node_rank == 0 if self._node_rank is not None else _is_here(self._host)
         if serves:
             try:
-                return TCPStore(self._host, self._port, is_master=True, wait_for_workers=False,
-                                timeout=timeout)  # fmt: skip
+                store = TCPStore(self._host, self._port, is_master=True, wait_for_workers=False,
+                                 timeout=timeout)  # fmt: skip
+                self._serves = True
+                return store
             except (DistNetworkError, OSError):
                 if self._node_rank is not None:
                     raise
@@ -161,11 +164,11 @@ class StoreRendezvous:
         return bool(self._store.check([self._key("final")]))
 
     def leave(self) -> None:
-        """The workers are done: waits for those of the others, who may need the store."""
+        """The workers are done: who serves the store waits for those of the others."""
         place = self._place
         done = self._store.add(self._key("done"), 1)
         end = time.monotonic() + self._timeout_s
-        while place.group_rank == 0 and done < place.group_world_size and time.monotonic() < end:
+        while self._serves and done < place.group_world_size and time.monotonic() < end:
             if self.given_up():
                 return
             time.sleep(_POLL_S)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...tensor.user_frames import stack_level
 
 # The factors that may come first, and the tensors that follow them, by operator.
 _FACTORS: dict[str, tuple[str, ...]] = {
@@ -112,5 +113,5 @@ def _warn(name: str, given: tuple, out: Any, factors: dict[str, Any]) -> None:
         f"This overload of {name} is deprecated:\n\t{name}({', '.join(old)})\n"
         f"Consider using one of the following signatures instead:\n\t{name}({', '.join(new)})",
         UserWarning,
-        stacklevel=4,
+        stacklevel=stack_level(),
     )

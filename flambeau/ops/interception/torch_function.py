@@ -6,6 +6,7 @@ method wears a stub that looks for one. A program without either pays nothing.
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -202,6 +203,8 @@ class _Routes:
                 self.known = public_functions()
                 swaps = [swap_of(f, _router(*how)) for f, how in self.known.items()]
                 self.swaps = swaps + [swap_of(f, _internal) for f in INTERNAL]
+                for swap in swaps:
+                    show_original(swap)
             for swap in self.swaps:
                 swap.start()
 
@@ -214,6 +217,13 @@ class _Routes:
     def restore(self) -> None:
         """Ends a suspension."""
         self.update()
+
+
+def show_original(swap: Swap) -> None:
+    """Tools see the function's own source and signature behind the stub."""
+    record = swap.record
+    if isinstance(record, functools.partial):
+        swap.function.__dict__.setdefault("__wrapped__", record.args[0])
 
 
 ROUTES = _Routes()

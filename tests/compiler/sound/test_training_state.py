@@ -301,13 +301,6 @@ def a_method_of_tensors(net, optimizer, log):
 
 
 @scene
-def an_operator_of_tensors(net, optimizer, log):
-    before = torch.Tensor.__mul__
-    torch.Tensor.__mul__ = lambda self, other: before(before(self, other), 1.01)
-    return lambda: setattr(torch.Tensor, "__mul__", before) or None
-
-
-@scene
 def backward_of_tensors(net, optimizer, log):
     before = torch.Tensor.backward
 

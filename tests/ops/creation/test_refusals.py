@@ -37,7 +37,7 @@ CASES = [
      "to - 1 is out of bounds for unsigned char"),
     (lambda t: t.device("cpu", -1), RuntimeError, "Device index must not be negative"),
     (lambda t: t.device("cpu:01"), RuntimeError, "Invalid device string: 'cpu:01'"),
-    (lambda t: t.Size([1]).__add__([2]), TypeError,
+    (lambda t: t.Size([1]) + [2], TypeError,  # noqa: RUF005
      "can only concatenate tuple (not list) to torch.Size"),
     (lambda t: t.Size(t.ones(3)), TypeError,
      "torch.Size() takes an iterable of 'int' (item 0 is 'Tensor')"),
