@@ -23,7 +23,8 @@ import torch
 rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
          "ROLE_NAME", "TORCHELASTIC_MAX_RESTARTS")
-print(" ".join(os.environ[name] for name in names), torch.get_num_threads(), *sys.argv[1:],
+shown = [attempt] if "kill" in sys.argv else []
+print(" ".join(os.environ[name] for name in names), torch.get_num_threads(), *sys.argv[1:], *shown,
       flush=True)
 if "fail" in sys.argv and rank == "1" and attempt == "0":
     raise ValueError("rank 1 does not like this")
@@ -85,7 +86,7 @@ def test_restarts_after_a_worker_was_killed(torchrun):
     assert code == 0, err
     assert "Signal 9 (SIGKILL) received by PID" in err
     assert "All workers start again: restart 1." in err
-    again = [line.split() for line in lines if line.split()[7] == "1"]
+    again = [line.split() for line in lines if line.split()[-1] == "1"]
     assert {line[0] for line in again} == {"0", "1"}
 
 
@@ -134,7 +135,7 @@ def test_launchers_of_two_machines_meet(torchrun):
     assert sum(line[0] == "1" for line in lines) == 2  # it was killed, and started again
     assert {(line[2], line[5]) for line in lines} == {("3", "localhost")}
     for attempt in ("0", "1"):  # who comes first may be another each time
-        places = sorted({(line[3], line[4]) for line in lines if line[7] == attempt})
+        places = sorted({(line[3], line[4]) for line in lines if line[-1] == attempt})
         assert set(places) <= {("1", "0"), ("2", "1")} or set(places) <= {("1", "1"), ("2", "0")}
 
 
