@@ -135,6 +135,9 @@ def disable(
             from .capture.capture import note
 
             note(_BUSY if reason is None else f"{_BUSY} ({reason})")
+        patching = sys.modules.get("flambeau.ops.interception.code_patching")
+        if patching is not None:
+            patching.end_followed_call()
         return fn(*args, **kwargs)
 
     return eager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,10 +20,11 @@ import numpy as np
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
-from ...nn.parameter import UninitializedTensorMixin
 from ...tensor.storage import owner_of
-from ...tensor.tensor import Tensor, wrap
+from ...ops.interception.code_patching import end_followed_call
+from ...tensor.tensor import wrap
 from .lazy_call import Deferred
+from .live_tensors import live_tensors
 from .side_effects import clean, noted
 from .escapes import backward_problem, finish, live_outputs
 from ..trace.ambient_modes import ambient_modes
@@ -82,6 +82,7 @@ def note(problem: str) -> None:
 
 def refuse(problem: str) -> None:
     """As `note`, for what needs the values of tensors now: they are computed first."""
+    end_followed_call()
     if _recorders.current is not None:
         _recorders.current.compute()
         _recorders.current.problem(problem)
@@ -240,8 +241,7 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     """Notes which memory is there before the step; holds the objects, to keep their ids theirs."""
     trace = recorder.trace
     trace.modes = ambient_modes()
-    kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
-    tensors = _alive(kinds)
+    tensors = live_tensors()
     arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
     trace.known.update(map(id, owners))
@@ -279,17 +279,3 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
         if tensor._array is not array:
             trace.problem("it gives a tensor from outside another shape or other memory", "")
             return
-
-
-def _alive(kinds: set[type]) -> list[Any]:
-    """All objects of these classes: each refers to its class.
-
-    A list of all objects would also hold tuples that other threads are about to fill, which would
-    be a SystemError there.
-    """
-    return [o for o in gc.get_referrers(*kinds) if type(o) in kinds]
-
-
-def _classes(base: type) -> set[type]:
-    """A class and all that are made of it: looked up faster than issubclass answers."""
-    return {base}.union(*map(_classes, type.__subclasses__(base)))

@@ -8,7 +8,9 @@ from typing import Any
 from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import torch_dispatch, torch_function
-from ...ops.interception.code_patching import Swap, clone, own_code, swap_of
+from ...ops.interception.code_patching import (
+    Swap, clone, own_code, restore_stubs, swap_of,
+)  # fmt: skip
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 
@@ -64,6 +66,7 @@ _swaps: list[Any] = []  # of the capture that is on; what Ctrl-C left of an earl
 def swap_all(recorder: Recorder) -> None:
     """Swaps every function that is to be recorded."""
     restore_all()
+    restore_stubs()
     _swaps.append(torch_function.ROUTES)
     torch_function.ROUTES.suspend()
     _swaps.append(torch_dispatch.STUBS)
@@ -110,6 +113,7 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
 
     `recorder` gives what records an operator's calls.
     """
+    restore_stubs()
     wanted = {operator.name: operator for operator in operators}
     swaps: list[Swap] = []
     for operator in wanted.values():

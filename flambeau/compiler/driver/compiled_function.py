@@ -23,6 +23,7 @@ from ...native.foundation.environment import CHECK, DEBUG
 from ...nn.module import Module
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
+from ..follow.hooks import ACTIVE
 from ..schedule.arena import Arena
 from .advice import advice
 from ..capture.capture import busy, capture
@@ -34,8 +35,8 @@ from ..runtime.guards import Environment, Modules, reachable_memory
 from ..trace.operands import flat
 from .specialization_key import described, shared
 from .build_task import Pending
-from .eviction import Places
 from .variant import Variant
+from .eviction import Places
 from ..trace.ambient_modes import ambient_modes
 from ..trace.bindings import number_bumps
 from ..trace.trace_signature import Precedent, keep, kept, place, precedent
@@ -71,16 +72,23 @@ class Compiled:
         self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
         self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
         self._lock = threading.RLock()
+        self._followed: Any = None  # what follows calls whose Python cannot be skipped
+        self._unskipped = ""  # why it cannot
         functools.update_wrapper(self, function, updated=())
         _every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function, compiled where it can be."""
+        session = ACTIVE.session
+        if session is not None and session.thread == threading.get_ident():
+            return self._function(*args, **kwargs)  # part of the call that is followed
         for program in self._programs:
             found = program.call(args, kwargs)
             if found is not MISS:
                 self._last = program
                 return found
+        if self._followed is not None:
+            return self._followed(args, kwargs)
         return self._slow(args, kwargs)
 
     def attempt(self, *args: Any) -> Any:
@@ -155,6 +163,8 @@ class Compiled:
                          f"{len(self._programs)} of at most {MANY}")  # fmt: skip
             return text
         text = f"{name} has no program: {self._why()}"
+        if self._followed is not None and not self._told:
+            text = f"{name} is followed: {self._why()}\n{self._followed.summary()}"
         if html is not None:
             raise RuntimeError(text)
         return text
@@ -171,6 +181,8 @@ class Compiled:
         """Why there is no program."""
         if self._told:
             return "; ".join(self._told)
+        if self._followed is not None:
+            return f"its Python runs on every call, because {self._unskipped}"
         if any(variant.pending is not None for variant in self._variants.values()):
             return "it is being made"
         return "it is made once a few calls have shown that they do the same"
@@ -179,6 +191,7 @@ class Compiled:
         """Starts anew, without programs."""
         with self._lock:
             self._programs, self._roots, self._last = [], None, None
+            self._followed = None
             self._variants.clear()
             self._places = Places()
             self._told.clear()
@@ -343,7 +356,8 @@ class Compiled:
             if self._is_plain(variant):
                 self._pass_over(variant)
             else:
-                self._stop(variant, error.what, error.line)
+                give_up = self._stop if error.__cause__ is not None else self._stop_skipping
+                give_up(variant, error.what, error.line)
         except Exception:
             _compute(trace)
             raise
@@ -367,7 +381,7 @@ class Compiled:
             if changed or plain:  # an optimiser makes state for a parameter, for instance
                 self._pass_over(variant)
             else:
-                self._stop(variant, *trace.problems[0])
+                self._stop_skipping(variant, *trace.problems[0])
             return
         found = self._differs(variant, trace, last)
         if found is not None and last is not None and self._accumulates(
@@ -395,7 +409,7 @@ class Compiled:
             return
         trace.strip()
         if variant.recorded >= RECORDED and variant.difference is not None:
-            self._stop(variant, *variant.difference)
+            self._stop_skipping(variant, *variant.difference)
 
     def _differs(self, variant: Variant, trace: Trace, last: Trace | None
                  ) -> tuple[str, str] | None:  # fmt: skip
@@ -625,6 +639,19 @@ class Compiled:
                                f"{'; '.join(pending.bindings.calls)}")  # fmt: skip
 
     # -------------------------------------------------------------------------- telling
+
+    def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
+        """The step's Python cannot be skipped: it is followed from now on."""
+        if self._options["fullgraph"] or self._options["random"] == "counter":
+            self._stop(variant, what, line)
+            return
+        from ..follow.followed_function import FollowedFunction
+
+        self._unskipped = f"{what} ({line})" if line else what
+        self._variants.clear()
+        self._followed = FollowedFunction(
+            self._function, self._made, self._now, lambda why: self._stop(variant, why, "")
+        )
 
     def _stop(self, variant: Variant, what: str, line: str) -> None:
         variant.stop()

@@ -38,11 +38,11 @@ def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Binding
 
     Raises Unfit.
     """
-    return _Functional(trace, leaves).build()
+    return Functionalization(trace, leaves).build()
 
 
-class _Functional:
-    """One trace on its way."""
+class Functionalization:
+    """A trace on its way to a graph."""
 
     def __init__(self, trace: Trace, leaves: list[Any]) -> None:
         self.trace, self.leaves = trace, leaves
@@ -487,10 +487,11 @@ class _Functional:
         return found
 
 
-HANDLERS: dict[str, Callable[[_Functional, Event], None]] = {
-    CONSTANT: _Functional.constant, EMPTY: lambda self, event: None, WRITE: _Functional.copy,
-    DRAW: _Functional.draw, UPDATE: _Functional.update, OPERATOR: _Functional.operator,
-    CALL: _Functional.call, WINDOW: _Functional.window,
+HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
+    CONSTANT: Functionalization.constant, EMPTY: lambda self, event: None,
+    WRITE: Functionalization.copy, DRAW: Functionalization.draw, UPDATE: Functionalization.update,
+    OPERATOR: Functionalization.operator, CALL: Functionalization.call,
+    WINDOW: Functionalization.window,
 }  # fmt: skip
 
 

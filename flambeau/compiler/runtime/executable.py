@@ -195,6 +195,16 @@ class Step:
         """
         return self._run(values, lambda part, table: part.run(table, self.count()))
 
+    def run_into(self, values: Sequence[Any], outputs: list[np.ndarray]) -> None:
+        """Runs the step once and writes its outputs to given arrays, which are packed."""
+        if not self._is_direct():
+            self._run(values, lambda part, table: part.run(table, self.count()), None, outputs)
+            return
+        numbers = _picked(self.changing, self._numbers)(values)
+        arrays = _picked(self.changing, self._arrays)(values)
+        struct.Struct(f"={len(self._numbers)}d").pack_into(self._together, 0, *numbers)
+        self.parts[0].run([*arrays, *outputs], self.count())  # type: ignore[union-attr]
+
     def _is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
         cells = [cell.base is self._together for cell in self._cells.values()]
@@ -224,12 +234,13 @@ class Step:
 
     def _run(
         self, values: Sequence[Any], start: Callable[[Program, list[int]], None],
-        call: Callable[..., None] | None = None,
+        call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
     ) -> list[np.ndarray]:  # fmt: skip
-        try:
-            outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
-        except MemoryError:
-            raise self._no_room() from None
+        if outputs is None:
+            try:
+                outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
+            except MemoryError:
+                raise self._no_room() from None
         given = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
             cell[()] = given[slot]

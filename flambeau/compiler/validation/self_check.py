@@ -65,7 +65,7 @@ class _States:
         for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
             if slot in self.arrays and _is_updated(step, bindings, slot):
                 after = self.arrays[slot] if wanted is None else wanted
-                self.moved += _square(after, self.recorded[slot])
+                self.moved += squared_distance(after, self.recorded[slot])
 
     def rewind(self) -> None:
         """Puts the recorded values there, and lets go of them: there are as many again."""
@@ -138,13 +138,13 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
     # gradients: they are compared as a whole where some do not agree.
     largest = max((greatest(wanted) for _, wanted in gradients), default=least)
     if not all(agree(found, wanted, largest) for found, wanted in gradients):
-        gap = sum(_square(a, b) for a, b in gradients)
-        size = sum(_square(b, np.zeros((), b.dtype)) for _, b in gradients)
+        gap = sum(squared_distance(a, b) for a, b in gradients)
+        size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in gradients)
         if not gap <= KINKS**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
     # full step: what is compared is all that changed together.
-    gap = sum(_square(a, b) for a, b in pairs)
+    gap = sum(squared_distance(a, b) for a, b in pairs)
     if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
                 f"{states.moved**0.5:.2g})")  # fmt: skip
@@ -171,7 +171,7 @@ def greatest(array: np.ndarray) -> float:
         return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
-def _square(a: np.ndarray, b: np.ndarray) -> float:
+def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
     """The square of the distance between two arrays."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)

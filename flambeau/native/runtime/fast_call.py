@@ -157,6 +157,16 @@ def _layout() -> tuple[int, int] | None:
     return None
 
 
+_PLACES = _layout()
+
+
+def data_address(array: np.ndarray) -> int:
+    """Where an array's first element lies; a tenth of what NumPy's own ways of asking take."""
+    if _PLACES is None:
+        return int(array.ctypes.data)
+    return ctypes.c_void_p.from_address(id(array) + _PLACES[1]).value or 0
+
+
 def _text() -> str | None:
     """The LLVM IR for this interpreter, or None where it is another one than was thought of."""
     if sys.implementation.name != "cpython":

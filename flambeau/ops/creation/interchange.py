@@ -11,6 +11,7 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
 from ...tensor.storage import UntypedStorage, anchored
 from ...tensor.tensor import Tensor, _TensorType, wrap
@@ -187,6 +188,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             stacklevel=2,
         )
     if ndarray.base is None:  # the memory is its own: it is the storage
+        expose(ndarray)
         return wrap(ndarray.view(np.ndarray))
     return wrap(anchored(ndarray.view(np.ndarray)))
 
@@ -326,6 +328,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise TypeError("can't convert meta device type tensor to numpy.")
     if self._array.dtype.kind == "V" or FROM_NUMPY[self._array.dtype].name == "bfloat16":
         raise TypeError(f"Got unsupported ScalarType {_scalar_type(self.dtype)}")
+    expose(self._array)
     return self._array.view()
 
 
@@ -348,6 +351,7 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
         raise TypeError("stream must be ``int`` or ``none``")
     if stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
+    expose(self._array)
     return self._array.__dlpack__()
 
 

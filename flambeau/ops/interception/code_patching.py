@@ -18,6 +18,11 @@ from ..core.registry import Operator
 # recorder(clone, args, kwargs): what a swapped function does instead.
 Recorder = Callable[[Callable, tuple, dict], Any]
 
+# By id of a stub's code: what puts the own code back of functions in which followed calls left it.
+STUBS: dict[int, Any] = {}
+# What computes all that a followed call listed, and leaves the rest of it eager.
+ENDS: list[Callable[[], None]] = []
+
 _FILE = "<flambeau capture>"
 _layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
 
@@ -56,8 +61,36 @@ def clone(
     return made
 
 
+def restore_stub(function: Any) -> None:
+    """Takes out the stub of a followed call, if the function has one."""
+    hook = STUBS.get(id(function.__code__))
+    if hook is not None:
+        hook.restore()
+
+
+def restore_stubs() -> None:
+    """Takes out the stubs of followed calls, before functions are replaced in another way."""
+    for hook in list(STUBS.values()):
+        hook.restore()
+
+
+def end_followed_call() -> None:
+    """Has all values computed that a followed call owes, and leaves the rest of it eager."""
+    for end in ENDS:
+        end()
+
+
+def is_anything_swapped() -> bool:
+    """Whether some function is swapped, for whoever."""
+    return bool(_layers)
+
+
 def own_code(function: types.FunctionType) -> types.CodeType:
     """The code that a function has when nothing is swapped."""
+    hook = STUBS.get(id(function.__code__))
+    if hook is not None:
+        code: types.CodeType = hook.code
+        return code
     layers = _layers.get(function)
     return layers[0].code if layers else function.__code__
 
@@ -68,6 +101,9 @@ class Swap:
     __slots__ = ("check", "code", "defaults", "function", "kwdefaults", "record", "recorder")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
+        if STUBS:
+            end_followed_call()
+            restore_stub(function)
         self.function, self.recorder = function, recorder
         self.check: Callable[[tuple, dict], Callable | None] | None = None
         self.keep()
@@ -103,6 +139,7 @@ class Swap:
         if self not in layers:
             return
         function = self.function
+        restore_stub(function)
         function.__code__, function.__defaults__ = self.code, self.defaults
         function.__kwdefaults__ = self.kwdefaults
         for swap in layers[layers.index(self) + 1 :]:
@@ -135,6 +172,7 @@ class LateSwap(Swap):
 
 def swap_of(function: Any, recorder: Callable) -> Swap:
     """The swap of a public function, whose code may have to be written yet."""
+    restore_stub(function)
     if function.__code__ is _unwritten.__code__:
         return LateSwap(function, recorder, function.operator)
     return Swap(function, recorder)

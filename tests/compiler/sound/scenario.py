@@ -69,6 +69,8 @@ def freeze(value: Any) -> Any:
         return ("tensor", tuple(value.shape), value.stride(), str(value.dtype), data)
     if isinstance(value, (tuple, list)):
         return [freeze(part) for part in value]
+    if isinstance(value, dict):
+        return [freeze(part) for item in value.items() for part in item]
     return value
 
 
@@ -92,7 +94,7 @@ def compare(make: Callable[[], Scene], mode: str, change_at: int) -> None:
 
 
 def assert_same(found: Any, expected: Any, where: str) -> None:
-    """Asserts equality: tensors within rounding, everything else exactly."""
+    """Asserts equality: tensors and numbers within rounding, everything else exactly."""
     if isinstance(expected, tuple) and expected[:1] == ("tensor",):
         assert found[:4] == expected[:4], where
         if expected[4] is not None:
@@ -101,5 +103,7 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
         assert len(found) == len(expected), f"{where}: {found} instead of {expected}"
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
             assert_same(a, b, f"{where}, item {k}")
+    elif isinstance(expected, float):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5, err_msg=where)
     else:
         assert found == expected, where

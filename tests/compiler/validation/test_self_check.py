@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.validation.self_check import _square, agree
+from flambeau.compiler.validation.self_check import agree, squared_distance
 
 SIZES = (3, 5000)  # compared at once, and after a quick look
 
@@ -42,10 +42,10 @@ def test_what_is_not_finite_must_be_the_same(size: int, value: float) -> None:
 
 def test_distances_do_not_overflow() -> None:
     a, b = np.full(9, 1e30, np.float32), np.zeros(9, np.float32)
-    assert _square(a, b) == pytest.approx(9e60, rel=1e-5)
-    assert _square(b, b) == 0
+    assert squared_distance(a, b) == pytest.approx(9e60, rel=1e-5)
+    assert squared_distance(b, b) == 0
     half = np.full(9, 300, np.float16)
-    assert _square(half, -half) == pytest.approx(9 * 600**2)
+    assert squared_distance(half, -half) == pytest.approx(9 * 600**2)
 
 
 def test_sums_that_cancel_are_no_reason_to_stay_eager():

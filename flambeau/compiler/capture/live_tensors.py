@@ -1,0 +1,24 @@
+"""Live tensors: all that exist in the process, as a recorded call meets them."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from ...nn.parameter import UninitializedTensorMixin
+from ...tensor.tensor import Tensor
+
+
+def live_tensors() -> list[Any]:
+    """All tensors with memory. Each refers to its class.
+
+    A list of all objects would also hold tuples that other threads are about to fill, which would
+    be a SystemError there.
+    """
+    kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
+    return [o for o in gc.get_referrers(*kinds) if type(o) in kinds]
+
+
+def _classes(base: type) -> set[type]:
+    """A class and all that are made of it: looked up faster than issubclass answers."""
+    return {base}.union(*map(_classes, type.__subclasses__(base)))

@@ -1,0 +1,166 @@
+"""BackwardPass: `backward()` as one event of a followed call.
+
+The recorded pass went through a graph of nodes and set the grads of leaves. Where this call's graph
+has the same form and ends at the same leaves, its vjps need not be called: the grads are set, the
+nodes freed, and the program computes what the vjps would. Hooks, functions of the user's own,
+grads that are there already and graphs from earlier calls have the engine run as always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.mode import SPECIAL
+from ...autograd.node import Node, Output
+from ...tensor.ambient import AMBIENT
+from ...tensor.tensor import Tensor
+from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in
+from .memory_layout import laid_out
+
+if TYPE_CHECKING:
+    from .following import Following
+    from .segment import Memory
+    from .segment_recorder import SegmentRecorder
+
+
+class BackwardPass:
+    """`shapes`: (class, plan, restore, edges) for each node, in breadth-first order. An edge is a
+    leaf, None, or (number of the node, number of its output). `grads`: (leaf, window) for each
+    leaf."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.output = -1  # of the root's node, where that has several
+        self.shapes: list[tuple[Any, Any, Any, tuple]] = []
+        self.leaves: list[Tensor] = []
+        self.grads: list[tuple[Tensor, Any, Value, bool]] = []
+
+    @staticmethod
+    def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
+        """The pass from a root, which is about to run; None where it cannot be one event."""
+        made = BackwardPass(start)
+        root, made.output = _node_and_output(root)
+        if not isinstance(root, Node) or SPECIAL.count:
+            return None
+        return made if made._describe(root, sequence) else None
+
+    def _describe(self, root: Node, sequence: int) -> bool:
+        nodes, numbers = [root], {id(root): 0}
+        leaves: dict[int, Tensor] = {}
+        for node in nodes:
+            if node.hooks is not None or node.operator is None or node.sequence < sequence:
+                return False
+            edges: list[Any] = []
+            for edge in node.edges:
+                if edge is None or isinstance(edge, Tensor):
+                    edges.append(edge)
+                    if edge is not None:
+                        leaves[id(edge)] = edge
+                    continue
+                below, output = _node_and_output(edge)
+                if id(below) not in numbers:
+                    numbers[id(below)] = len(nodes)
+                    nodes.append(below)
+                edges.append((numbers[id(below)], output))
+            self.shapes.append((node.__class__, node.plan, node.restore, tuple(edges)))
+        self.leaves = list(leaves.values())
+        return all(_is_plain(leaf) for leaf in self.leaves)
+
+    def finish(self, recorder: SegmentRecorder) -> bool:
+        """After it ran: whether all that it left are grads on memory of their own."""
+        events = recorder.trace.events
+        self.end = len(events)
+        if any(e.kind not in (OPERATOR, WRITE) for e in events[self.start :]):
+            return False
+        for leaf in self.leaves:
+            grad = leaf._grad
+            value = None if grad is None else recorder.trace.value(grad._array)
+            if grad is None or value is None or grad._base is not None or grad._requires_grad:
+                return False
+            whole = recorder.trace.storages[value.storage].whole
+            part = grad._array.base is not None or value.shape != whole.shape
+            self.grads.append((leaf, leaf._array, value, part))
+        return self.end > self.start
+
+    def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
+        """Whether nothing after the pass uses what it made, but for the grads."""
+        made: set[int] = set()
+        for event in events[self.start : self.end]:
+            made.update(v.storage for v in values_in((event.results, event.args)))
+        before: set[int] = set()
+        for event in events[: self.start]:
+            before.update(v.storage for v in values_in((event.results, event.args)))
+        grads = {value.storage for _, _, value, _ in self.grads}
+        inner = {s for s in made - before - grads if memory[s].kind == 0}
+        bound = {s for s in made - before if memory[s].kind != 0}
+        after = {v.storage for e in events[self.end :] for v in values_in((e.results, e.args))}
+        return not inner & after and not bound and self.end <= len(events)
+
+    # ------------------------------------------------------------------------------ following
+
+    def follow(self, following: Following, root: Any) -> bool:
+        """Lists the pass from a root, if it is the same; False, with nothing done, if not."""
+        if SPECIAL.count or following.ambient != AMBIENT.changes:
+            return False
+        root, output = _node_and_output(root)
+        nodes = self._walk(root, following.sequence) if output == self.output else None
+        if nodes is None:
+            return False
+        for leaf, array, _, _ in self.grads:
+            if leaf._array is not array or not _is_plain(leaf):
+                return False
+        owners, memory, bound = following.owners, following.segment.memory, following.bound
+        pool = following.segment.entries[self.start].pool
+        for leaf, _, value, part in self.grads:
+            s = value.storage
+            owner = pool.pop(s, None)
+            if owner is None:
+                whole = memory[s].whole
+                owner = laid_out((whole.shape, whole.strides, whole.dtype))
+            owners[s] = owner
+            bound.add(id(owner))
+            leaf._grad = following.tensor(value, part, None)
+        for node in nodes:
+            node.release()
+        following.pos = self.end - 1
+        following.step()
+        return True
+
+    def _walk(self, root: Any, sequence: int) -> list[Node] | None:
+        """The nodes, if their graph is the recorded one."""
+        nodes, numbers = [root], {id(root): 0}
+        count = len(self.shapes)
+        for number, node in enumerate(nodes):
+            kind, plan, restore, edges = self.shapes[number]
+            if node.__class__ is not kind or node.plan is not plan or node.hooks is not None \
+                    or node.sequence < sequence or len(node.edges) != len(edges) \
+                    or node.restore != restore:  # fmt: skip
+                return None
+            for edge, expected in zip(node.edges, edges, strict=True):
+                if edge is expected:
+                    continue
+                if expected.__class__ is not tuple or edge is None or isinstance(edge, Tensor):
+                    return None
+                below, output = _node_and_output(edge)
+                known = numbers.get(id(below))
+                if known is None:
+                    known = numbers[id(below)] = len(nodes)
+                    if known >= count:
+                        return None
+                    nodes.append(below)
+                if (known, output) != expected:
+                    return None
+        return nodes if len(nodes) == count else None
+
+
+def _node_and_output(target: Any) -> tuple[Any, int]:
+    """A node, and the number of the output that is meant, where it has several."""
+    return (target.node, target.index) if target.__class__ is Output else (target, -1)
+
+
+def _is_plain(leaf: Tensor) -> bool:
+    """Whether a leaf has no grad yet and no hooks."""
+    attributes = leaf.__dict__
+    return leaf._grad is None and leaf._requires_grad and not (
+        attributes and (attributes.get("_backward_hooks")
+                        or attributes.get("_post_accumulate_grad_hooks")))  # fmt: skip

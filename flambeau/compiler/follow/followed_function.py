@@ -1,0 +1,152 @@
+"""FollowedFunction: a function whose Python runs on every call, with its operators compiled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.runtime.background_jit import beside
+from ...ops.interception.code_patching import is_anything_swapped
+from ...tensor.ambient import AMBIENT
+from ..ir.errors import Unfit, failure, within_memory
+from ..ir.graph import Graph
+from .following import Following
+from .hooks import ACTIVE, TABLE
+from .interception import hooks
+from .replay import Replay
+from .segment import PROGRAMS, Exit, Segment
+from .segment_program import SegmentProgram
+from .session import Session
+
+_RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
+
+
+class FollowedFunction:
+    """`build` makes a native program of a graph; `waits`: whether calls wait for that."""
+
+    def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
+                 tell: Callable[[str], None]) -> None:  # fmt: skip
+        self.function, self.make, self.waits, self.tell = function, build, waits, tell
+        self.root = Exit()
+        self.notes: list[str] = []
+        self.lock = threading.RLock()
+        self.failed = ""
+        self.programs: list[SegmentProgram] = []
+
+    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call."""
+        if self.failed or AMBIENT.observers or is_anything_swapped():
+            return self.function(*args, **kwargs)
+        if not _RUNNING.acquire(blocking=False):
+            return self.function(*args, **kwargs)
+        try:
+            if self.root.pending:
+                return self.function(*args, **kwargs)
+            return self._follow(args, kwargs)
+        finally:
+            ACTIVE.session = None
+            _RUNNING.release()
+
+    def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        session = Session(self)
+        TABLE.install(hooks)
+        ACTIVE.session = session
+        try:
+            result = self.function(*args, **kwargs)
+        except BaseException:
+            session.finish()
+            raise
+        session.finish()
+        return result
+
+    def summary(self) -> str:
+        """What there is for it, for people."""
+        programs = self.programs
+        ends = "".join(f"\n  a program ends where {why}" for why in self.notes[:8])
+        return f"  {len(programs)} programs, run {sum(p.calls for p in programs)} times{ends}"
+
+    # ------------------------------------------------------------------ what sessions ask
+
+    def may_record(self, exit: Exit) -> bool:
+        """Whether a segment that begins at an exit is worth recording now."""
+        return not exit.pending
+
+    def note(self, why: str) -> None:
+        """Notes why a segment ended or was not recorded."""
+        if why not in self.notes:
+            self.notes.append(why)
+
+    def stop_at(self, exit: Exit) -> None:
+        """Nothing can be recorded from an exit on; if that is where calls begin, they are eager."""
+        if exit is self.root:
+            self.failed = exit.closed
+            self.tell(exit.closed)
+
+    def compute(self, session: Session, following: Following) -> None:
+        """Computes what a session listed."""
+        alive = following.survivors()
+        segment = following.segment
+        exit = segment.exit(following.pos)
+        for program in exit.programs:
+            if alive <= program.survivors:
+                self._run(program, following, exit)
+                return
+        Replay(following).run()
+        if not exit.pending and not segment.problem:
+            owners = following.owners
+            inputs = [following.inputs.get(s) for s in range(len(owners))]
+            self.build(segment, following.pos, owners, inputs, alive)
+
+    def _run(self, program: SegmentProgram, following: Following, exit: Exit) -> None:
+        replay = Replay(following)
+        if program.is_trusted:
+            if not program.run(following):
+                replay.run()
+            return
+        wrong = program.verify(following, replay.run)
+        if wrong is None:
+            program.is_trusted = True
+            return
+        exit.programs.remove(program)
+        self._unfit(program.segment, f"the compiled step computes another {wrong} than the eager "
+                    "one; please report this")  # fmt: skip
+
+    def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
+              inputs: Sequence[np.ndarray | None], alive: Any) -> None:  # fmt: skip
+        """Makes a program of the first events of a segment."""
+        exit = segment.exit(count)
+        computed = frozenset(
+            s for s in alive
+            if segment.memory[s].computed is not None and segment.memory[s].computed < count
+        )  # fmt: skip
+        try:
+            program = SegmentProgram(segment, count, owners, inputs, computed)
+        except Unfit as error:
+            self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
+            return
+        exit.pending = True
+        if self.waits or not beside("flambeau compile", self._work, program, segment, exit):
+            self._work(program, segment, exit)
+
+    def _work(self, program: SegmentProgram, segment: Segment, exit: Exit) -> None:
+        try:
+            with within_memory("compile"):
+                program.compile(self.make)
+            exit.programs.insert(0, program)
+            del exit.programs[PROGRAMS:]
+            self.programs.append(program)
+        except Unfit as error:
+            self._unfit(segment, error.what)
+        except Exception as error:
+            self._unfit(segment, failure(error))
+        finally:
+            exit.pending = False
+
+    def _unfit(self, segment: Segment, why: str) -> None:
+        """A segment without a program: the function stays eager."""
+        segment.problem = why
+        self.failed = why
+        self.tell(why)

@@ -1,0 +1,289 @@
+"""Following: one call on its way along a segment: where it stands, and the memory that stands for
+the segment's storages in this call.
+
+Operators give tensors on memory without values, laid out as the segment says. Windows on it are
+real ones, so that shapes, strides, storages, versions and history are exact at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ...native.runtime.fast_call import data_address
+from ...autograd.tape import _next_sequence
+from ...ops.core.registry import Kind
+from ...tensor.ambient import AMBIENT
+from ...tensor.exposed_memory import any_exposed, is_exposed
+from ...tensor.size import Size
+from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.tensor import Tensor, creation, view_of
+from ..trace.bindings import window_on
+from ..trace.plain_values import PLAIN, same_plain
+from ..trace.trace import OPERATOR, WRITE, Value, same_bits
+from .listed_history import attach
+from .memory_layout import laid_out
+from .segment import END, INTERNAL, STABLE, Entry, Segment
+
+_new = object.__new__
+_HELD = 3  # references to an array that nobody else holds: the list's, a local one, the count's
+
+
+class Following:
+    """`owners`: the memory of each storage. `inputs`: the windows by which those from outside were
+    met; `sources`: the memory of those that Python may write to, of which the owner is a copy;
+    `shifts`: how many bytes further on than recorded inputs begin. `updates`: the numbers of
+    optimizers' updates, by event."""
+
+    __slots__ = (
+        "addresses", "ambient", "bound", "inputs", "next", "owners", "pos", "segment", "sequence",
+        "shifts", "sources", "updates",
+    )  # fmt: skip
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment, self.pos = segment, 0
+        self.next: Entry = segment.entries[0]
+        n = len(segment.memory)
+        self.owners: list[np.ndarray | None] = [None] * n
+        self.addresses: list[int | None] = [None] * n
+        self.sources: dict[int, np.ndarray] = {}
+        self.inputs: dict[int, np.ndarray] = {}
+        self.shifts: dict[int, int] = {}
+        self.bound: set[int] = set()  # ids of the owners that are taken
+        self.updates: dict[int, Any] = {}
+        self.ambient = AMBIENT.changes
+        self.sequence: int = _next_sequence()  # nodes of this call's tape have higher numbers
+
+    @property
+    def shows_writes(self) -> bool:
+        """Whether Python may see what the segment writes to memory from outside."""
+        return any_exposed(self.segment.written_ids)
+
+    def step(self) -> None:
+        """Goes on to the next event."""
+        self.pos += 1
+        entries = self.segment.entries
+        self.next = entries[self.pos] if self.pos < self.segment.count else END
+
+    def survivors(self) -> frozenset[int]:
+        """The memories made so far that somebody holds. The others may be used again."""
+        alive = set()
+        owners, memory, pos = self.owners, self.segment.memory, self.pos
+        for entry in self.segment.entries[:pos]:
+            for s in entry.made:
+                owner = owners[s]
+                if owner is None:  # inside of a backward pass
+                    continue
+                if sys.getrefcount(owner) > _HELD:
+                    computed = memory[s].computed
+                    if computed is not None and computed < pos:
+                        alive.add(s)
+                elif entry.kind == OPERATOR or entry.kind == WRITE:
+                    entry.pool[s] = owner
+        return frozenset(alive)
+
+    def is_pending(self, array: np.ndarray) -> bool:
+        """Whether memory has yet to be computed."""
+        owner = owner_of(array)
+        for s, one in enumerate(self.owners):
+            if one is owner:
+                memory = self.segment.memory[s]
+                return memory.kind == INTERNAL or memory.written
+        return False
+
+    # ------------------------------------------------------------------------------ results
+
+    def produce(self, entry: Entry, bound: tuple) -> Any:
+        """Lists an operator, which is the next entry: its result, without values."""
+        made = self.make(entry)
+        self.step()
+        results = entry.results
+        if results is None:  # one tensor, on memory of its own
+            tensor = _new(Tensor)
+            tensor._array = made  # type: ignore[assignment]
+            tensor._requires_grad = tensor._tracked = False
+            tensor._node = tensor._grad = tensor._counter = tensor._base = None
+            tensor._stamp = creation.stamp
+            attach(entry.operator, tensor, bound)
+            return tensor
+        operator, source = entry.operator, None
+        if operator.kind is Kind.VIEW:
+            source = next((x for x in bound if isinstance(x, Tensor)), None)
+        tensors = [None if v is None else self.tensor(v, part, source) for v, part in results]
+        result: Any = tuple(tensors) if entry.many else tensors[0]
+        attach(operator, result, bound)
+        return result if operator.result_type is None else operator.result_type(*result)
+
+    def make(self, entry: Entry) -> np.ndarray | None:
+        """Memory for what begins at an entry; the last one."""
+        owners, memory, pool = self.owners, self.segment.memory, entry.pool
+        owner: np.ndarray | None = None
+        for s in entry.made:
+            owner = pool.pop(s, None)
+            if owner is None:
+                whole = memory[s].whole
+                owner = laid_out((whole.shape, whole.strides, whole.dtype))
+            owners[s] = owner
+            self.bound.add(id(owner))
+        return owner
+
+    def tensor(self, value: Value, part: bool, source: Tensor | None) -> Tensor:
+        """A tensor on a window; with a source a view of that."""
+        owner = self.owners[value.storage]
+        assert owner is not None
+        array = owner
+        if part:
+            whole = value.offset == 0 and value.shape == owner.shape \
+                and value.strides == owner.strides and value.dtype == owner.dtype  # fmt: skip
+            array = owner[...] if whole else window_on(_as_bytes(owner), value)
+        if source is not None:
+            return view_of(source, array)
+        made = _new(Tensor)
+        made._array = array
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._counter = made._base = None
+        made._stamp = creation.stamp
+        return made
+
+    # --------------------------------------------------------------------------- comparison
+
+    def matches(self, entry: Entry, bound: tuple) -> bool:
+        """Whether an operator takes what the list says."""
+        operands = entry.operands
+        if len(operands) != len(bound) or self.ambient != AMBIENT.changes:
+            return False
+        owners = self.owners
+        for (s, expected), found in zip(operands, bound, strict=True):
+            if s is None:
+                if found is not expected and not self.same(expected, found):
+                    return False
+            elif not isinstance(found, Tensor) or (
+                found._array is not owners[s] and not self.same(expected, found)
+            ):  # fmt: skip
+                return False
+        return True
+
+    def all_same(self, expected: Any, found: Any) -> bool:
+        """Whether all arguments are what the list says."""
+        if len(expected) != len(found):
+            return False
+        for a, b in zip(expected, found, strict=True):  # noqa: SIM110 sooner than `all`
+            if not self.same(a, b):
+                return False
+        return True
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Whether one argument is what the list says."""
+        kind = a.__class__
+        if kind is Value:
+            array = b._array if isinstance(b, Tensor) else b
+            return array.__class__ is np.ndarray and self.same_window(a, array)
+        if a is b:
+            return not isinstance(b, Tensor)
+        if kind is tuple or kind is list:
+            return b.__class__ in (tuple, list, Size) and self.all_same(a, b)
+        if kind is not b.__class__:
+            return False
+        if kind is dict:
+            return list(a) == list(b) and self.all_same(list(a.values()), list(b.values()))
+        if isinstance(a, PLAIN):
+            return same_plain(a, b)
+        if isinstance(a, tuple):
+            return self.all_same(a, b)
+        if isinstance(a, np.ndarray):
+            return same_bits(a, b)
+        if kind is slice:
+            return self.all_same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+        try:
+            return bool(a == b)
+        except Exception:
+            return False
+
+    def same_window(self, value: Value, array: np.ndarray) -> bool:
+        """Whether an array lies where the list says."""
+        owner = self.owners[value.storage]
+        if owner is None:
+            return self._bind(value, array)
+        if self.sources and value.storage in self.sources:
+            source = self.sources[value.storage]
+            return (owner_of(array) is source and self.lies(value, array)
+                    and same_bits(source, owner))  # fmt: skip
+        if owner is array or array.base is owner or owner_of(array) is owner:
+            return self.lies(value, array)
+        return False
+
+    def lies(self, value: Value, array: np.ndarray) -> bool:
+        """Whether an array on the right memory is the right window on it."""
+        if not _is_alike(value, array):
+            return False
+        start = self.addresses[value.storage]
+        if start is None:
+            owner = self.owners[value.storage]
+            assert owner is not None
+            if array is owner or (array.base is owner and array.shape == owner.shape
+                                  and array.strides == owner.strides):  # fmt: skip
+                return value.offset == 0
+            start = self.addresses[value.storage] = data_address(owner)
+        return data_address(array) - start == value.offset
+
+    def begins(self, entry: Entry, value: Value, array: np.ndarray) -> bool:
+        """Whether an array is new memory as the list says; notes it."""
+        s = value.storage
+        if s not in entry.made:
+            return False
+        owner, whole = owner_of(array), self.segment.memory[s].whole
+        if not _is_alike(whole, owner) or id(owner) in self.bound:
+            return False
+        self.owners[s] = owner
+        self.bound.add(id(owner))
+        return self.lies(value, array)
+
+    # -------------------------------------------------------------------- memory from outside
+
+    def _bind(self, value: Value, array: np.ndarray) -> bool:
+        """Whether an array can be memory from outside that the list has not met before."""
+        s = value.storage
+        memory = self.segment.memory[s]
+        owner = array if array.base is None else owner_of(array)
+        if memory.kind == STABLE:
+            if owner is not memory.owner:
+                return False
+            self.owners[s] = owner
+            self.bound.add(id(owner))
+            return self.lies(value, array)
+        if memory.kind == INTERNAL or id(owner) in self.bound \
+                or id(owner) in self.segment.stable_ids or not _is_alike(value, array):  # fmt: skip
+            return False
+        exposed = is_exposed(owner)
+        if memory.written and (exposed or not array.flags.writeable):
+            return False
+        start = data_address(array) - value.offset
+        if not exposed:
+            self.inputs[s], self.owners[s] = array, owner
+        elif not self._copy(s, owner, array):
+            return False
+        self.bound.add(id(owner))
+        self.addresses[s] = start
+        if start != data_address(owner):
+            self.shifts[s] = start - data_address(owner)
+        return True
+
+    def _copy(self, s: int, owner: np.ndarray, array: np.ndarray) -> bool:
+        """Copies an input that Python may write to unseen; False where it is part of much more."""
+        if not owner.flags.c_contiguous or owner.nbytes > 4 * array.nbytes + 4096:
+            return False
+        copy = owner.copy()
+        self.owners[s], self.sources[s], self.inputs[s] = copy, owner, copy
+        if array is not owner:
+            at = data_address(array) - data_address(owner)
+            self.inputs[s] = np.ndarray(array.shape, array.dtype, _as_bytes(copy), at,
+                                        array.strides)  # fmt: skip
+        return True
+
+
+def _is_alike(value: Value, array: np.ndarray) -> bool:
+    """Whether an array has a window's shape, strides and dtype."""
+    return (array.shape == value.shape and array.strides == value.strides
+            and (array.dtype is value.dtype or array.dtype == value.dtype))  # fmt: skip

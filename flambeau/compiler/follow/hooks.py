@@ -1,0 +1,192 @@
+"""Hooks: stubs in the functions that a followed call intercepts, which take themselves out.
+
+A stub stays in its function between followed calls. Called outside of one, it puts the function's
+own code back, so that eager code pays for a hook once per followed call at most, and programs
+without followed calls never do.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...ops.core.dispatch import _stub as _unwritten
+from ...ops.core.dispatch import written
+from ...ops.interception.code_patching import ENDS, STUBS, clone
+
+
+class _Active:
+    """The followed call that is running in this process; at most one."""
+
+    __slots__ = ("session",)
+
+    session: Any
+
+
+ACTIVE = _Active()
+ACTIVE.session = None
+
+_SOURCE = """
+def outer({free}):
+    def stub(*args, **kwargs):
+        {free_or_pass}
+        hook = 1234567
+        session = hook.active.session
+        if session is None or session.thread != hook.ident():
+            return hook.outside(args, kwargs)
+        if session.quiet{unless}:
+            return hook.original(*args, **kwargs)
+        if session.recorder is None:
+            return hook.follow(session, args, kwargs)
+        return hook.record(hook.original, args, kwargs)
+    return stub
+"""
+
+
+@functools.cache
+def _template(free: int, always: bool) -> types.CodeType:
+    names = [f"free{i}" for i in range(free)]
+    source = _SOURCE.format(free=", ".join(names), free_or_pass="; ".join(names) or "pass",
+                            unless=" and not hook.always" if always else "")  # fmt: skip
+    space: dict[str, Any] = {}
+    exec(compile(source, "<flambeau follow>", "exec"), space)
+    code: types.CodeType = space["outer"](*names).__code__
+    return code
+
+
+class Hook:
+    """One function that is intercepted: `record(original, args, kwargs)` while a call is recorded,
+    `follow(session, args, kwargs)` while it is followed. `always`: inside of operators too;
+    `only_recording`: followed calls run the function as it is."""
+
+    active = ACTIVE
+    ident = staticmethod(threading.get_ident)
+
+    def __init__(self, function: Any, record: Callable, follow: Callable, operator: Any = None,
+                 always: bool = False, only_recording: bool = False) -> None:  # fmt: skip
+        self.only_recording = only_recording
+        self.function, self.record, self.follow = function, record, follow
+        self.operator, self.always = operator, always
+        self.stub: Any = None
+        self.keep()
+
+    def keep(self) -> None:
+        """Takes the function's present code as its own."""
+        function = self.function
+        self.code, self.defaults = function.__code__, function.__defaults__
+        self.kwdefaults = function.__kwdefaults__
+        if self.operator is not None and self.code is _unwritten.__code__:
+            self.original: Callable = _Late(self)
+        else:
+            self.original = clone(function)
+        template = _template(len(self.code.co_freevars), self.always)
+        constants = tuple([self if c == 1234567 else c for c in template.co_consts])
+        self.stub = template.replace(co_consts=constants)
+        STUBS[id(self.stub)] = self
+
+    def install(self) -> None:
+        """Puts the stub into the function."""
+        code = self.function.__code__
+        if code is not self.code:
+            if code is self.stub:
+                return
+            STUBS.pop(id(self.stub), None)
+            self.keep()
+        self.function.__code__ = self.stub
+
+    def restore(self) -> None:
+        """Puts the function's own code back."""
+        function = self.function
+        if function.__code__ is not self.stub:
+            return
+        function.__code__ = self.code
+        if function.__defaults__ is not self.defaults:
+            function.__defaults__ = self.defaults
+        if function.__kwdefaults__ is not self.kwdefaults:
+            function.__kwdefaults__ = self.kwdefaults
+        if not self.only_recording:
+            TABLE.restored.append(self)
+
+    def outside(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call that is not part of a followed one."""
+        if ACTIVE.session is not None:
+            return self.original(*args, **kwargs)  # of another thread
+        self.restore()
+        return self.function(*args, **kwargs)
+
+
+class _Late:
+    """An operator's function that is written when it is first called."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        self.written: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        hook = self.hook
+        if self.written is None:
+            hook.operator.source, self.written = written(hook.operator)
+            made: Any = self.written
+            hook.function.__globals__.update(made.__globals__)
+            hook.code, hook.defaults = made.__code__, made.__defaults__
+            hook.kwdefaults, hook.original = made.__kwdefaults__, made
+        return self.written(*args, **kwargs)
+
+
+class _Table:
+    """All hooks. `restored`: those whose functions have their own code again."""
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+        self.restored: list[Hook] = []
+
+    def install(self, make: Callable[[], list[Hook]]) -> None:
+        """Puts all stubs in; `make` makes the hooks when there are none yet."""
+        if not self.hooks:
+            every = make()
+            self.hooks = [hook for hook in every if not hook.only_recording]
+            RECORDING.hooks = [hook for hook in every if hook.only_recording]
+            self.restored = list(self.hooks)
+        while self.restored:
+            self.restored[-1].install()
+            self.restored.pop()
+
+
+
+class _Recording:
+    """The hooks that are there only while something is recorded."""
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+
+    def install(self) -> None:
+        """Puts their stubs in."""
+        for hook in self.hooks:
+            hook.install()
+
+    def remove(self) -> None:
+        """Takes their stubs out."""
+        for hook in self.hooks:
+            hook.restore()
+
+
+def _end() -> None:
+    """Ends the interception of a followed call: something else replaces functions from now on."""
+    session = ACTIVE.session
+    if session is None:
+        return
+    if session.thread == threading.get_ident():
+        session.flush()
+        session.retire()
+        return
+    while ACTIVE.session is session:
+        time.sleep(0.001)
+
+
+ENDS.append(_end)
+TABLE = _Table()
+RECORDING = _Recording()

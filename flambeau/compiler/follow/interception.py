@@ -1,0 +1,569 @@
+"""What a followed call intercepts, and what happens there while it is recorded and followed.
+
+Operators are compared and listed. Functions that write memory without being operators are listed
+by their parts. What shows values to Python has them computed first. The rest runs as it is, and
+what it calls is intercepted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...autograd import engine, inplace
+from ...autograd.mode import MODE
+from ...nn.module import Module
+from ...ops.core import inplace as in_place
+from ...ops.core import out
+from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
+from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ...ops.creation import copies, interchange
+from ...ops.indexing import index
+from ...ops.normalization import norm_formulas
+from ...optim.elementwise import Elementwise
+from ...optim.lr_scheduler import LRScheduler
+from ...tensor import tensor as tensors
+from ...tensor.ambient import AMBIENT
+from ...tensor.exposed_memory import expose
+from ...tensor.random import distributions, integers, rejection_sampling
+from ...tensor.random import normal as normals
+from ...tensor.tensor import Tensor
+from ...tensor.untracked_read import peek
+from ..capture import record_writes
+from ..capture.patch_targets import _through
+from ..capture.record_draws_and_reads import _draw, _kinds
+from ..capture.record_library import _step_group as _record_step_group
+from ..capture.record_library import replacements
+from ..capture.recorder import _ANSWERS, _OF_OPERATORS, _SHAPED_BY_VALUES, Recorder, module_recorder
+from ..trace.operands import bind, tensors_in, unbind
+from ..trace.trace import CALL
+from .backward_pass import BackwardPass
+from .hooks import ACTIVE, Hook
+from .listing import LISTING
+from .optimizer_update import GroupUpdate
+from .replay import python_operators
+from .session import NO, Session
+
+# Methods that show values, or memory, to Python.
+_READS = (
+    "item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__",
+    "__repr__", "__format__", "__array__", "__dlpack__", "apply_", "map_", "map2_", "data_ptr",
+    "untyped_storage", "storage", "__reduce_ex__", "__reduce__", "__deepcopy__", "share_memory_",
+    "set_", "resize_", "resize_as_", "__contains__", "__setstate__",
+)  # fmt: skip
+
+
+class _Now:
+    """A recorder that is whatever records or follows now."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ACTIVE.session.recorder or LISTING, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(ACTIVE.session.recorder or LISTING, name, value)
+
+
+NOW: Any = _Now()
+
+
+def hooks() -> list[Hook]:
+    """A hook for each function that is intercepted."""
+    found: dict[int, Hook] = {}
+    for hook in (*_special(), *_operators(), *_others()):
+        found.setdefault(id(hook.function), hook)
+    return list(found.values())
+
+
+# ------------------------------------------------------------------------------------ operators
+
+
+def _operators() -> Iterator[Hook]:
+    for operator in OPERATORS.values():
+        if operator.kind is Kind.COMPOSITE:
+            continue
+        yield _operator(operator.function, operator, False)
+        twin = getattr(operator, "twin", None)
+        if twin is not None:
+            longer = _through(twin)
+            yield Hook(twin, longer, lambda session, args, kwargs, longer=longer: longer(
+                None, args, kwargs))  # fmt: skip
+    for function, operator, reflected in python_operators():
+        yield _operator(function, operator, reflected)
+
+
+def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
+    policy = POLICIES.get(operator.name)
+    binder = _Binder(operator)
+    count = -1 if swapped or not binder.plain else binder.positional_count
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        following = session.following
+        if following is not None and not kwargs and len(args) == count and not (
+            policy is not None and AUTOCAST.count
+        ):  # fmt: skip
+            entry = following.next
+            if entry.operator is operator and following.matches(entry, args):
+                return following.produce(entry, args)
+        if "out" in kwargs and "out" not in operator.names:
+            return session.barrier(hook, args, kwargs)
+        bound = binder((args[1], args[0]) if swapped and len(args) == 2 else args, kwargs)
+        if bound is None:  # it says what is wrong with them, or puts them in order
+            return hook.original(*args, **kwargs)
+        if policy is not None and AUTOCAST.count and STATE.enabled:
+            bound = cast_inputs(policy, bound)
+            args, kwargs = unbind(operator, bound)
+        made = session.operator(hook, operator, bound, args, kwargs)
+        return session.dispatch(hook, args, kwargs) if made is NO else made
+
+    hook = Hook(function, Recorder.operator(NOW, operator, swapped), follow, operator)
+    return hook
+
+
+class _Binder:
+    """Puts an operator's arguments in the order of its parameters."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        kinds = {p.kind for p in operator.parameters}
+        self.plain = not any(p.VAR_POSITIONAL in kinds or p.VAR_KEYWORD in kinds
+                             for p in operator.parameters)  # fmt: skip
+        self.count = len(operator.parameters)
+        self.positional = sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)
+        self.defaults = tuple([p.default for p in operator.parameters])
+        self.positional_count = self.count if self.positional == self.count else -1
+        self.required = tuple([p.default is p.empty for p in operator.parameters])
+
+    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
+        """All parameters; None for a misfit."""
+        n = len(args)
+        if self.plain and not kwargs and n <= self.positional:
+            if n == self.count:
+                return args
+            if not any(self.required[n:]):
+                return args + self.defaults[n:]
+        return bind(self.operator, args, kwargs)
+
+
+# ----------------------------------------------------------- functions that are no operators
+
+
+def _hook(function: Any, both: Callable) -> Hook:
+    """A hook with one body for recording and following: both(original, *args, **kwargs)."""
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return both(original, *args, **kwargs)
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return both(hook.original, *args, **kwargs)
+
+    hook = Hook(function, record, follow)
+    return hook
+
+
+def _barrier(function: Any) -> Hook:
+    """A hook on a function that needs values: it is no part of a segment."""
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return ACTIVE.session.barrier(hook, args, kwargs)
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return session.barrier(hook, args, kwargs)
+
+    hook = Hook(function, record, follow)
+    return hook
+
+
+def _read(function: Any, exposes: bool = False) -> Hook:
+    """A hook on a function that shows the values, or with `exposes` the memory, of its first
+    argument."""
+
+    def run(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        x = args[0] if args else None
+        if exposes and isinstance(x, Tensor):
+            expose(x._array)
+        if session.recorder is not None or exposes or len(tensors_in((args[1:], kwargs))):
+            session.flush()
+        else:
+            session.settle(x)
+        with session.silence():
+            return hook.original(*args, **kwargs)
+
+    hook = Hook(function, lambda _, args, kwargs: run(ACTIVE.session, args, kwargs), run)
+    return hook
+
+
+def _recorded_only(function: Any, record: Callable) -> Hook:
+    """A hook on a function that runs as it is in a followed call."""
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return hook.original(*args, **kwargs)
+
+    hook = Hook(function, record, follow, only_recording=True)
+    return hook
+
+
+def _split(function: Any, record: Callable, follow: Callable) -> Hook:
+    """A hook with record(r, original, *args), and follow(original, *args)."""
+
+    def recorded(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return record(NOW, original, *args, **kwargs)
+
+    def followed(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return follow(hook.original, *args, **kwargs)
+
+    hook = Hook(function, recorded, followed)
+    return hook
+
+
+def _special() -> Iterator[Hook]:
+    yield from _writes()
+    yield from _factories()
+    yield from _gradients()
+    yield from _draws()
+    for function, replacement in replacements(NOW):
+        yield _hook(function, replacement)
+    record = module_recorder(NOW)
+    yield _recorded_only(Module.__call__, record)
+    yield _recorded_only(Module._call_impl, record)
+    exposing = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
+                "share_memory_")  # fmt: skip
+    for name in _READS:
+        function = getattr(Tensor, name, None)
+        if _is_function(function):
+            yield _read(function, name in exposing)
+    yield _peek()
+    for one in (vars(Tensor)["data"].fset,):
+        yield _barrier(one)
+
+
+def _peek() -> Hook:
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        session.settle(args[0])
+        return hook.original(*args)
+
+    hook = Hook(peek, lambda original, args, kwargs: original(*args), follow)
+    return hook
+
+
+def _writes() -> Iterator[Hook]:
+    r = record_writes
+    yield _split(in_place.write, r._written, _write)
+    yield _barrier(out._write_one)
+    yield _split(copies._copy_array, r._copy_array, _copy)
+    yield _split(inplace.before_write, r._before_write, _before_write)
+    yield _split(ops.fill_, r._fill_, _fill)
+    yield _hook(ops.zero_, lambda original, input: ops.fill_(input, 0))
+    yield _hook(index.put_at, functools.partial(r._put_at, NOW))
+    yield _hook(index.setitem, functools.partial(r._setitem, NOW))
+    yield _hook(index._as_value, functools.partial(r._as_value, NOW))
+    yield _hook(index._as_index, _as_index)
+
+
+def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
+    ACTIVE.session.write(target._array, y)
+
+
+def _copy(original: Callable, target: Any, source: Any) -> None:
+    a, b = target._array, source._array
+    if a.shape != b.shape:
+        ACTIVE.session.flush()  # it may not fit
+        original(target, source)
+        NOW.write(a, b)
+        return
+    ACTIVE.session.write(a, b)
+
+
+def _before_write(original: Callable, x: Any, keep: Any) -> Any:
+    made = original(x, False)
+    if keep:
+        made._array = np.empty_like(x._array)
+        ACTIVE.session.write(made._array, x._array)
+    return made
+
+
+def _fill(original: Callable, input: Any, value: Any) -> Any:
+    session = ACTIVE.session
+    if input._array.__class__ is not np.ndarray:
+        return original(input, value)
+    source = value
+    if not isinstance(value, Tensor):
+        with session.silence():
+            source = ops.full((), value, dtype=input.dtype)
+        NOW.constant(source._array, original)
+    if source._array.ndim or (MODE.grad and (
+        inplace.check_writable(input, "fill_") or source.requires_grad)
+    ):  # fmt: skip
+        return original(input, source)
+    session.write(input._array, source._array)
+    inplace.bump(input)
+    return input
+
+
+def _as_index(original: Callable, item: Any) -> Any:
+    session = ACTIVE.session
+    if isinstance(item, Tensor) and item._array.size == 1:
+        session.flush()
+    made = original(item)
+    if isinstance(item, (list, tuple, range, bool)) and isinstance(made, np.ndarray):
+        NOW.constant(made, original)
+    return made
+
+
+# ------------------------------------------------------------------------------- new memory
+
+
+def _factories() -> Iterator[Hook]:
+    r = record_writes
+    everything = {**PUBLIC["Tensor"], **PUBLIC["torch"]}
+    for name in r._FACTORIES:
+        yield _hook(everything[name], _made_of_nothing)
+    for name in r._RESERVING:
+        yield _hook(everything[name], functools.partial(r._reserved, NOW))
+    yield _hook(ops.tensor, _tensor)
+    yield _hook(interchange.from_numpy, _from_numpy)
+    yield _hook(norm_formulas.statistics, functools.partial(r._statistics, NOW))
+    yield _recorded_only(tensors.wrap, _as_recorded(r._wrapped))
+    yield _recorded_only(tensors.view_of, _as_recorded(r._viewed))
+
+
+def _as_recorded(record: Callable) -> Callable:
+    return lambda original, args, kwargs: record(NOW, original, *args, **kwargs)
+
+
+def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
+    session = ACTIVE.session
+    special = kwargs.get("out") is not None or tensors_in((args[1:], kwargs))
+    if special:
+        session.flush()
+    with session.silence():
+        made = original(*args, **kwargs)
+    if not special and type(made._array) is np.ndarray:
+        NOW.constant(made._array, original)
+    elif session.recorder is not None:
+        session.recorder.adopt(made._array)
+    return made
+
+
+def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
+    session = ACTIVE.session
+    foreign = not isinstance(data, Tensor) and (
+        hasattr(data, "__array__") or hasattr(data, "__array_interface__"))  # fmt: skip
+    if not isinstance(data, Tensor) and tensors_in(data):
+        session.flush()
+        foreign = True
+    with session.silence():
+        made = original(data, **kwargs)
+    if isinstance(data, Tensor):
+        NOW.write(made._array, data._array)
+    elif foreign:
+        if session.recorder is not None:
+            session.recorder.adopt(made._array)
+    else:
+        NOW.constant(made._array, original)
+    return made
+
+
+def _from_numpy(original: Callable, ndarray: Any) -> Any:
+    session = ACTIVE.session
+    with session.silence():
+        made = original(ndarray)
+    expose(made._array)
+    if session.recorder is not None:
+        session.recorder.adopt(made._array)
+    return made
+
+
+# -------------------------------------------------------------------------------- gradients
+
+
+def _gradients() -> Iterator[Hook]:
+    r = record_writes
+    for function, record in (
+        (vars(Tensor)["grad"].fget, r._grad_read), (vars(Tensor)["grad"].fset, r._grad_set),
+        (vars(Tensor)["grad"].fdel, r._grad_set), (Tensor._alias, r._alias),
+        (Tensor.requires_grad_, r._set_flag), (engine._add, r._grad_added),
+    ):  # fmt: skip
+        yield _recorded_only(function, _as_recorded(record))
+    yield _split(engine._owned, r._owned, _owned)
+    yield _split(engine.run, _engine_run_recorded, _engine_run)
+    yield _hook(Elementwise._flambeau_step_group, _step_group)
+    for function in (inplace.window_of, inplace.outside_of, inplace.spread_into):
+        yield _barrier(function)
+
+
+def _owned(original: Callable, leaf: Any, g: Any) -> Any:
+    session = ACTIVE.session
+    made = session.copy_of(leaf, g)
+    if made is None:
+        made = original(leaf, g)
+        NOW.write(made._array, g._array)
+    return made
+
+
+def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
+    session = ACTIVE.session
+    for _, g in roots:
+        session.root(g._array, original)
+    following = session.following
+    if following is not None and args in _PLAIN_PASS and not kwargs and len(roots) == 1:
+        known = following.segment.backwards.get(following.pos)
+        if known is not None and known.follow(following, roots[0][0]):
+            return {}
+    return original(roots, *args, **kwargs)
+
+
+def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
+    recorder = ACTIVE.session.recorder
+    for _, g in roots:
+        if recorder.trace.storage(g._array) is None:
+            recorder.constant(g._array, original)
+    start, made = len(recorder.trace.events), None
+    if args in _PLAIN_PASS and not kwargs and len(roots) == 1:
+        made = BackwardPass.begun(roots[0][0], start, recorder.sequence)
+    found = original(roots, *args, **kwargs)
+    if made is not None and ACTIVE.session.recorder is recorder and made.finish(recorder):
+        recorder.backwards.append(made)
+    return found
+
+
+_PLAIN_PASS = ((False, False), (None, False))  # retain_graph, create_graph
+
+
+def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> None:
+    """An optimizer's step over a group: at once where that is one event, else by its parts."""
+    session = ACTIVE.session
+    following, recorder = session.following, session.recorder
+    if following is not None and following.pos in following.segment.group_updates \
+            and following.ambient == AMBIENT.changes:  # fmt: skip
+        entry = following.next
+        if entry.update is None and entry.event.kwargs["optimiser"] is optimizer:
+            with session.silence():
+                entry.update = GroupUpdate(entry)
+        if entry.update is not None and entry.update.follow(following, group):
+            if following.shows_writes:
+                session.flush()
+            return
+    count = 0 if recorder is None else len(recorder.trace.events)
+    _record_step_group(NOW, original, optimizer, group)
+    if recorder is not None and session.recorder is recorder and recorder.cut is None \
+            and len(recorder.trace.events) == count + 1:  # fmt: skip
+        recorder.group_updates.add(count)
+
+
+# ------------------------------------------------------------------------------------ draws
+
+
+def _draws() -> Iterator[Hook]:
+    for function in (
+        distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
+        distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
+        normals.fill_normal, normals.fill_log_normal, integers.fill_random,
+    ):  # fmt: skip
+        yield _draw_hook(function)
+    by_values: tuple[Any, ...] = (
+        integers.randperm, integers.multinomial, rejection_sampling.poisson,
+        rejection_sampling.binomial, rejection_sampling.standard_gamma,
+        rejection_sampling.dirichlet,
+    )
+    for function in by_values:
+        yield _barrier(function)
+    for kind in _kinds(LRScheduler):
+        step = vars(kind).get("step")
+        if _is_function(step):
+            yield _recorded_only(step, lambda original, args, kwargs: original(*args, **kwargs))
+
+
+def _draw_hook(function: Any) -> Hook:
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if session.quiet:
+            return hook.original(*args, **kwargs)
+        if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
+            return session.barrier(hook, args, kwargs)
+        return session.draw(hook.original, args, kwargs)
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        arrays = any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values()))
+        if arrays and not ACTIVE.session.quiet:
+            return ACTIVE.session.barrier(hook, args, kwargs)
+        return _draw(NOW, original, args, kwargs)
+
+    hook = Hook(function, record, follow, always=True)
+    return hook
+
+
+# ----------------------------------------------------------------------------------- others
+
+
+def _others() -> Iterator[Hook]:
+    """Public functions that are made of operators, or of none that can be seen."""
+    for names in PUBLIC.values():
+        for name, function in names.items():
+            if not _is_function(function):
+                continue
+            writes = name.endswith("_") and not name.endswith("__") and name not in _OF_OPERATORS
+            if writes or name in _SHAPED_BY_VALUES or name in _ANSWERS:
+                yield _barrier(function)
+            else:
+                yield _checked(function, name)
+
+
+def _checked(function: Any, name: str) -> Hook:
+    """A hook on a function whose parts are listed.
+
+    A followed call runs it only where the segment did, with the same plain arguments: others might
+    have it compute unseen. One that did so is a barrier from then on.
+    """
+    inner = Recorder.checked(NOW, name)
+    opaque = False
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        nonlocal opaque
+        session = ACTIVE.session
+        if opaque:
+            return session.barrier(hook, args, kwargs)
+        recorder = session.recorder
+        count = len(recorder.trace.events)
+        recorder.calls.setdefault(count, []).append((hook, _plain(args, kwargs)))
+        made = inner(original, args, kwargs)
+        if session.recorder is recorder:
+            events = recorder.trace.events
+            opaque = any(e.kind == CALL and e.function is original for e in events[count:])
+            if opaque and recorder.cut is not None:
+                recorder.cut = min(recorder.cut, count)
+        return made
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if opaque:
+            return session.barrier(hook, args, kwargs)
+        key = hook, _plain(args, kwargs)
+        while session.following is not None or session.advance():
+            following = session.following
+            assert following is not None
+            if key in following.segment.calls.get(following.pos, ()):
+                return hook.original(*args, **kwargs)
+            session.mismatch()
+        return session.dispatch(hook, args, kwargs)
+
+    hook = Hook(function, record, follow)
+    return hook
+
+
+def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """The arguments that are plain, which may decide what a function does."""
+    found = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
+    if not kwargs:
+        return found
+    return found, tuple([(k, x if x.__class__ in _DECIDING else x.__class__)
+                         for k, x in kwargs.items()])  # fmt: skip
+
+
+_DECIDING = (bool, int, float, str, type(None))
+
+
+def _is_function(x: Any) -> bool:
+    return isinstance(x, FunctionType)

@@ -1,0 +1,49 @@
+"""The autograd history of results that have no values yet: what an operator's function records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...autograd.mode import MODE
+from ...autograd.tape import record, record_binary, record_number, record_unary
+from ...ops.core.registry import Kind, Operator
+from ...tensor.tensor import Tensor
+
+
+def attach(operator: Operator, made: Any, bound: tuple) -> None:
+    """Hangs results on the tape; `bound`: all the operator's parameters in order."""
+    if not MODE.grad or not operator.differentiable:
+        return
+    for x in bound:
+        if isinstance(x, Tensor):
+            if x._tracked:
+                break
+        elif x.__class__ in (tuple, list) and any(t._tracked for t in _tensors(x)):
+            break
+    else:
+        return
+    if operator.kind is Kind.POINTWISE and len(bound) == len(operator.tensor_positions) <= 2 \
+            and all(p.default is p.empty for p in operator.parameters):  # fmt: skip
+        _attach_plain(operator, made, bound)
+    else:
+        record(operator, made, bound)
+
+
+def _attach_plain(operator: Operator, made: Any, bound: tuple) -> None:
+    if len(bound) == 1:
+        record_unary(operator, made, bound[0])
+        return
+    first, second = isinstance(bound[0], Tensor), isinstance(bound[1], Tensor)
+    if first and second:
+        record_binary(operator, made, *bound)
+    elif first or second:
+        record_number(operator, made, bound, 0 if first else 1)
+
+
+def _tensors(x: Any) -> Iterator[Tensor]:
+    if isinstance(x, Tensor):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for one in x:
+            yield from _tensors(one)

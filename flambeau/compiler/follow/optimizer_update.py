@@ -1,0 +1,86 @@
+"""GroupUpdate: an optimizer's step over one group as one event of a followed call.
+
+The step counts are advanced in one array, learning rates are read from the group, and the version
+counters of parameters and states are linked to how often the event was listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...optim.kernel import count_writes
+from ...tensor.storage import VersionCounter
+from ..runtime.optimizer_counters import Ticker
+from ..trace.bindings import Update
+
+if TYPE_CHECKING:
+    from .following import Following
+    from .segment import Entry
+
+
+class GroupUpdate:
+    """One UPDATE entry that is all that a step over a group does."""
+
+    def __init__(self, entry: Entry) -> None:
+        given = entry.event.kwargs
+        self.optimizer, names = given["optimiser"], given["names"]
+        self.ran, self.listed = [0], [0]
+        update = Update(self.optimizer, given["group"], given["positions"], names,
+                        given["flags"], entry.event)  # fmt: skip
+        self.ticker = Ticker(update, self.ran)
+        group = self.optimizer.param_groups[given["group"]]
+        positions = set(given["positions"])
+        params = group["params"]
+        self.group, self.params, self.length = group, params, len(params)
+        self.others = [p for i, p in enumerate(params) if i not in positions]
+        self.rows: list[tuple[Any, Any, int, Any]] = []
+        self.arrays: list[tuple[Any, Any]] = []  # states and their arrays
+        for i, (_, grad, _) in zip(given["positions"], entry.event.args, strict=True):
+            param = params[i]
+            state = self.optimizer.state.get(param, {})
+            states = [state[n] for n in names]
+            self.rows.append((param, param._array, grad.storage, grad))
+            self.arrays += [(t, t._array) for t in states]
+            self._link(given["flags"], param, states)
+        self.stable = [v.storage for param, _, states in entry.event.args
+                       for v in (param, *states)]  # fmt: skip
+
+    def _link(self, flags: Any, param: Any, states: list[Any]) -> None:
+        kind = type(self.optimizer)
+        counts = count_writes(kind._flambeau_formula, flags, kind._flambeau_scalars, len(states))
+        for tensor, writes in zip((param, *states), counts, strict=True):
+            if tensor._counter is None:
+                tensor._counter = VersionCounter()
+            tensor._counter.link(self.listed, writes)
+
+    def follow(self, following: Following, group: dict[str, Any]) -> bool:
+        """Lists the update; False, with nothing done, where it is not the same."""
+        if group is not self.group or group["params"] is not self.params \
+                or len(self.params) != self.length:  # fmt: skip
+            return False
+        owners = following.owners
+        for param, array, s, value in self.rows:
+            grad = param._grad
+            if param._array is not array or grad is None or not (
+                grad._array is owners[s] or following.same_window(value, grad._array)
+            ):  # fmt: skip
+                return False
+        for param in self.others:
+            if param._grad is not None:
+                return False
+        for state, array in self.arrays:
+            if state._array is not array:
+                return False
+        scalars = self.ticker.advance()
+        if scalars is None:
+            return False
+        self.ran[0] += 1
+        self.listed[0] += 1
+        memory = following.segment.memory
+        for s in self.stable:
+            if owners[s] is None:
+                owners[s] = memory[s].owner
+                following.bound.add(id(memory[s].owner))
+        following.updates[following.pos] = scalars
+        following.step()
+        return True

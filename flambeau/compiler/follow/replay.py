@@ -1,0 +1,135 @@
+"""Replay: computes what a followed call listed by running its operators, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...autograd.mode import no_grad
+from ...ops.core.autocast import STATE
+from ...ops.core.registry import Operator
+from ...tensor.storage import _as_bytes
+from ...tensor.tensor import Tensor, wrap
+from ..trace.bindings import window_on
+from ..trace.operands import as_arrays, unbind
+from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, mapped
+from .following import Following
+from .memory_layout import laid_out
+from .segment import Entry
+
+
+class Replay:
+    """What a call listed so far, on the memory that it was given."""
+
+    def __init__(self, following: Following) -> None:
+        self.following = following
+
+    def run(self) -> None:
+        """Computes the events. Errors name the line of the operator."""
+        following = self.following
+        autocast, STATE.enabled = STATE.enabled, False
+        try:
+            with no_grad():
+                for i, entry in enumerate(following.segment.entries[: following.pos]):
+                    try:
+                        HANDLERS[entry.kind](self, i, entry)
+                    except Exception as error:
+                        error.add_note(f"in {entry.event.origin}, which a compiled call computed "
+                                       "later")  # fmt: skip
+                        raise
+        finally:
+            STATE.enabled = autocast
+
+    def array(self, value: Value) -> np.ndarray:
+        """The window of a Value."""
+        following, s = self.following, value.storage
+        owner = following.owners[s]
+        if owner is None:  # inside of a backward pass
+            owner = self._inner(s)
+        if value.shape == owner.shape and value.strides == owner.strides and not value.offset \
+                and s not in following.shifts and value.dtype == owner.dtype:  # fmt: skip
+            return owner
+        if s in following.shifts:
+            value = replace(value, offset=value.offset + following.shifts[s])
+        return window_on(_as_bytes(owner), value)
+
+    def _inner(self, s: int) -> np.ndarray:
+        """Memory that Python has not seen."""
+        memory = self.following.segment.memory[s]
+        if memory.owner is not None:
+            return memory.owner
+        whole = memory.whole
+        owner = laid_out((whole.shape, whole.strides, whole.dtype))
+        self.following.owners[s] = owner
+        return owner
+
+    def operator(self, i: int, entry: Entry) -> None:
+        """Runs an operator."""
+        event, operator = entry.event, entry.operator
+        args = mapped(event.args, lambda value: wrap(self.array(value)))
+        at = operator.tensor_positions
+        args = tuple([x if k in at else as_arrays(x) for k, x in enumerate(args)])
+        made = apply(operator, args)
+        made = made if isinstance(made, (tuple, list)) else (made,)
+        for y, value in zip(made, event.results, strict=True):
+            if value is not None:
+                self.array(value)[...] = y._array
+
+    def write(self, i: int, entry: Entry) -> None:
+        """Writes."""
+        into, what = entry.event.args
+        np.copyto(self.array(into), self.array(what), casting="unsafe")
+
+    def draw(self, i: int, entry: Entry) -> None:
+        """Takes the numbers that were drawn when it was listed."""
+        self.array(entry.event.args[0])[...] = entry.buffer.buffer
+
+    def update(self, i: int, entry: Entry) -> None:
+        """An optimizer's formula."""
+        given, scalars = entry.event.kwargs, self.following.updates[i]
+        for param, grad, states in entry.event.args:
+            tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
+            given["optimiser"]._flambeau_run_formula(
+                given["flags"], scalars, *tensors[:2], tensors[2:]
+            )
+
+
+def _nothing(self: Replay, i: int, entry: Entry) -> None:
+    """Constants are there already, and reserved memory has no values."""
+
+
+HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
+    OPERATOR: Replay.operator, WRITE: Replay.write, CONSTANT: _nothing, EMPTY: _nothing,
+    DRAW: Replay.draw, UPDATE: Replay.update,
+}  # fmt: skip
+
+
+def apply(operator: Operator, bound: tuple) -> Any:
+    """Calls an operator's function; of two operands, one may be a number."""
+    args, kwargs = unbind(operator, bound)
+    if len(args) == 2 and not kwargs:
+        numbers = [not isinstance(x, Tensor) for x in args]
+        if numbers == [True, False] and operator.name in REFLECTED:
+            return REFLECTED[operator.name](args[1], args[0])
+        if numbers == [False, True] and operator.name in PLAIN:
+            return PLAIN[operator.name](*args)
+    return operator.function(*args, **kwargs)
+
+
+def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
+    """The functions behind `+` and its like, with their operators, and whether their operands
+    arrive swapped; to be called before functions get stubs."""
+    functions: Iterable[Any] = vars(Tensor).values()
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        free = () if code is None else code.co_freevars
+        if "operator" in free and "body" in free:
+            operator = function.__closure__[free.index("operator")].cell_contents
+            yield function, operator, "forward" in free
+
+
+PLAIN = {operator.name: f for f, operator, swapped in python_operators() if not swapped}
+REFLECTED = {operator.name: f for f, operator, swapped in python_operators() if swapped}

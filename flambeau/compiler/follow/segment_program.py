@@ -1,0 +1,238 @@
+"""SegmentProgram: the first events of a segment as a native program.
+
+It writes the memories that live on where the followed call put them, and memory from outside in
+place. Before it is trusted it runs beside a replay of the same events, and must agree with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tensor.storage import _as_bytes
+from ..functionalization.functionalize import Functionalization
+from ..functionalization.graph_inputs import drawn
+from ..ir.errors import Unfit, failure
+from ..ir.graph import Graph, permute
+from ..lowering.registry import Untraceable
+from ..trace.bindings import Argument, Bindings, Drawn, Scalar, State
+from ..trace.trace import DRAW, Event, Storage, Trace, address
+from ..validation.self_check import KINKS, agree, greatest
+from ..validation.self_check import CANCELLED, squared_distance
+from .following import Following
+from .segment import INPUT, INTERNAL, Segment
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an output goes: which storage, and how its elements lie there."""
+
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    is_packed: bool
+
+    def array(self, owner: np.ndarray) -> np.ndarray:
+        """The window that it is written to."""
+        if self.offset == 0 and owner.shape == self.shape and owner.flags.c_contiguous:
+            return owner
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype)
+        return np.ndarray(self.shape, self.dtype, _as_bytes(owner), self.offset, self.strides)
+
+
+class _Builder(Functionalization):
+    """Makes the graph of some events of a segment."""
+
+    def __init__(self, segment: Segment, trace: Trace, leaves: list[Any]) -> None:
+        super().__init__(trace, leaves)
+        self.segment = segment
+        self.at = 0
+        self.targets: list[Target] = []
+
+    def make(self, survivors: frozenset[int]) -> Graph:
+        """The graph, with the memories that live on as outputs."""
+        self._lay_out()
+        for at, event in enumerate(self.trace.events):
+            self.at = at
+            self.handle(event)
+        for s in sorted(survivors):
+            for region in self.regions.get(s, ()):
+                if region.written or region.node is not None:
+                    self._output_region(s, region)
+        graph = Graph(self.sources, self.inputs, self.outputs, self._written())
+        return self._within_bounds(graph)
+
+    def _output_region(self, s: int, region: Any) -> None:
+        shape = region.shape
+        strides = tuple(stride for _, stride in region.axes)
+        packed = tuple(region.dtype.itemsize * math.prod(shape[i + 1 :])
+                       for i in range(len(shape)))  # fmt: skip
+        self.targets.append(Target(s, region.offset, shape, strides, region.dtype,
+                                   strides == packed or 0 in shape))  # fmt: skip
+        self.outputs.append(region.value)
+
+    def handle(self, event: Event) -> None:
+        """Runs through one event."""
+        if event.kind != DRAW:
+            super().handle(event)
+            return
+        window = event.args[0]
+        order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+        entry = self.segment.entries[self.at]
+        if entry.buffer is None:
+            entry.buffer = drawn(event)
+        slot = entry.buffer
+        node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, None)
+        self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
+
+
+class SegmentProgram:
+    """The program of the first `count` events, for one set of memories that live on."""
+
+    def __init__(
+        self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
+        inputs: Sequence[np.ndarray | None], survivors: frozenset[int],
+    ) -> None:  # fmt: skip
+        """Makes the graph. Raises Unfit."""
+        self.segment, self.count, self.survivors = segment, count, survivors
+        trace = _trace(segment, count, owners)
+        self.leaves = [s for s, array in enumerate(inputs)
+                       if array is not None and segment.memory[s].kind == INPUT]  # fmt: skip
+        builder = _Builder(segment, trace, [inputs[s] for s in self.leaves])
+        try:
+            self.graph = builder.make(survivors)
+        except Untraceable as error:
+            event = segment.entries[builder.at].event
+            raise Unfit(str(error), event.line) from None
+        except Unfit:
+            raise
+        except Exception as error:
+            raise Unfit(failure(error, "trace_to_graph")) from error
+        self.bindings: Bindings = builder.bindings
+        self.targets = builder.targets
+        self.step: Any = None
+        self.is_trusted = False
+        self.calls = 0
+        self.update_at = [i for i, e in enumerate(segment.entries[:count]) if e.kind == "update"]
+
+    def compile(self, build: Callable[[Graph], Any]) -> None:
+        """Makes the native program."""
+        self.step = build(self.graph)
+
+    # -------------------------------------------------------------------------------- running
+
+    def values(self, following: Following) -> list[Any] | None:
+        """What the program takes; None where an index is out of bounds."""
+        arrays: list[Any] = [following.inputs.get(s) for s in self.leaves]
+        if self.bindings.checks:
+            given = {i: a for i, a in enumerate(arrays) if a is not None}
+            if not all(check.test(given) for check in self.bindings.checks):
+                return None
+        found: list[Any] = []
+        slots = self.bindings.slots
+        for i in self.step.changing:
+            slot = slots[i]
+            kind = slot.__class__
+            if kind is Argument:
+                found.append(slot.array(arrays))
+            elif kind is Scalar:
+                found.append(float(following.updates[self.update_at[slot.update]][slot.place]))
+            else:
+                assert kind is Drawn
+                found.append(slot.view)
+        return found
+
+    def run(self, following: Following) -> bool:
+        """Computes the events that a call listed; False, with nothing done, where it cannot."""
+        values = self.values(following)
+        if values is None:
+            return False
+        owners = following.owners
+        places = [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
+                  else np.empty(t.shape, t.dtype) for t in self.targets]  # fmt: skip
+        self.step.run_into(values, places)
+        for target, array in zip(self.targets, places, strict=True):
+            if not target.is_packed:
+                target.array(owners[target.storage])[...] = array  # type: ignore[arg-type]
+        self.calls += 1
+        return True
+
+    def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
+        """Computes the events by a replay, and by the program beside it: what differs, if so."""
+        values = self.values(following)
+        if values is None:
+            replay()
+            return None
+        written = {slot for slot, _ in self.step.edges.writes}
+        slots = self.bindings.slots
+        changing = self.step.changing
+        arrays = {i: slots[i].array if isinstance(slots[i], State)
+                  else values[changing.index(i)] for i in written}  # fmt: skip
+        before = {i: a.copy() for i, a in arrays.items()}
+        least = CANCELLED * min(1.0, max(
+            (greatest(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
+            default=0.0))  # fmt: skip
+        outputs = [np.array(y) for y in self.step.run(values)]
+        found = {i: a.copy() for i, a in arrays.items()}
+        for i, array in arrays.items():
+            array[...] = before[i]
+        replay()
+        wrong = self._outputs_differ(following, outputs, least)
+        return wrong or self._writes_differ(arrays, before, found, least)
+
+    def _outputs_differ(self, following: Following, outputs: list[np.ndarray],
+                        least: float) -> str | None:  # fmt: skip
+        pairs = [(y, t.array(following.owners[t.storage]))  # type: ignore[arg-type]
+                 for t, y in zip(self.targets, outputs, strict=True)]  # fmt: skip
+        floats = [(a, b) for a, b in pairs if b.dtype.kind == "f" or b.dtype.kind == "V"]
+        scale = max((greatest(b) for _, b in floats), default=0.0)
+        loose = []
+        for k, (a, b) in enumerate(pairs):
+            if agree(a, b, least):
+                continue
+            if b.dtype.kind not in "fV" or not agree(a, b, max(least, scale)) and b.size < 2:
+                return f"result {k}"
+            loose.append((a, b))
+        # An activation at its kink may fall to either side by rounding, and moves single elements.
+        gap = sum(squared_distance(a, b) for a, b in loose)
+        size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in floats)
+        return None if gap <= KINKS**2 * size else "set of results"
+
+    def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
+                       found: dict[int, np.ndarray], least: float) -> str | None:  # fmt: skip
+        moved = gap = 0.0
+        fine = True
+        for i, wanted in arrays.items():
+            is_float = wanted.dtype.kind in "fV"
+            if is_float and self.bindings.updates:
+                moved += squared_distance(wanted, before[i])
+                gap += squared_distance(found[i], wanted)
+                fine = fine and agree(found[i], wanted)
+            elif not agree(found[i], wanted, least):
+                return f"value of {self.step.edges.sources[i].name or 'a state'}"
+        if not fine and not gap <= 0.1 * moved + 1e-12:
+            return "update of the parameters"
+        return None
+
+
+def _trace(segment: Segment, count: int, owners: Sequence[np.ndarray | None]) -> Trace:
+    """A trace of the first events, for memory as it lies now."""
+    trace = Trace(False)
+    trace.events = [entry.event for entry in segment.entries[:count]]
+    for s, memory in enumerate(segment.memory):
+        owner = owners[s]
+        external = memory.kind != INTERNAL
+        trace.storages.append(Storage(
+            s, owner if external else None, external, memory.whole,
+            0 if owner is None else address(owner),
+        ))  # fmt: skip
+        if external and owner is not None:
+            trace.numbers[id(owner)] = s
+    return trace

@@ -1,0 +1,191 @@
+"""SegmentRecorder: records a segment while its operators run eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd.tape import _next_sequence
+from ...nn.parameter import Parameter
+from ...ops.core.registry import Operator
+from ...tensor.storage import owner_of
+from ..capture.live_tensors import live_tensors
+from ..capture.recorder import Recorder
+from ..trace.ambient_modes import ambient_modes
+from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
+from .backward_pass import BackwardPass
+from .segment import INPUT, INTERNAL, STABLE, Memory, Segment
+
+if TYPE_CHECKING:
+    from .session import Session
+
+# Modules of flambeau whose functions wrap memory that Python made.
+_WRAPPING = ("flambeau.ops.creation.interchange", "flambeau.ops.creation.creation",
+             "flambeau.tensor.", "flambeau.utils.", "flambeau.serialization.")  # fmt: skip
+
+
+class SegmentRecorder(Recorder):
+    """Records for a session; `cut` is the number of events before the first that cannot be part
+    of a segment, `fault` a reason to drop all of them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        super().__init__(values=False)
+        self.cut: int | None = None
+        self.why = self.fault = ""
+        tensors = live_tensors()
+        owners = [owner_of(t._array) for t in tensors]
+        self.trace.known.update(map(id, owners))
+        self.trace.existing = {id(t) for t in tensors}
+        self.stable = {id(owner_of(t._array)) for t in tensors if isinstance(t, Parameter)}
+        self.held.append((tensors, owners))
+        self.modes = ambient_modes()
+        self.calls: dict[int, list[Any]] = {}  # of composite functions, by the number of events
+        self.sequence: int = _next_sequence()
+        self.backwards: list[BackwardPass] = []
+        self.group_updates: set[int] = set()  # events that are all of a step over a group
+        self.silent: set[str] = set()  # operators that gave windows on what they took
+
+    @property
+    def on(self) -> bool:
+        """Whether what this thread does now is to be recorded."""
+        return not self.session.quiet
+
+    @property
+    def quiet(self) -> int:
+        """How deep inside of operators the call is."""
+        return self.session.quiet
+
+    @quiet.setter
+    def quiet(self, value: int) -> None:
+        """Nothing: the session counts."""
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Nothing is recorded inside."""
+        with self.session.silence():
+            yield
+
+    def problem(self, what: str) -> None:
+        """Ends the segment before what cannot be recorded."""
+        if self.cut is None:
+            self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
+
+    def adopt(self, array: np.ndarray) -> None:
+        """Takes memory that Python made meanwhile for memory that was there before."""
+        owner = owner_of(array)
+        if id(owner) not in self.trace.numbers:
+            self.trace.known.add(id(owner))
+            self.held.append(owner)
+
+    def window(self, array: np.ndarray, line: str = "") -> Value | None:
+        """The Value of an array."""
+        found = self.trace.value(array)
+        if found is not None:
+            return found
+        maker = self.trace.makers.get(id(owner_of(array)), "")
+        if maker and not maker.startswith(_WRAPPING):
+            self.fault = self.fault or f"{maker} computes values unseen ({line or self.line()[0]})"
+        self.adopt(array)
+        return self.trace.value(array)
+
+    def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
+        """Records that `source` was written over `target`."""
+        self.trace.value(target)  # which may have been there before
+        super().write(target, source, **parts)
+
+    def add(self, kind: str, **parts: Any) -> Event:
+        """Appends an event."""
+        if kind in (CALL, WINDOW):
+            self.problem(f"{getattr(parts.get('function'), '__name__', kind)} is called as it is")
+        return super().add(kind, **parts)
+
+    def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
+        """Records an operator's results."""
+        count = len(self.trace.events)
+        super().result(operator, refs, bound, result)
+        if len(self.trace.events) == count:
+            self.silent.add(operator.name)
+
+    # --------------------------------------------------------------------------- the end
+
+    def finish(self) -> tuple[Segment, list[Any], list[np.ndarray | None], set[int]] | None:
+        """The segment, the owners of its storages, the inputs' arrays by storage, and which of the
+        memories that it made live on; None where there is nothing to follow."""
+        trace = self.trace
+        events = trace.events if self.cut is None else trace.events[: self.cut]
+        self.held.clear()
+        trace.walked.clear()
+        trace.grads.clear()
+        if self.fault or not events or self.trace.problems:
+            self.why = self.fault or self.why or str(trace.problems[:1])
+            return None
+        for event in events:
+            if event.kind == UPDATE:
+                self._note_states(event)
+        self._note_buffers()
+        memory, owners, inputs = self._memory(events)
+        segment = Segment(events, memory, self.modes, self.silent, self.calls)
+        segment.group_updates = {i for i in self.group_updates if i < len(events)}
+        alive = {s.number for s in trace.storages
+                 if s.reference is not None and s.reference() is not None}  # fmt: skip
+        for one in self.backwards:
+            made = {s for e in segment.entries[one.start : one.end] for s in e.made}
+            made -= {value.storage for _, _, value, _ in one.grads}
+            if one.is_closed(events, memory) and not made & alive:
+                segment.backwards[one.start] = one
+        return segment, owners, inputs, alive
+
+    def _note_states(self, event: Event) -> None:
+        for param, _, states in event.args:
+            for value in (param, *states):
+                owner = self.trace.storages[value.storage].owner
+                if owner is not None:
+                    self.stable.add(id(owner))
+
+    def _note_buffers(self) -> None:
+        for reference in self.trace.modules:
+            module = reference()
+            if module is not None:
+                for buffer in module._buffers.values():
+                    if buffer is not None:
+                        self.stable.add(id(owner_of(buffer._array)))
+
+    def _memory(
+        self, events: list[Event]
+    ) -> tuple[list[Memory], list[np.ndarray | None], list[np.ndarray | None]]:
+        trace = self.trace
+        first: dict[int, Value] = {}
+        for event in events:
+            for value in values_in((event.args, event.kwargs)):
+                first.setdefault(value.storage, value)
+        memory, owners, inputs = [], [], []
+        for storage in trace.storages:
+            owner, array = storage.owner, None
+            if not storage.external:
+                kind = INTERNAL
+            elif id(owner) in self.stable:
+                kind = STABLE
+            else:
+                kind = INPUT
+                use = first.get(storage.number)
+                if use is not None and owner is not None:
+                    array = _window(owner, use)
+            held = owner if kind == STABLE else None
+            memory.append(Memory(kind, storage.whole, held, first.get(storage.number)))
+            owners.append(storage.reference() if storage.reference is not None else owner)
+            inputs.append(array)
+        return memory, owners, inputs
+
+
+def _window(owner: np.ndarray, value: Value) -> np.ndarray:
+    from ...tensor.storage import _as_bytes
+
+    if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
+        return owner
+    memory = _as_bytes(owner)
+    start = value.offset + address(owner) - memory.ctypes.data
+    return np.ndarray(value.shape, value.dtype, memory, start, value.strides)
