@@ -53,7 +53,7 @@ class FollowedFunction:
     def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         session = Session(self)
         TABLE.install(hooks)
-        ACTIVE.session = session
+        ACTIVE.session, ACTIVE.thread = session, session.thread
         try:
             result = self.function(*args, **kwargs)
         except BaseException:

@@ -20,15 +20,16 @@ from ...ops.interception.code_patching import ENDS, STUBS, clone
 
 
 class _Active:
-    """The followed call that is running in this process; at most one."""
+    """The followed call that is running in this process; at most one. `thread`: of the last one."""
 
-    __slots__ = ("session",)
+    __slots__ = ("session", "thread")
 
     session: Any
+    thread: int
 
 
 ACTIVE = _Active()
-ACTIVE.session = None
+ACTIVE.session, ACTIVE.thread = None, 0
 
 _SOURCE = """
 def outer({free}):
@@ -113,8 +114,8 @@ class Hook:
 
     def outside(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call that is not part of a followed one."""
-        if ACTIVE.session is not None:
-            return self.original(*args, **kwargs)  # of another thread
+        if ACTIVE.session is not None or ACTIVE.thread != threading.get_ident():
+            return self.original(*args, **kwargs)  # another thread may be replacing it just now
         self.restore()
         return self.function(*args, **kwargs)
 

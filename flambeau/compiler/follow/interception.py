@@ -44,7 +44,7 @@ from ..trace.operands import bind, tensors_in, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
 from .hooks import ACTIVE, Hook
-from .listing import LISTING
+from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate
 from .replay import python_operators
 from .session import NO, Session
@@ -62,10 +62,12 @@ class _Now:
     """A recorder that is whatever records or follows now."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(ACTIVE.session.recorder or LISTING, name)
+        session = ACTIVE.session
+        return getattr(NOTHING if session is None else session.recorder or LISTING, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(ACTIVE.session.recorder or LISTING, name, value)
+        session = ACTIVE.session
+        setattr(NOTHING if session is None else session.recorder or LISTING, name, value)
 
 
 NOW: Any = _Now()
@@ -418,7 +420,8 @@ def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> An
 
 
 def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
-    recorder = ACTIVE.session.recorder
+    session = ACTIVE.session
+    recorder = session.recorder
     for _, g in roots:
         if recorder.trace.storage(g._array) is None:
             recorder.constant(g._array, original)
@@ -426,7 +429,7 @@ def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **k
     if args in _PLAIN_PASS and not kwargs and len(roots) == 1:
         made = BackwardPass.begun(roots[0][0], start, recorder.sequence)
     found = original(roots, *args, **kwargs)
-    if made is not None and ACTIVE.session.recorder is recorder and made.finish(recorder):
+    if made is not None and session.recorder is recorder and made.finish(recorder):
         recorder.backwards.append(made)
     return found
 

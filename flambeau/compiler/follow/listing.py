@@ -6,7 +6,7 @@ list instead. Values are the arrays themselves.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -100,4 +100,23 @@ class _NoTrace:
         return array
 
 
-LISTING = Listing()
+class Nothing(Listing):
+    """For the end of what a retired call began: everything has values, and nothing is listed."""
+
+    on = here = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deferred = None  # type: ignore[assignment]
+
+    def silence(self) -> AbstractContextManager[None]:
+        """Nothing."""
+        return nullcontext()
+
+    def compute(self, *_: Any, **__: Any) -> None:
+        """Nothing."""
+
+    problem = write = constant = empty = add = result = compute
+
+
+LISTING, NOTHING = Listing(), Nothing()
