@@ -36,7 +36,8 @@ def compile(
     time, with `dynamic=True` 32. backend="eager" compiles nothing, "evaluate" runs the graph
     slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
     then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
-    the code has run before, so that its first call is recorded already; others are accepted.
+    the code has run before, so that its first call is recorded already; "follow", which is
+    experimental, compiles steps whose Python has to run on each call; others are accepted.
     Raises RuntimeError for what is not callable and for another mode or backend, ValueError for
     another "random".
 
@@ -74,6 +75,7 @@ def compile(
                          f"not {random!r}")  # fmt: skip
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
+                            "follow": bool((options or {}).get("follow")),
                             "mode": mode})  # fmt: skip
 
 

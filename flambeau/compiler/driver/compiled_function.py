@@ -641,8 +641,9 @@ class Compiled:
     # -------------------------------------------------------------------------- telling
 
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
-        """The step's Python cannot be skipped: it is followed from now on."""
-        if self._options["fullgraph"] or self._options["random"] == "counter":
+        """The step's Python cannot be skipped: where that is asked for, calls are followed."""
+        if not self._options.get("follow") or self._options["fullgraph"] \
+                or self._options["random"] == "counter":  # fmt: skip
             self._stop(variant, what, line)
             return
         from ..follow.followed_function import FollowedFunction

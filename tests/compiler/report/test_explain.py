@@ -119,9 +119,10 @@ def test_without_a_program_it_says_why() -> None:
 
     assert "step has no program: it is made once" in step.explain()
     step(torch.ones(3))
-    step(torch.ones(3))
-    assert "step is followed: its Python runs on every call, because" in step.explain()
-    with pytest.raises(RuntimeError, match="its Python runs on every call"):
+    with pytest.warns(UserWarning, match="stays eager"):
+        step(torch.ones(3))
+    assert "step has no program: flambeau.compile: step stays eager" in step.explain()
+    with pytest.raises(RuntimeError, match="stays eager"):
         step.explain(html="step.html")
 
 

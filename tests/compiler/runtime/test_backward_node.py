@@ -13,7 +13,6 @@ import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.compiler.trace.trace import Trace
 
-from ..followed import followed
 from ..step_comparison import both, compiled, left_by, runs, same
 
 
@@ -206,13 +205,13 @@ def test_inference_has_no_graph():
     assert runs(fast) == 4
 
 
-def test_a_module_that_is_followed_is_named():
+def test_a_module_that_cannot_be_compiled_is_named():
     class Reader(nn.Module):
         def forward(self, x):
             return x * float(x[0])
 
     fast = compiled(Reader())
-    with followed(fast, "Reader is followed"):
+    with pytest.warns(UserWarning, match="Reader stays eager"):
         for _ in range(3):
             fast(torch.ones(2))
 

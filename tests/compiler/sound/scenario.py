@@ -35,11 +35,14 @@ class Scene:
     log: list[Any] = field(default_factory=list)
 
 
-def observe(make: Callable[[], Scene], mode: str | None, change_at: int) -> list[Any]:
+def observe(
+    make: Callable[[], Scene], mode: str | None, change_at: int, follow: bool = False
+) -> list[Any]:
     """All that is seen of a run: for each call the results, then the state and the log."""
     torch.manual_seed(0)
     scene = make()
-    step = scene.step if mode is None else torch.compile(scene.step, mode=mode)
+    options = {"mode": mode, "follow": follow}
+    step = scene.step if mode is None else torch.compile(scene.step, options=options)
     seen: list[Any] = []
     undo = None
     try:
@@ -84,12 +87,12 @@ def wait_for_program(step: Any, seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-def compare(make: Callable[[], Scene], mode: str, change_at: int) -> None:
+def compare(make: Callable[[], Scene], mode: str, change_at: int, follow: bool = False) -> None:
     """Asserts that a compiled run shows what the eager one does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = observe(make, None, change_at)
-        found = observe(make, mode, change_at)
+        found = observe(make, mode, change_at, follow)
     assert_same(found, expected, f"mode={mode}, change before call {change_at}")
 
 
