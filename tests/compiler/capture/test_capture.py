@@ -15,7 +15,8 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.compiler.capture import record_writes, recorder
-from flambeau.compiler.capture.capture import _alive, capture
+from flambeau.compiler.capture.capture import capture
+from flambeau.compiler.capture.live_tensors import live_tensors
 from flambeau.compiler.trace.trace import CALL, difference
 
 from ..step_comparison import both, classify, compiled, left_by, runs, same, trainer
@@ -462,7 +463,7 @@ def test_other_threads_make_tuples_meanwhile():
     try:
         for thread in threads:
             thread.start()
-        found = [any(one is mine for one in _alive({torch.Tensor})) for _ in range(8)]
+        found = [any(one is mine for one in live_tensors()) for _ in range(8)]
     finally:
         sys.setswitchinterval(interval)
         over.set()
