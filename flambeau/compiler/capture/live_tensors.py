@@ -10,13 +10,13 @@ from ...tensor.tensor import Tensor
 
 
 def live_tensors() -> list[Any]:
-    """All tensors with memory. Each refers to its class.
+    """All tensors with memory: not those that are under construction. Each refers to its class.
 
     A list of all objects would also hold tuples that other threads are about to fill, which would
     be a SystemError there.
     """
     kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
-    return [o for o in gc.get_referrers(*kinds) if type(o) in kinds]
+    return [o for o in gc.get_referrers(*kinds) if type(o) in kinds and hasattr(o, "_array")]
 
 
 def _classes(base: type) -> set[type]:
