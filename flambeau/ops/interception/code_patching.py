@@ -28,10 +28,11 @@ _layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function
 
 
 @functools.cache
-def _stub(free: int, checked: bool) -> types.CodeType:
+def _stub(free: int, checked: bool, name: str) -> types.CodeType:
     """The code of a stub with as many free variables as the code that it stands in for.
 
-    A check may name something else to call. It has returned by then: recorders count frames.
+    It has that code's name too: whoever watches frames knows the function by it. A check may name
+    something else to call. It has returned by then: recorders count frames.
     """
     names = [f"free{i}" for i in range(free)]
     recorder = "(_check(args, kwargs) or _record)" if checked else "_record"
@@ -44,7 +45,8 @@ def _stub(free: int, checked: bool) -> types.CodeType:
     ])  # fmt: skip
     space: dict[str, Any] = {}
     exec(compile(source, _FILE, "exec"), space)
-    return space["outer"](*names).__code__
+    code: types.CodeType = space["outer"](*names).__code__
+    return code.replace(co_name=name, co_qualname=name)
 
 
 def clone(
@@ -122,7 +124,7 @@ class Swap:
         free = len(function.__code__.co_freevars)
         function.__kwdefaults__ = {"_record": self.record, "_check": self.check}
         function.__defaults__ = None
-        function.__code__ = _stub(free, self.check is not None)
+        function.__code__ = _stub(free, self.check is not None, self.code.co_name)
 
     def keep(self) -> None:
         """Remembers the function's present code as its own."""
