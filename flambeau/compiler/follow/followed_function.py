@@ -98,7 +98,7 @@ class FollowedFunction:
         if not exit.pending and not segment.problem:
             owners = following.owners
             inputs = [following.inputs.get(s) for s in range(len(owners))]
-            self.build(segment, following.pos, owners, inputs, alive)
+            self.build(segment, following.pos, owners, inputs, alive, following.shifts)
 
     def _run(self, program: SegmentProgram, following: Following, exit: Exit) -> None:
         replay = Replay(following)
@@ -115,7 +115,8 @@ class FollowedFunction:
                     "one; please report this")  # fmt: skip
 
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
-              inputs: Sequence[np.ndarray | None], alive: Any) -> None:  # fmt: skip
+              inputs: Sequence[np.ndarray | None], alive: Any,
+              shifts: dict[int, int] | None = None) -> None:  # fmt: skip
         """Makes a program of the first events of a segment."""
         exit = segment.exit(count)
         computed = frozenset(
@@ -123,7 +124,7 @@ class FollowedFunction:
             if segment.memory[s].computed is not None and segment.memory[s].computed < count
         )  # fmt: skip
         try:
-            program = SegmentProgram(segment, count, owners, inputs, computed)
+            program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
         except Unfit as error:
             self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
             return

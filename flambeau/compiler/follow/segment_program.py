@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..ir.errors import Unfit, failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, Drawn, Scalar, State
-from ..trace.trace import DRAW, Event, Storage, Trace, address
+from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
 from ..validation.self_check import KINKS, agree, greatest
 from ..validation.self_check import CANCELLED, squared_distance
 from .following import Following
@@ -50,9 +50,10 @@ class Target:
 class _Builder(Functionalization):
     """Makes the graph of some events of a segment."""
 
-    def __init__(self, segment: Segment, trace: Trace, leaves: list[Any]) -> None:
+    def __init__(self, segment: Segment, trace: Trace, leaves: list[Any],
+                 shifts: dict[int, int]) -> None:  # fmt: skip
         super().__init__(trace, leaves)
-        self.segment = segment
+        self.segment, self.shifts = segment, shifts
         self.at = 0
         self.targets: list[Target] = []
 
@@ -78,6 +79,12 @@ class _Builder(Functionalization):
                                    strides == packed or 0 in shape))  # fmt: skip
         self.outputs.append(region.value)
 
+    def _argument(self, leaf: int, window: Value) -> Argument:
+        """The window relative to the array by which this call met the memory, which may begin
+        further on in its owner than the recorded one did."""
+        offset = window.offset + self.shifts.get(window.storage, 0)
+        return super()._argument(leaf, replace(window, offset=offset))
+
     def handle(self, event: Event) -> None:
         """Runs through one event."""
         if event.kind != DRAW:
@@ -98,14 +105,15 @@ class SegmentProgram:
 
     def __init__(
         self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
-        inputs: Sequence[np.ndarray | None], survivors: frozenset[int],
+        inputs: Sequence[np.ndarray | None], survivors: frozenset[int], shifts: dict[int, int],
     ) -> None:  # fmt: skip
-        """Makes the graph. Raises Unfit."""
+        """Makes the graph. `shifts`: how many bytes further on than recorded the memory of inputs
+        begins. Raises Unfit."""
         self.segment, self.count, self.survivors = segment, count, survivors
         trace = _trace(segment, count, owners)
         self.leaves = [s for s, array in enumerate(inputs)
                        if array is not None and segment.memory[s].kind == INPUT]  # fmt: skip
-        builder = _Builder(segment, trace, [inputs[s] for s in self.leaves])
+        builder = _Builder(segment, trace, [inputs[s] for s in self.leaves], shifts)
         try:
             self.graph = builder.make(survivors)
         except Untraceable as error:
