@@ -1,59 +1,57 @@
-"""The safetensors format: a JSON header with dtypes, shapes and offsets, then the bytes.
+"""safetensors files: the `safetensors` package parses and writes them; tensors go in and come out.
 
-Header: 8 bytes little-endian length, then JSON padded with spaces to a multiple of 8.
-https://github.com/huggingface/safetensors#format
+https://github.com/huggingface/safetensors
 """
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import all_dtypes
+from flambeau.tensor.dtypes import all_dtypes, dtype
 from flambeau.tensor.storage import UntypedStorage, tensor_on
 
 from .saver import replacing
 
+if TYPE_CHECKING:
+    from safetensors import SafetensorError as SafetensorError
+    from safetensors import TensorSpec
+
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
 
-_NAMES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "complex64": "C64",
-    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
-    "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+_FORMAT_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-_DTYPES = {code: all_dtypes()[name] for name, code in _NAMES.items() if name in all_dtypes()}
-# From the narrowest to the widest; the format's own writer puts them in this order, from the end.
-_ORDER = (
-    "bool", "uint8", "int8", "float8_e5m2", "float8_e4m3fn", "int16", "uint16", "float16",
-    "bfloat16", "int32", "uint32", "float32", "complex64", "float64", "int64", "uint64",
-)
-_LONGEST_HEADER = 100_000_000
 
 
-class SafetensorError(Exception):
-    """A file that is not in the format."""
+def __getattr__(name: str) -> Any:
+    """The package's SafetensorError, imported with the package on first use."""
+    if name == "SafetensorError":
+        from safetensors import SafetensorError
+
+        return SafetensorError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # -------------------------------------------------------------------------------- saving
 
 
-def _memory(name: str, tensor: Tensor) -> np.ndarray:
-    """A tensor's elements as bytes, without a copy."""
+def _check_storable(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, Tensor):
         raise ValueError(
             f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}"
         )
-    if tensor.dtype.name not in _NAMES:
+    if tensor.dtype.name not in _FORMAT_DTYPES.values():
         raise ValueError(f"safetensors has no dtype for tensor `{name}` of {tensor.dtype}")
     if not tensor.is_contiguous():
         raise ValueError(
@@ -62,159 +60,107 @@ def _memory(name: str, tensor: Tensor) -> np.ndarray:
             "which case it's recommended to save only the full tensors, and reslice at load time, "
             "or simply call `.contiguous()` on your tensor to pack it before saving."
         )
-    start = tensor.storage_offset() * tensor.element_size()
-    size = tensor.numel() * tensor.element_size()
-    return tensor.untyped_storage()._bytes[start : start + size] if size else np.empty(0, np.uint8)
 
 
-def _refuse_sharing(memories: dict[str, np.ndarray]) -> None:
+def _check_disjoint(tensors: dict[str, Tensor]) -> None:
     spans = sorted(
-        (m.ctypes.data, m.ctypes.data + m.size, name) for name, m in memories.items() if m.size
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name)
+        for name, tensor in tensors.items()
+        if tensor.nbytes
     )
-    for (_, end, one), (start, _, other) in itertools.pairwise(spans):
+    for (_, end, first), (start, _, second) in itertools.pairwise(spans):
         if start < end:
             raise RuntimeError(
                 f"Some tensors share memory, this will lead to duplicate memory on disk and "
-                f"potential differences when loading them again: {{'{one}', '{other}'}}. Save one "
-                "of them, or clone them."
+                f"potential differences when loading them again: {{'{first}', '{second}'}}. Save "
+                "one of them, or clone them."
             )
 
 
-def _header(tensors: dict[str, Tensor], metadata: dict[str, str] | None) -> tuple[bytes, list[str]]:
-    entries: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    # Widest elements first, so that every tensor is aligned to its own.
-    order = sorted(tensors, key=lambda name: (-_ORDER.index(tensors[name].dtype.name), name))
-    at = 0
-    for name in order:
-        tensor = tensors[name]
-        end = at + tensor.numel() * tensor.element_size()
-        shape = list(tensor.shape)
-        code = _NAMES[tensor.dtype.name]
-        entries[name] = {"dtype": code, "shape": shape, "data_offsets": [at, end]}
-        at = end
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, order
+def _specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
+    """Dtype, shape and address of each tensor, without a copy."""
+    from safetensors import TensorSpec
 
-
-def _write(
-    tensors: dict[str, Tensor], metadata: dict[str, str] | None, chunks: Any
-) -> None:
-    memories = {name: _memory(name, tensor) for name, tensor in tensors.items()}
-    _refuse_sharing(memories)
-    header, order = _header(tensors, metadata)
-    chunks(header)
-    for name in order:
-        chunks(memories[name].data if memories[name].size else b"")
+    for name, tensor in tensors.items():
+        _check_storable(name, tensor)
+    _check_disjoint(tensors)
+    return {
+        name: TensorSpec(
+            dtype=tensor.dtype.name, shape=list(tensor.shape), data_ptr=tensor.data_ptr(),
+            data_len=tensor.nbytes,
+        )
+        for name, tensor in tensors.items()
+    }  # fmt: skip
 
 
 def save_file(
     tensors: dict[str, Tensor], filename: str | os.PathLike[str],
     metadata: dict[str, str] | None = None,
 ) -> None:  # fmt: skip
-    """Writes tensors by name; the file is replaced when the new one is whole.
+    """Writes tensors by name; the file is replaced once the new one is complete.
 
     ValueError for tensors that are not contiguous, RuntimeError for ones that share memory.
     """
+    from safetensors import serialize_file
+
+    specs = _specs(tensors)
     with replacing(Path(filename)) as file:
-        _write(tensors, metadata, file.write)
+        serialize_file(specs, file.name, metadata=metadata)
 
 
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes that `save_file` writes."""
-    made = bytearray()
-    _write(tensors, metadata, made.extend)
-    return bytes(made)
+    from safetensors import serialize
+
+    return bytes(serialize(_specs(tensors), metadata=metadata))
 
 
 # ------------------------------------------------------------------------------- loading
 
 
-class _Entry:
-    """Where a tensor lies in the data part, and what it is."""
-
-    def __init__(self, name: str, entry: Any) -> None:
-        try:
-            self.kind = _DTYPES[entry["dtype"]]
-            self.shape = [int(n) for n in entry["shape"]]
-            self.start, self.end = (int(n) for n in entry["data_offsets"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise SafetensorError(f"invalid header for tensor `{name}`: {error!r}") from None
-        if min(self.shape, default=0) < 0 or not 0 <= self.start <= self.end:
-            raise SafetensorError(f"invalid header for tensor `{name}`: negative size or offset")
-        if math.prod(self.shape) * self.kind.itemsize != self.end - self.start:
-            raise SafetensorError(
-                f"tensor `{name}` of shape {self.shape} and {self.kind} does not have "
-                f"{self.end - self.start} bytes"
-            )
-
-    def tensor(self, memory: np.ndarray) -> Tensor:
-        """The tensor on its bytes."""
-        strides, step = [], 1
-        for n in reversed(self.shape):
-            strides.append(step)
-            step *= max(n, 1)
-        return tensor_on(UntypedStorage(memory), self.kind, 0, self.shape, strides[::-1])
+def _dtype_of(format_dtype: str) -> dtype:
+    name = _FORMAT_DTYPES.get(format_dtype)
+    if name is None:
+        raise NotImplementedError(f"safetensors: tensors of dtype {format_dtype}")
+    return all_dtypes()[name]
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise SafetensorError("invalid header: a key appears twice")
-    return dict(pairs)
-
-
-def _parse(text: bytes) -> tuple[dict[str, _Entry], dict[str, str]]:
-    try:
-        header = json.loads(text, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise SafetensorError(f"invalid JSON in header: {error}") from None
-    if not isinstance(header, dict):
-        raise SafetensorError("invalid header: not an object")
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict):
-        raise SafetensorError("invalid header: __metadata__ is not an object")
-    return {name: _Entry(name, entry) for name, entry in header.items()}, metadata
+def _tensor_over(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
+    """A tensor over a writable buffer, without a copy."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    buffer = np.frombuffer(memory, np.uint8) if len(memory) else np.empty(0, np.uint8)
+    return tensor_on(UntypedStorage(buffer), _dtype_of(format_dtype), 0, shape, strides[::-1])
 
 
 class safe_open:
     """Opens a file and reads tensors from it one by one, by name.
 
-    SafetensorError when it is not in the format: in particular, the tensors must fill the file
+    SafetensorError when the file is not in the format: in particular, tensors must fill it
     without gaps or overlaps.
     """
 
     def __init__(
-        self, filename: str | os.PathLike[str] | io.BufferedIOBase, framework: str = "pt",
-        device: str = "cpu",
-    ) -> None:  # fmt: skip
-        self._file: io.BufferedIOBase
-        if isinstance(filename, (str, os.PathLike)):
-            self._file = open(filename, "rb")  # noqa: SIM115 (it is its own context manager)
-        else:
-            self._file = filename
-        self._device = device
-        try:
-            self._entries, self._metadata = self._read_header()
-        except BaseException:
-            self._file.close()
-            raise
+        self, filename: str | os.PathLike[str], framework: str = "pt", device: str = "cpu"
+    ) -> None:
+        from safetensors import safe_open as open_checked
 
-    def _read_header(self) -> tuple[dict[str, _Entry], dict[str, str]]:
-        total = self._file.seek(0, 2)
-        self._file.seek(0)
-        first = self._file.read(8)
-        size = int.from_bytes(first, "little")
-        if len(first) < 8 or size > min(total - 8, _LONGEST_HEADER):
-            raise SafetensorError("header too large or too short: not a safetensors file")
-        entries, metadata = _parse(self._file.read(size))
-        self._start, at = 8 + size, 0
-        for entry in sorted(entries.values(), key=lambda e: (e.start, e.end)):
-            if entry.start != at:
-                raise SafetensorError("invalid offsets: tensors overlap or leave gaps")
-            at = entry.end
-        if self._start + at != total:
-            raise SafetensorError(f"the file has {total} bytes, its header says {self._start + at}")
-        return entries, metadata
+        self._device = device
+        self._header = open_checked(os.fspath(filename), framework="np")
+        # The package turns bytes into arrays of NumPy's own dtypes only, so they are read here.
+        # It has checked that they lie one after the other, behind the header, in this order.
+        self._file = open(filename, "rb")  # noqa: SIM115 (it is its own context manager)
+        self._starts: dict[str, int] = {}
+        at = 8 + int.from_bytes(self._file.read(8), "little")
+        for name in self._header.offset_keys():
+            self._starts[name] = at
+            at += self._size_bytes(name)
+
+    def _size_bytes(self, name: str) -> int:
+        entry = self._header.get_slice(name)
+        return math.prod(entry.get_shape()) * _dtype_of(entry.get_dtype()).itemsize
 
     def __enter__(self) -> safe_open:
         return self
@@ -224,26 +170,24 @@ class safe_open:
 
     def keys(self) -> list[str]:
         """The names, in alphabetical order."""
-        return sorted(self._entries)
+        return sorted(self._starts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def metadata(self) -> dict[str, str] | None:
         """The text entries that the file carries."""
-        return self._metadata or None
+        return self._header.metadata() or None
 
     def get_tensor(self, name: str) -> Tensor:
         """One tensor, in memory of its own."""
-        if name not in self._entries:
-            raise SafetensorError(f"File does not contain tensor {name}")
-        entry = self._entries[name]
-        memory = np.empty(entry.end - entry.start, np.uint8)
-        self._file.seek(self._start + entry.start)
+        entry = self._header.get_slice(name)  # raises for a name that is not in the file
+        memory = np.empty(self._size_bytes(name), np.uint8)
+        self._file.seek(self._starts[name])
         if memory.size and self._file.readinto(memory.data) != memory.size:
-            raise SafetensorError(f"tensor `{name}` is cut short")
-        made = entry.tensor(memory)
-        return made if str(self._device) == "cpu" else made.to(self._device)
+            raise OSError(f"tensor `{name}` is cut short: the file was changed while it was read")
+        loaded = _tensor_over(memory, entry.get_dtype(), entry.get_shape())
+        return loaded if str(self._device) == "cpu" else loaded.to(self._device)
 
 
 def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
@@ -254,5 +198,9 @@ def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str
 
 def load(data: bytes) -> dict[str, Tensor]:
     """All tensors in the bytes of a file."""
-    with safe_open(io.BytesIO(data)) as file:
-        return {name: file.get_tensor(name) for name in file}
+    from safetensors import deserialize
+
+    return {
+        name: _tensor_over(entry["data"], entry["dtype"], entry["shape"])
+        for name, entry in deserialize(bytes(data))
+    }

@@ -274,9 +274,13 @@ def test_damaged_files_raise(seed):
     b'"x":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}}',
     b"[" * 100_000,
 ])  # fmt: skip
-def test_safetensors_headers(header):
+def test_safetensors_headers(header, tmp_path):
+    data = len(header).to_bytes(8, "little") + header + bytes(4)
     with pytest.raises(SafetensorError):
-        load_safetensors(len(header).to_bytes(8, "little") + header + bytes(4))
+        load_safetensors(data)
+    (tmp_path / "x.safetensors").write_bytes(data)
+    with pytest.raises(SafetensorError):
+        torch.load(tmp_path / "x.safetensors")
 
 
 def test_safetensors_lengths():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -59,3 +61,26 @@ def test_parts_of_one_memory_that_do_not_overlap():
     assert loaded["b"].tolist() == [3, 4, 5]
     loaded["b"][0] = 9
     assert loaded["a"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", sorted(safetensors._FORMAT_DTYPES.values()))
+def test_every_dtype_of_the_format_comes_back(dtype, tmp_path):
+    tensor = torch.arange(5).to(getattr(torch, dtype))
+    safetensors.save_file({"x": tensor, "scalar": tensor[1].clone()}, tmp_path / "x.safetensors")
+    for loaded in (
+        safetensors.load(safetensors.save({"x": tensor, "scalar": tensor[1].clone()})),
+        safetensors.load_file(tmp_path / "x.safetensors"),
+    ):
+        assert loaded["x"].dtype is tensor.dtype
+        assert loaded["x"].cfloat().tolist() == tensor.cfloat().tolist()
+        assert loaded["scalar"].shape == ()
+        loaded["x"].zero_()  # memory of its own, and writable
+
+
+def test_the_package_is_imported_on_first_use():
+    program = (
+        "import sys, flambeau; from flambeau.serialization import safetensors as s;"
+        "assert 'safetensors' not in sys.modules; s.SafetensorError;"
+        "assert 'safetensors' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
