@@ -20,7 +20,6 @@ from flambeau.train.loggers import (
 )  # fmt: skip
 from flambeau.train.loggers.csv import Table
 from flambeau.train.state.formatting import duration, learning_rates, scalars, short, stage_of
-from flambeau.utils.tensorboard.records import records
 
 
 def trainer(**options):
@@ -144,6 +143,16 @@ def fields(data: bytes) -> dict[int, bytes]:
     return found
 
 
+def records(data: bytes) -> list[bytes]:
+    """The records of an event file: each has its length and a checksum before it, one behind."""
+    found, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        found.append(data[at + 12 : at + 12 + length])
+        at += 16 + length
+    return found
+
+
 def tags(folder: Path) -> list[tuple[str, float]]:
     """The plain scalars of event files: event > summary (5) > value (1) > tag (1), number (2)."""
     found = []
@@ -158,6 +167,7 @@ def tags(folder: Path) -> list[tuple[str, float]]:
 
 
 def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboardX")
     board = TensorBoardLogger(tmp_path, every=3, histograms=True, hyperparameters={"lr": 0.1})
     history = fit(trainer(callbacks=[board]), epochs=2)
     train, valid = tags(tmp_path / "train"), tags(tmp_path / "valid")
@@ -170,6 +180,7 @@ def test_tensorboard(tmp_path):
 
 
 def test_a_resumed_run_hides_what_tensorboard_would_draw_twice(tmp_path):
+    pytest.importorskip("tensorboardX")
     first = trainer(callbacks=[TensorBoardLogger(tmp_path, every=1)])
     saved = {}
     first.on(step.end(once=5))(lambda run: saved.update(copy.deepcopy(run.state_dict())))

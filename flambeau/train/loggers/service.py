@@ -16,7 +16,7 @@ def package(name: str, who: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"{who} needs the package {name!r}, which is not installed: pip install {name}; "
-            "JSONLogger, CSVLogger and TensorBoardLogger need nothing"
+            "JSONLogger and CSVLogger need nothing"
         ) from error
 
 

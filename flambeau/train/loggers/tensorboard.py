@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...utils.tensorboard import SummaryWriter
 from ..state.formatting import scalars, stage_of
 from .logger import Logger, resumes
+
+if TYPE_CHECKING:
+    from ...utils.tensorboard import SummaryWriter
 
 
 class TensorBoardLogger(Logger):
@@ -17,7 +19,8 @@ class TensorBoardLogger(Logger):
     Epochs are drawn over their number, under the metric's name; steps (with `every=n`) under
     `step/<name>`. `histograms=True` adds how weights are distributed, each epoch;
     `hyperparameters` a row in the table of runs. `writer(stage)` gives the SummaryWriter, for
-    pictures and texts of one's own. A resumed run hides what it does again.
+    pictures and texts of one's own. A resumed run hides what it does again. Needs tensorboardX:
+    `pip install 'flambeau[tensorboard]'`.
 
     >>> import os
     >>> from flambeau.train import Trainer
@@ -36,6 +39,9 @@ class TensorBoardLogger(Logger):
         histograms: bool = False,
         hyperparameters: Mapping[str, Any] | None = None,
     ) -> None:
+        from ...utils import tensorboard as needed  # an error now, not after the first epoch
+
+        del needed
         super().__init__(every)
         self.log_dir = os.fspath(log_dir)
         self.histograms = histograms
@@ -48,6 +54,8 @@ class TensorBoardLogger(Logger):
     def writer(self, stage: str = "train") -> SummaryWriter:
         """The writer of a stage."""
         if stage not in self._writers:
+            from ...utils.tensorboard import SummaryWriter
+
             folder = os.path.join(self.log_dir, stage)
             purge = None
             if self._resumed:  # what will be drawn again is hidden

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from .picture import as_bytes, grid, png
+from tensorboardX.embedding import append_pbtxt, make_mat, make_sprite, make_tsv
 
 
 def write(
@@ -35,30 +33,16 @@ def write(
     folder = f"{step:05d}/{tag.replace('%', '%25').replace('/', '%2f')}"
     directory = os.path.join(log_dir, *folder.split("/"))
     os.makedirs(directory, exist_ok=True)
-    _write_rows(os.path.join(directory, "tensors.tsv"), points.tolist())
-    lines = [f'tensor_name: "{tag}:{step:05d}"', f'tensor_path: "{folder}/tensors.tsv"']
+    make_mat(points, directory)
     if metadata is not None:
-        rows = [row if isinstance(row, (list, tuple)) else [row] for row in metadata]
-        if header:
-            rows.insert(0, list(header))
-        _write_rows(os.path.join(directory, "metadata.tsv"), rows)
-        lines.append(f'metadata_path: "{folder}/metadata.tsv"')
+        make_tsv([_one_line(row) for row in metadata], directory, metadata_header=header)
     if pictures is not None:
-        n, _, h, w = pictures.shape
-        side = math.ceil(math.sqrt(n))
-        sheet = np.zeros((side * side, *pictures.shape[1:]), pictures.dtype)
-        sheet[:n] = pictures
-        with open(os.path.join(directory, "sprite.png"), "wb") as file:
-            file.write(png(as_bytes(grid(sheet.transpose(0, 2, 3, 1), side))))
-        sprite = f'image_path: "{folder}/sprite.png" single_image_dim: {w} single_image_dim: {h}'
-        lines.append(f"sprite {{ {sprite} }}")
-    with open(os.path.join(log_dir, "projector_config.pbtxt"), "a") as file:
-        file.write("embeddings {\n" + "\n".join(lines) + "\n}\n")
+        make_sprite(pictures, directory)
+    append_pbtxt(metadata, pictures, log_dir, folder, step, tag)
 
 
-def _write_rows(path: str, rows: Sequence[Sequence[Any]]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        for row in rows:
-            # A tab or a line break within a label would start another column or row.
-            cells = (" ".join(str(cell).split()) for cell in row)
-            file.write("\t".join(cells) + "\n")
+def _one_line(row: Any) -> Any:
+    """A label without tabs and line breaks, which would start another column or row."""
+    if isinstance(row, (list, tuple)):
+        return [_one_line(cell) for cell in row]
+    return " ".join(str(row).split())

@@ -1,24 +1,27 @@
-"""An event file: what TensorBoard reads, one record a step and summary."""
+"""An event file: what TensorBoard reads, one record for each event."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import socket
+import struct
 import time
 import weakref
+from typing import Any
 
-from .protobuf import double, integer, message, text
-from .records import RecordWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 
 _numbers = itertools.count()
 
 
 class FileWriter:
-    """Writes events into a new file in `log_dir`, which is made where it is not there.
+    """Writes events into a new file in `log_dir`, which is created if need be.
 
     Events reach the file after `max_queue` of them or `flush_secs` seconds, at `flush` and at
-    `close`; a program that ends without closing loses nothing.
+    `close`; a program that ends without closing loses nothing. It needs no thread: an event is
+    on its way to the file when `add_event` returns.
     """
 
     def __init__(
@@ -34,38 +37,47 @@ class FileWriter:
                 f"{os.getpid()}.{next(_numbers)}{filename_suffix}")  # fmt: skip
         self.path = os.path.join(self._log_dir, name)
         self._max_queue, self._flush_secs = max_queue, flush_secs
-        self._file = open(self.path, "ab")  # noqa: SIM115  (it lives as long as the writer)
-        self._records = RecordWriter(self._file)
         self._waiting, self._flushed = 0, time.monotonic()
-        self._finalizer = weakref.finalize(self, self._file.close)
-        self._records.write(double(1, time.time()) + text(3, "brain.Event:2"))
+        self._open()
+        self.add_event(Event(file_version="brain.Event:2"))
         self.flush()
+
+    def _open(self) -> None:
+        self._file = open(self.path, "ab")  # noqa: SIM115  (it lives as long as the writer)
+        self._finalizer = weakref.finalize(self, self._file.close)
 
     def get_logdir(self) -> str:
         """The directory of its file."""
         return self._log_dir
 
-    def add_values(
-        self, values: bytes, global_step: int | None = None, walltime: float | None = None
-    ) -> None:
-        """Adds an event of encoded `Summary.Value`s."""
-        self.add_event(message(5, values), global_step, walltime)
-
     def add_event(
-        self, field: bytes, global_step: int | None = None, walltime: float | None = None
+        self, event: Any, step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Adds an event with an encoded field."""
-        step = b"" if global_step is None else integer(2, int(global_step))
-        when = time.time() if walltime is None else walltime
-        self._records.write(double(1, when) + step + field)
+        """Adds an `Event`, a protocol buffer of tensorboardX."""
+        event.wall_time = time.time() if walltime is None else walltime
+        if step is not None:
+            event.step = int(step)
+        self._write(event.SerializeToString())
         self._waiting += 1
         if self._waiting >= self._max_queue or time.monotonic() - self._flushed > self._flush_secs:
             self.flush()
 
+    def _write(self, record: bytes) -> None:
+        """Writes a TFRecord: the length and its checksum, then the bytes and theirs."""
+        length = struct.pack("<Q", len(record))
+        check = struct.pack("<I", masked_crc32c(length))
+        self._file.write(length + check + record + struct.pack("<I", masked_crc32c(record)))
+
+    def add_summary(
+        self, summary: Any, global_step: int | None = None, walltime: float | None = None
+    ) -> None:
+        """Adds a `Summary`, a protocol buffer of tensorboardX."""
+        self.add_event(Event(summary=summary), global_step, walltime)
+
     def flush(self) -> None:
-        """Makes sure that a reader sees everything so far."""
+        """Hands everything so far to the operating system, for a reader to see."""
         if not self._file.closed:
-            self._records.flush()
+            self._file.flush()
         self._waiting, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
@@ -75,6 +87,4 @@ class FileWriter:
     def reopen(self) -> None:
         """Goes on after `close`, in the same file."""
         if self._file.closed:
-            self._file = open(self.path, "ab")  # noqa: SIM115
-            self._records = RecordWriter(self._file)
-            self._finalizer = weakref.finalize(self, self._file.close)
+            self._open()

@@ -1,108 +1,124 @@
-"""TensorBoard's summaries as bytes: one `Summary.Value` a function, by the fields' numbers."""
+"""TensorBoard's summaries: tensorboardX's, and what PyTorch writes beyond them."""
 
 from __future__ import annotations
 
 import io
-import struct
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tensorboardX import summary as base
+from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboardX.proto.tensor_pb2 import TensorProto
+from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
-from .picture import as_bytes, channels_last, png
-from .protobuf import double, doubles, integer, message, single, text
-
-_FLOAT, _DOUBLE, _STRING = 1, 2, 7  # tensorflow.DataType
-_SCALAR_CLASS, _TENSOR_CLASS = 1, 2  # tensorboard's DataClass
-
-
-def _value(tag: str, *fields: bytes) -> bytes:
-    return message(1, text(1, tag), *fields)
+_SCALAR_CLASS, _TENSOR_CLASS = 1, 2  # tensorboard's DataClass, field 4 of SummaryMetadata
 
 
-def _metadata(plugin: str, content: bytes = b"", kind: int = 0) -> bytes:
-    """SummaryMetadata: which plugin shows the value, and what it wants to know."""
-    body = message(2, content) if content else b""
-    return message(9, message(1, text(1, plugin), body), integer(4, kind))
+def named(tag: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A summary of tensorboardX under `tag` as it is: spaces and brackets stay, as in PyTorch."""
+    summary = function(tag, *arguments, **options)
+    summary.value[0].tag = tag
+    return summary
 
 
-def _tensor(dtype: int, shape: Sequence[int], content: bytes) -> bytes:
-    sizes = b"".join(message(2, integer(1, size)) for size in shape)
-    return message(8, integer(1, dtype), message(2, sizes), content)
+def _metadata(plugin: str, data_class: int) -> Any:
+    """Which plugin shows a value. tensorboardX's message lacks data_class: it goes in as bytes."""
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
+    metadata.MergeFromString(bytes([4 << 3, data_class]))
+    return metadata
+
+
+def _tensor(array: np.ndarray, dtype: str, **content: Any) -> Any:
+    sizes = [TensorShapeProto.Dim(size=size) for size in array.shape]
+    return TensorProto(dtype=dtype, tensor_shape=TensorShapeProto(dim=sizes), **content)
 
 
 def scalar(
     tag: str, value: float, new_style: bool = False, double_precision: bool = False
-) -> bytes:
+) -> Any:
     """A number, as the older plain field (float32) or (new_style) as a tensor."""
+    with np.errstate(over="ignore"):
+        single = float(np.float32(value))  # infinite beyond float32
     if not new_style:
-        return _value(tag, single(2, value))
-    body = double(6, value) if double_precision else single(5, value)
-    tensor = _tensor(_DOUBLE if double_precision else _FLOAT, (), body)
-    return _value(tag, tensor, _metadata("scalars", b"", _SCALAR_CLASS))
+        return Summary(value=[Summary.Value(tag=tag, simple_value=single)])
+    empty = np.empty(())
+    tensor = (
+        _tensor(empty, "DT_DOUBLE", double_val=[value])
+        if double_precision
+        else _tensor(empty, "DT_FLOAT", float_val=[single])
+    )
+    metadata = _metadata("scalars", _SCALAR_CLASS)
+    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
+
+
+def tensor(tag: str, array: np.ndarray) -> Any:
+    """An array of floats."""
+    double = array.dtype == np.float64
+    content = array.astype("<f8" if double else "<f4").tobytes()
+    body = _tensor(array, "DT_DOUBLE" if double else "DT_FLOAT", tensor_content=content)
+    metadata = _metadata("tensor", _TENSOR_CLASS)
+    return Summary(value=[Summary.Value(tag=tag, tensor=body, metadata=metadata)])
+
+
+def _default_edges() -> np.ndarray:
+    upward = 1e-12 * 1.1 ** np.arange(int(np.log(1e32) / np.log(1.1)) + 1)
+    return np.r_[-upward[::-1], 0, upward]
+
+
+TENSORFLOW_EDGES = _default_edges()
 
 
 def histogram(
     tag: str, values: np.ndarray, bins: Any = "tensorflow", max_bins: int | None = None
-) -> bytes:
+) -> Any:
     """How numbers are distributed. NaN and infinite ones are left out."""
     values = values.astype(np.float64).ravel()
     values = values[np.isfinite(values)]
     if not values.size:
         raise ValueError(f"add_histogram: {tag!r} has no finite element.")
     edges = TENSORFLOW_EDGES if isinstance(bins, str) and bins == "tensorflow" else bins
-    counts, limits = np.histogram(values, edges)
-    if max_bins is not None and len(counts) > max_bins:
-        step = -(-len(counts) // max_bins)
-        counts = np.add.reduceat(counts, np.arange(0, len(counts), step))
-        limits = np.r_[limits[:-1:step], limits[-1]]
-    filled = np.flatnonzero(counts)
-    if not len(filled):
-        raise ValueError(f"add_histogram: no element of {tag!r} is in a bin")
-    first, last = int(filled[0]), int(filled[-1]) + 1
-    # A bucket has only an upper limit: an empty one in front says where the first begins.
-    return histogram_raw(
-        tag, float(values.min()), float(values.max()), values.size, float(values.sum()),
-        float(values.dot(values)), limits[first : last + 1], np.r_[0, counts[first:last]],
-    )  # fmt: skip
+    return named(tag, base.histogram, values, edges, max_bins)
 
 
-def _edges() -> np.ndarray:
-    upward = 1e-12 * 1.1 ** np.arange(int(np.log(1e32) / np.log(1.1)) + 1)
-    return np.r_[-upward[::-1], 0, upward]
-
-
-TENSORFLOW_EDGES = _edges()
-
-
-def histogram_raw(
-    tag: str, lowest: float, highest: float, count: float, total: float, squares: float,
-    limits: Any, counts: Any,
-) -> bytes:  # fmt: skip
-    """A histogram that is counted already; `limits` are the buckets' upper ends."""
-    if len(limits) != len(counts):
-        raise ValueError(
-            f"len(bucket_limits) != len(bucket_counts): {len(limits)} and {len(counts)}"
-        )
-    return _value(
-        tag,
-        message(
-            5, double(1, lowest), double(2, highest), double(3, count), double(4, total),
-            double(5, squares), doubles(6, limits), doubles(7, counts),
-        ),
-    )  # fmt: skip
-
-
-def image(tag: str, pixels: np.ndarray, formats: str) -> bytes:
+def image(tag: str, pixels: np.ndarray, formats: str) -> Any:
     """A picture, or several in a grid; `formats` names the axes."""
-    pixels = as_bytes(channels_last(pixels, formats))
-    height, width, channels = pixels.shape
-    sizes = (integer(1, height), integer(2, width), integer(3, channels))
-    return _value(tag, message(4, *sizes, message(4, png(pixels))))
+    if len(formats) != pixels.ndim or len(set(formats)) != len(formats):
+        raise ValueError(
+            f"dataformats={formats!r} names {len(formats)} axes, but the image has shape "
+            f"{pixels.shape}"
+        )
+    return named(tag, base.image, as_bytes(pixels), dataformats=formats)
 
 
-def audio(tag: str, sound: np.ndarray, sample_rate: int) -> bytes:
+def as_bytes(pixels: np.ndarray) -> np.ndarray:
+    """uint8 as it is; anything else from 0 to 1, clipped."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    scaled = np.nan_to_num(pixels.astype(np.float32)) * 255
+    return scaled.clip(0, 255).astype(np.uint8)
+
+
+def animation(tag: str, frames: np.ndarray, fps: float) -> Any:
+    """A GIF of frames (time, height, width, channels), which Pillow writes."""
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame.squeeze(-1) if frame.shape[-1] == 1 else frame)
+                for frame in frames]  # fmt: skip
+    file = io.BytesIO()
+    pictures[0].save(
+        file, "GIF", save_all=True, append_images=pictures[1:], duration=1000 / fps, loop=0
+    )
+    _, height, width, channels = frames.shape
+    encoded = Summary.Image(
+        height=height, width=width, colorspace=channels, encoded_image_string=file.getvalue()
+    )
+    return Summary(value=[Summary.Value(tag=tag, image=encoded)])
+
+
+def audio(tag: str, sound: np.ndarray, sample_rate: int) -> Any:
     """Sound from -1 to 1, (1, length) or (length,), as 16-bit WAV."""
     samples = sound.squeeze()
     if samples.ndim != 1:
@@ -114,102 +130,36 @@ def audio(tag: str, sound: np.ndarray, sample_rate: int) -> bytes:
         out.setsampwidth(2)
         out.setframerate(sample_rate)
         out.writeframes(data.tobytes())
-    about = (single(1, sample_rate), integer(2, 1), integer(3, len(data)))
-    return _value(tag, message(6, *about, message(4, file.getvalue()), text(5, "audio/wav")))
-
-
-def note(tag: str, words: str) -> bytes:
-    """A text, shown as Markdown."""
-    tensor = _tensor(_STRING, (1,), message(8, words.encode("utf-8", "replace")))
-    return _value(f"{tag}/text_summary", tensor, _metadata("text"))
-
-
-def tensor(tag: str, array: np.ndarray) -> bytes:
-    """An array of floats."""
-    single_precision = array.dtype != np.float64
-    content = array.astype("<f4" if single_precision else "<f8").tobytes()
-    kind = _FLOAT if single_precision else _DOUBLE
-    body = _tensor(kind, array.shape, message(4, content))
-    return _value(tag, body, _metadata("tensor", b"", _TENSOR_CLASS))
-
-
-def precision_recall(tag: str, rows: np.ndarray) -> bytes:
-    """Rows (6, thresholds): true and false positives, true and false negatives, the two ratios."""
-    content = rows.astype("<f4").tobytes()
-    body = _tensor(_FLOAT, rows.shape, message(4, content))
-    return _value(tag, body, _metadata("pr_curves", integer(2, rows.shape[1])))
-
-
-def precision_recall_rows(
-    labels: np.ndarray, predictions: np.ndarray, thresholds: int, weights: np.ndarray | None
-) -> np.ndarray:
-    """The counts and ratios at `thresholds` evenly spaced thresholds from 0 to 1."""
-    bucket = np.floor(predictions.ravel() * (thresholds - 1)).astype(np.int64)
-    weight = np.ones(bucket.size) if weights is None else np.asarray(weights, float).ravel()
-    positive = labels.ravel().astype(np.float64) * weight
-    negative = (1.0 - labels.ravel().astype(np.float64)) * weight
-    hits = np.bincount(bucket, positive, thresholds)[::-1].cumsum()[::-1]
-    alarms = np.bincount(bucket, negative, thresholds)[::-1].cumsum()[::-1]
-    misses, passes = hits[0] - hits, alarms[0] - alarms
-    precision = hits / np.maximum(hits + alarms, 1e-7)
-    recall = hits / np.maximum(hits + misses, 1e-7)
-    return np.stack([hits, alarms, passes, misses, precision, recall])
-
-
-def layout(charts: Mapping[str, Mapping[str, Sequence]]) -> bytes:
-    """The page of custom charts: {category: {chart: ["Multiline" or "Margin", tags]}}."""
-    categories = []
-    for title, contents in charts.items():
-        fields = [text(1, title)]
-        for name, (kind, tags) in contents.items():
-            if kind == "Margin":
-                value, lower, upper = tags
-                series = message(1, text(1, value), text(2, lower), text(3, upper))
-                fields.append(message(2, text(1, name), message(3, series)))
-            else:
-                fields.append(
-                    message(2, text(1, name), message(2, *(text(1, tag) for tag in tags)))
-                )
-        categories.append(message(2, *fields))
-    body = _tensor(_STRING, (), message(8, *categories))
-    return _value("custom_scalars__config__", body, _metadata("custom_scalars"))
+    encoded = Summary.Audio(
+        sample_rate=sample_rate, num_channels=1, length_frames=len(data),
+        encoded_audio_string=file.getvalue(), content_type="audio/wav",
+    )  # fmt: skip
+    return Summary(value=[Summary.Value(tag=tag, audio=encoded)])
 
 
 def hyperparameters(
     chosen: Mapping[str, Any],
     metrics: Mapping[str, Any],
     discrete: Mapping[str, Sequence] | None = None,
-) -> tuple[bytes, bytes, bytes]:
+) -> tuple[Any, Any, Any]:
     """What a run was given and what it is judged by: experiment, session start, session end."""
-    infos, entries = [], []
-    for name, value in chosen.items():
-        if value is None:
-            continue
-        kind, encoded = _kind(name, value)
-        domain = b""
-        if discrete is not None and name in discrete:
-            items = [message(1, _kind(name, item)[1]) for item in discrete[name]]
-            domain = message(5, *items)
-        infos.append(message(4, text(1, name), integer(4, kind), domain))
-        entries.append(message(1, text(1, name), message(2, encoded)))
-    tags = [message(5, message(1, text(2, name))) for name in metrics]
-    plugin = "hparams"
-    return (
-        _value("_hparams_/experiment", _metadata(plugin, message(2, *infos, *tags))),
-        _value("_hparams_/session_start_info", _metadata(plugin, message(3, *entries))),
-        _value("_hparams_/session_end_info", _metadata(plugin, message(4, integer(1, 1)))),
-    )
+    plain = {name: _plain(name, value) for name, value in chosen.items() if value is not None}
+    experiment, start, end = base.hparams(plain, metrics)
+    if discrete:
+        data = experiment.value[0].metadata.plugin_data
+        content = HParamsPluginData.FromString(data.content)
+        for info in content.experiment.hparam_infos:
+            if info.name in discrete:
+                info.domain_discrete.extend(discrete[info.name])
+        data.content = content.SerializeToString()
+    return experiment, start, end
 
 
-def _kind(name: str, value: Any) -> tuple[int, bytes]:
-    """(type of a hyperparameter, its google.protobuf.Value)."""
-    if isinstance(value, (bool, np.bool_)):
-        return 2, b"\x20" + (b"\x01" if value else b"\x00")
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        return 3, b"\x11" + struct.pack("<d", value)
-    if isinstance(value, str):
-        return 1, text(3, value)
-    if getattr(value, "size", 0) == 1 or (callable(getattr(value, "item", None))):
-        return _kind(name, value.item())
+def _plain(name: str, value: Any) -> bool | float | int | str:
+    """A hyperparameter as a number or text of Python's."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if getattr(value, "size", 0) == 1 or callable(getattr(value, "item", None)):
+        return _plain(name, value.item())
     raise ValueError("value should be one of int, float, str, bool, or torch.Tensor, but "
                      f"{name!r} is {type(value).__name__}")  # fmt: skip

@@ -1,4 +1,4 @@
-"""SummaryWriter: torch.utils.tensorboard's, without TensorBoard installed."""
+"""SummaryWriter: PyTorch's interface; tensorboardX encodes what it writes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from tensorboardX import summary as base
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.utils import figure_to_image
 
 from ...tensor.tensor import Tensor
 from . import embedding, summary
 from .event_file import FileWriter
-from .picture import of_figure
-from .protobuf import integer, message
 
 
 def array_of(value: Any) -> np.ndarray:
@@ -75,7 +76,8 @@ class SummaryWriter:
         if self.file_writer is None:
             self.file_writer = self._open(self.log_dir)
             if self.purge_step is not None:  # SessionLog.START: later steps are gone
-                self.file_writer.add_event(message(7, integer(1, 1)), self.purge_step)
+                restart = Event(session_log=SessionLog(status=SessionLog.START))
+                self.file_writer.add_event(restart, self.purge_step)
                 self.purge_step = None
         else:
             self.file_writer.reopen()
@@ -89,8 +91,8 @@ class SummaryWriter:
         writer.reopen()
         return writer
 
-    def _add(self, values: bytes, step: int | None, walltime: float | None) -> None:
-        self._get_file_writer().add_values(values, step, walltime)
+    def _add(self, values: Any, step: int | None, walltime: float | None) -> None:
+        self._get_file_writer().add_summary(values, step, walltime)
 
     def get_logdir(self) -> str:
         """The directory of the event files."""
@@ -121,7 +123,7 @@ class SummaryWriter:
         for tag, value in tag_scalar_dict.items():
             directory = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
             encoded = summary.scalar(main_tag, number(value))
-            self._open(directory).add_values(encoded, global_step, walltime)
+            self._open(directory).add_summary(encoded, global_step, walltime)
 
     def add_tensor(
         self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
@@ -148,9 +150,14 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Adds a histogram that is counted already; the limits are the upper ends of buckets."""
-        value = summary.histogram_raw(
+        limits, counts = array_of(bucket_limits), array_of(bucket_counts)
+        if len(limits) != len(counts):
+            raise ValueError(
+                f"len(bucket_limits) != len(bucket_counts): {len(limits)} and {len(counts)}"
+            )
+        value = base.histogram_raw(
             tag, float(min), float(max), float(num), float(sum), float(sum_squares),
-            array_of(bucket_limits), array_of(bucket_counts),
+            limits.tolist(), counts.tolist(),
         )  # fmt: skip
         self._add(value, global_step, walltime)
 
@@ -185,17 +192,46 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Adds a matplotlib figure, or a list of them, as a picture."""
-        figures = figure if isinstance(figure, list) else [figure]
-        pictures = [of_figure(each) for each in figures]
-        if isinstance(figure, list):
-            self.add_images(tag, np.stack(pictures), global_step, walltime, "NHWC")
-        else:
-            self.add_image(tag, pictures[0], global_step, walltime, "HWC")
-        if close:
-            from matplotlib import pyplot
+        pictures = figure_to_image(figure, close)
+        formats = "NCHW" if isinstance(figure, list) else "CHW"
+        self.add_image(tag, pictures, global_step, walltime, formats)
 
-            for each in figures:
-                pyplot.close(each)
+    def add_video(
+        self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Adds moving pictures (n, time, c, h, w), side by side, as a GIF: uint8 or 0 to 1."""
+        frames = summary.as_bytes(array_of(vid_tensor))
+        if frames.ndim != 5:
+            raise ValueError(f"vid_tensor is (n, time, c, h, w), but has shape {frames.shape}")
+        rows = np.concatenate(list(frames), axis=3)  # (time, c, h, n * w)
+        value = summary.animation(tag, rows.transpose(0, 2, 3, 1), fps)
+        self._add(value, global_step, walltime)
+
+    def add_image_with_boxes(
+        self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
+        walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
+        labels: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Adds a picture with boxes (n, 4) of x and y of two corners, and labels beside them."""
+        image = summary.as_bytes(array_of(img_tensor))
+        boxes = array_of(box_tensor)
+        if isinstance(labels, str):
+            labels = [labels]
+        value = summary.named(
+            tag, base.image_boxes, image, boxes, rescale, dataformats, labels
+        )
+        self._add(value, global_step, walltime)
+
+    def add_mesh(
+        self, tag: str, vertices: Any, colors: Any = None, faces: Any = None,
+        config_dict: Mapping[str, Any] | None = None, global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Adds points or a mesh in space: vertices (n, points, 3), colors of 0 to 255 and faces
+        alike."""
+        parts = [None if part is None else array_of(part) for part in (vertices, colors, faces)]
+        self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
 
     def add_audio(
         self,
@@ -216,7 +252,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Adds a text, shown as Markdown."""
-        self._add(summary.note(tag, text_string), global_step, walltime)
+        self._add(base.text(tag, text_string), global_step, walltime)
 
     def add_pr_curve(
         self,
@@ -229,12 +265,12 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Adds a precision-recall curve of binary labels and probabilities."""
-        thresholds = min(num_thresholds, 127)  # more, and TensorBoard's server fails
-        rows = summary.precision_recall_rows(
-            array_of(labels), array_of(predictions), thresholds,
-            None if weights is None else array_of(weights),
+        weight = None if weights is None else array_of(weights).ravel()
+        value = summary.named(
+            tag, base.pr_curve, array_of(labels).ravel(), array_of(predictions).ravel(),
+            num_thresholds, weight,
         )  # fmt: skip
-        self._add(summary.precision_recall(tag, rows), global_step, walltime)
+        self._add(value, global_step, walltime)
 
     def add_pr_curve_raw(
         self, tag: str, true_positive_counts: Any, false_positive_counts: Any,
@@ -243,15 +279,16 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Adds a precision-recall curve that is counted already."""
-        rows = np.stack([array_of(row)[:num_thresholds] for row in (
+        rows = [array_of(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
-        )])  # fmt: skip
-        self._add(summary.precision_recall(tag, rows), global_step, walltime)
+        )]  # fmt: skip
+        value = summary.named(tag, base.pr_curve_raw, *rows, num_thresholds)
+        self._add(value, global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence]]) -> None:
         """Lays out charts: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
-        self._add(summary.layout(layout), None, None)
+        self._add(base.custom_scalars(layout), None, None)
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
@@ -306,18 +343,6 @@ class SummaryWriter:
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
         """Not there."""
         raise NotImplementedError("SummaryWriter.add_onnx_graph")
-
-    def add_video(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Not there: it needs an encoder of GIFs; add_images shows the frames side by side."""
-        raise NotImplementedError("SummaryWriter.add_video; add_images shows the frames")
-
-    def add_mesh(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Not there."""
-        raise NotImplementedError("SummaryWriter.add_mesh")
-
-    def add_image_with_boxes(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Not there: draw the boxes, then add_image."""
-        raise NotImplementedError("SummaryWriter.add_image_with_boxes; draw them, then add_image")
 
     def flush(self) -> None:
         """Makes sure that a reader sees everything so far."""
