@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -37,6 +38,32 @@ def _no_faulty_kernels():
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
     monkeypatch.setattr("flambeau.compiler.trace.trace_signature._hope", lambda function: None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _stubs_end_with_their_module():
+    """Overriding classes that one file meets leave no stubs in public functions for the next.
+
+    FLAMBEAU_TEST_STUBS=1 runs every file with the stubs.
+    """
+    routes = _stub_routes()
+    if os.environ.get("FLAMBEAU_TEST_STUBS") and routes:
+        routes[0].permanent = True
+        routes[0].update()
+    yield
+    for route in _stub_routes():
+        if route.permanent:
+            route.permanent = False
+            route.update()
+
+
+def _stub_routes():
+    """What puts stubs into public functions, as far as it is imported."""
+    if os.environ.get("FLAMBEAU_TEST_STUBS"):
+        importlib.import_module("flambeau.ops.interception.torch_function")
+    names = ("torch_function", "ROUTES"), ("torch_dispatch", "STUBS")
+    modules = [(sys.modules.get(f"flambeau.ops.interception.{file}"), name) for file, name in names]
+    return [getattr(module, name) for module, name in modules if module is not None]
 
 
 @pytest.fixture
