@@ -9,7 +9,7 @@ import numpy as np
 
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, concat, constant, expand, matmul, pad, permute, reduce,
-    reshape, window,
+    reshape, strided_slice,
 )
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
@@ -93,7 +93,9 @@ def _sliced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     for n in a.shape:
         start, step = draw.randrange(n), draw.choice([1, 1, 2, -1])
         ranges.append(range(start, n if step > 0 else -1, step))
-    return window(a, [r.start for r in ranges], [r.step for r in ranges], [len(r) for r in ranges])
+    return strided_slice(
+        a, [r.start for r in ranges], [r.step for r in ranges], [len(r) for r in ranges]
+    )
 
 
 def _padded(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -134,7 +136,7 @@ def _greatest(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 def _replaced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     rank = len(a.shape)
-    part = window(a, [0] * rank, [1] * rank, [max(1, n - 1) for n in a.shape])
+    part = strided_slice(a, [0] * rank, [1] * rank, [max(1, n - 1) for n in a.shape])
     starts = tuple(draw.randint(0, 1) if n > 1 else 0 for n in a.shape)
     attributes = {"starts": starts, "steps": (1,) * rank}
     return Node(Op.UPDATE, (a, apply(Scalar.TANH, part)), a.shape, a.type, attributes)

@@ -10,7 +10,7 @@ import numpy as np
 from flambeau.compiler.ir.interpreter import numpy_type
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, apply, cast, concat, constant, expand, matmul, pad, permute, reduce, reshape,
-    window,
+    strided_slice,
 )
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
@@ -141,7 +141,9 @@ def _sliced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
         start, step = draw.choice([0, 0, draw.randrange(n)]), draw.choice([1, 1, 1, 2, 3, -1])
         start = n - 1 if step < 0 and start == 0 else start
         ranges.append(range(start, n if step > 0 else -1, step))
-    return window(a, [r.start for r in ranges], [r.step for r in ranges], [len(r) for r in ranges])
+    return strided_slice(
+        a, [r.start for r in ranges], [r.step for r in ranges], [len(r) for r in ranges]
+    )
 
 
 def _padded(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -308,7 +310,7 @@ def _greatest(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 def _replaced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     rank = len(a.shape)
-    part = window(a, [0] * rank, [1] * rank, [max(1, n - 1) for n in a.shape])
+    part = strided_slice(a, [0] * rank, [1] * rank, [max(1, n - 1) for n in a.shape])
     part = _unary(draw, part, pool) if a.type is not Type.BF16 else part
     starts = tuple(draw.randint(0, 1) if n > 1 else 0 for n in a.shape)
     return Node(Op.UPDATE, (a, part), a.shape, a.type, {"starts": starts, "steps": (1,) * rank})

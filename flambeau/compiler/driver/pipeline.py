@@ -1,25 +1,25 @@
-"""The compiler's stages, in order: from a captured graph to a native program.
+"""The compiler's stages in order, from a captured graph to a native program.
 
-1. drop_dead: forgets what no output needs.
-2. fold_constants: works out now what depends on no source.
-3. few_pixels: convolutions that give few pixels, as products of the weight and their windows.
-4. simplify: fewer nodes for the same values.
-5. gathered_products: products of rows that repeat a table's, as products of the table.
-6. choose_layout: permutations sink until they cancel; activations stay channels-last.
-7. share_common: one node for what is computed twice.
-8. keep_windows: work on values stretched over windows, before the windows' axes are merged.
-9. picked: factors of a gradient that goes to one place of a window, of that place alone.
-10. one_pass_moments: mean and variance over rows by passing over them once.
-11. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
-12. weight_parts: gradients of small weights, of a part of the images by each thread.
-13. depth_parts: products small beside their depth in parts of it, where there are many threads.
-14. split_reductions: other long folds in parts that threads can share.
-15. packed_sources: copies of arguments with gaps, where they are reshaped.
-16. fuse (in schedule): which nodes one kernel computes together.
-17. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-18. join (in schedule): small kernels that need not wait for one another as one.
-19. plan_memory: lifetimes in one arena; where threads must wait.
-20. native.emit: kernels become machine code, each structure once.
+On the graph:
+ 1. eliminate_dead_code: drop what no output needs.
+ 2. fold_constants: evaluate what depends on no input.
+ 3. convert_small_conv_to_matmul: convolutions with few pixels become matrix products.
+ 4. simplify: algebraic identities; runs again after passes that create opportunities.
+ 5. move_matmul_before_gather: multiply an embedding table instead of its gathered rows.
+ 6. propagate_layouts: permutations cancel, activations stay channels-last.
+ 7. eliminate_common_subexpressions.
+ 8. preserve_window_axes: compute before a pool's window axes are merged.
+ 9. factor_pool_backward: gather at a max pool's maxima instead of multiplying whole images.
+10. compute_moments_in_one_pass: mean and variance together.
+11. split_column_sums, split_conv_weight_gradients, split_k, split_reductions: work for all threads.
+12. copy_strided_inputs: arguments with gaps, where they are reshaped.
+
+From the graph to machine code:
+13. fuse (fusion/): which nodes share a kernel, and which values are stored.
+14. schedule (schedule/): groups become kernels of the loop IR, in an order that frees memory.
+15. fuse_horizontally: independent small kernels become one.
+16. plan_memory: lifetimes in one arena, and where threads must wait.
+17. native.codegen: kernels become machine code, once per structure.
 """
 
 from __future__ import annotations
@@ -31,44 +31,45 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from ...native.runtime.page_prefault import fetched
-from ..schedule.arena import Arena
-from ..ir.graph import Graph
-from ..fusion.fusion_group import ATTENTIONS
-from ..ir.graph import CONTRACTIONS
-from ..passes.layout_propagation import choose_layout
-from ..passes.split_column_sums import column_sums
-from ..passes.split_k import depth_parts
-from ..passes.dead_code import drop_dead
-from ..passes.conv_to_matmul import few_pixels
-from ..passes.constant_folding import fold_constants
-from ..passes.matmul_of_gather import gathered_products
-from ..passes.window_axes import keep_windows
-from ..passes.one_pass_moments import one_pass_moments
-from ..passes.contiguous_inputs import packed_sources
-from ..passes.pool_backward_factor import picked
-from ..schedule.memory_plan import Plan, plan_memory
-from ..passes.cse import share_common
-from ..passes.simplify import simplify
-from ..passes.split_reductions import split_reductions
-from ..passes.split_conv_weight import weight_parts
 from ..fusion.buffer_assignment import Layout
-from ..schedule.tasks import Task, schedule
+from ..fusion.fusion_group import ATTENTIONS
+from ..ir.graph import CONTRACTIONS, Graph
+from ..passes.constant_folding import fold_constants
+from ..passes.contiguous_inputs import copy_strided_inputs
+from ..passes.conv_to_matmul import convert_small_conv_to_matmul
+from ..passes.cse import eliminate_common_subexpressions
+from ..passes.dead_code import eliminate_dead_code
+from ..passes.layout_propagation import propagate_layouts
+from ..passes.matmul_of_gather import move_matmul_before_gather
+from ..passes.one_pass_moments import compute_moments_in_one_pass
+from ..passes.pool_backward_factor import factor_pool_backward
+from ..passes.simplify import simplify
+from ..passes.split_column_sums import split_column_sums
+from ..passes.split_conv_weight import split_conv_weight_gradients
+from ..passes.split_k import split_k
+from ..passes.split_reductions import split_reductions
+from ..passes.window_axes import preserve_window_axes
 from ..runtime import timed_kernels  # noqa: F401  # profiles show kernels
 from ..runtime.executable import Planned, Step
-from ..schedule.program_table import Table, keep, kept, key_of, table_of
+from ..schedule.arena import Arena
+from ..schedule.memory_plan import Plan, plan_memory
+from ..schedule.program_table import ProgramTable, load_table, make_key, make_table, store_table
+from ..schedule.tasks import Task, schedule
 
 PASSES = (
-    drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
-    share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, weight_parts,
-    depth_parts, split_reductions, packed_sources, share_common,
+    eliminate_dead_code, fold_constants, convert_small_conv_to_matmul, simplify,
+    move_matmul_before_gather, propagate_layouts, simplify, eliminate_common_subexpressions,
+    simplify, preserve_window_axes, factor_pool_backward, compute_moments_in_one_pass,
+    split_column_sums, split_conv_weight_gradients, split_k, split_reductions, copy_strided_inputs,
+    eliminate_common_subexpressions,
 )  # fmt: skip
-WORTH = 0.005  # seconds of planning from which on what came of it is kept on disk
-TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on
+MIN_CACHED_PLAN_SECONDS = 0.005  # plans that take longer are stored on disk
+BACKGROUND_SWITCH_INTERVAL_S = 2e-4  # how long a background compiler may hold the GIL
 
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Errors from inside have the stage's name, as the attribute `stage`."""
+    """Errors from inside carry the stage's name as their attribute `stage`."""
     try:
         yield
     except BaseException as error:
@@ -77,16 +78,16 @@ def stage(name: str) -> Iterator[None]:
         raise
 
 
-def optimised(graph: Graph) -> Graph:
-    """The graph after all passes from graph to graph."""
+def optimize(graph: Graph) -> Graph:
+    """Run all passes over the graph."""
     for apply_pass in PASSES:
         with stage(apply_pass.__name__):
             graph = apply_pass(graph)
     return graph
 
 
-def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
-    """The tasks of an optimised graph with their memory."""
+def plan(graph: Graph) -> tuple[list[Task], Layout, Plan]:
+    """Schedule an optimized graph and place its values in memory."""
     with stage("schedule"):
         tasks, layout = schedule(graph)
     with stage("plan_memory"):
@@ -94,95 +95,99 @@ def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
 
 
 def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step:
-    """A graph as a native program, ready to run. `aside`: while the caller's program goes on;
-    `arena`: memory that it may work in.
+    """Compile a graph to a native program that is ready to run.
 
-    Errors carry the name of the stage that they come from, as the attribute `stage`.
+    `aside`: on a background thread, beside the caller's program. `arena`: memory to run in.
+    Errors carry the name of the stage that raised them as their attribute `stage`.
     """
-    with _in_short_turns() if aside else _uncollected():
-        return _built(graph, aside, arena)
+    with _yielding_to_other_threads() if aside else _without_garbage_collection():
+        return _build(graph, aside, arena)
 
 
-def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
+def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     from ...native.jit.compile import known
 
-    def plan() -> Planned:
-        better = optimised(graph)
-        return better, *planned(better)
+    def plan_graph() -> Planned:
+        optimized = optimize(graph)
+        return optimized, *plan(optimized)
 
-    key = key_of(graph, PASSES)
+    key = make_key(graph, PASSES)
     with stage("load"):
-        table = None if key is None else kept(key)
-        found = None if table is None else known(table.codes)
-    if table is None or found is None:
-        began = perf_counter()
-        if not aside:
-            _expect(graph)
-        made = plan()
-        lasted = perf_counter() - began
-        if arena is None:
-            with stage("arena"):
-                arena = Arena(made[3].size)
-        with fetched(arena.array):
-            table, addresses = _compiled(made, aside)
-        if key is None or lasted <= WORTH or not keep(key, table, graph):
-            key = None
-    else:
-        addresses, made = [found[code] for code in table.codes], None
+        table = None if key is None else load_table(key)
+        cached = None if table is None else known(table.codes)
+    if table is not None and cached is not None:
+        addresses = [cached[code] for code in table.codes]
+        with stage("step"):
+            return Step(graph, table, addresses, plan_graph, arena, key)
+    start_s = perf_counter()
+    if not aside:
+        _warm_up_workers(graph)
+    planned = plan_graph()
+    elapsed_s = perf_counter() - start_s
+    if arena is None:
+        with stage("arena"):
+            arena = Arena(planned[3].size)
+    with fetched(arena.array):
+        table, addresses = _compile(planned, aside)
+    is_stored = (
+        key is not None and elapsed_s > MIN_CACHED_PLAN_SECONDS and store_table(key, table, graph)
+    )
     with stage("step"):
-        plan_of = plan if made is None else lambda: made
-        return Step(graph, table, addresses, plan_of, arena, key)
+        return Step(graph, table, addresses, lambda: planned, arena, key if is_stored else None)
 
 
-def _expect(graph: Graph) -> None:
-    """Has processes begin that will make the kernels, while these are planned."""
+def _warm_up_workers(graph: Graph) -> None:
+    """Start the compile workers while the kernels are still being planned."""
     from ...native.jit.worker_pool import MAKERS, PRODUCT
     from ...native.runtime.thread_pool import threads
 
-    products = {(n.op, n.shape, *(one.shape for one in n.inputs)) for n in graph.nodes()
-                if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
-    MAKERS.expect(PRODUCT * len(products), threads())
+    contractions = {(n.op, n.shape, *(a.shape for a in n.inputs)) for n in graph.nodes()
+                    if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
+    MAKERS.expect(PRODUCT * len(contractions), threads())
 
 
-def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:
-    """The table of a planned program, and each entry's machine code."""
+def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
+    """The table of a planned program, and the address of each entry's machine code."""
     from ...native.jit.kernel_function import compile_all
     from ...native.runtime.thread_pool import threads
 
-    _, tasks, _, plan = made
+    _, tasks, _, memory_plan = planned
     with stage("emit"):
-        kernels = [t.kernel for t in tasks if t.kernel is not None]
+        kernels = [task.kernel for task in tasks if task.kernel is not None]
         functions = iter(compile_all(kernels, threads=threads(), aside=aside))
-        codes = [None if t.kernel is None else next(functions) for t in tasks]
-    table = table_of(tasks, plan, ["" if one is None else one.name for one in codes])
-    return table, [0 if one is None else one.address for one in codes]
+        codes = [None if task.kernel is None else next(functions) for task in tasks]
+    names = ["" if code is None else code.name for code in codes]
+    addresses = [0 if code is None else code.address for code in codes]
+    return make_table(tasks, memory_plan, names), addresses
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Little that a compiler makes is garbage before its end: to look for some takes long.
+def _without_garbage_collection() -> Iterator[None]:
+    """Compile without cyclic garbage collection.
 
-    What was there before is not looked at by those who do.
+    Nearly everything that a compiler allocates lives until its end, so collections find nothing and
+    take long. Objects that existed before are frozen, unless the program froze some
+    itself.
     """
-    enabled, theirs = gc.isenabled(), gc.get_freeze_count()
+    was_enabled, frozen_before = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
-    if not theirs:
+    if not frozen_before:
         gc.freeze()
     try:
         yield
     finally:
-        if not theirs:
+        if not frozen_before:
             gc.unfreeze()
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
 @contextmanager
-def _in_short_turns() -> Iterator[None]:
-    """Other threads of Python wait less than usual for this one."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, TURN))
+def _yielding_to_other_threads() -> Iterator[None]:
+    """Shorten the interpreter's switch interval, so that the program's own thread waits less."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual_s, BACKGROUND_SWITCH_INTERVAL_S))
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(usual_s)

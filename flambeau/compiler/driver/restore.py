@@ -7,23 +7,23 @@ from ..schedule.arena import Arena
 from ..ir.graph import Graph
 from ..ir.serialization import unpacked
 from ..runtime.executable import Planned, Step
-from ..schedule.program_table import kept
+from ..schedule.program_table import load_table
 
 
 def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
     """The program that was kept under a key, with a graph's sources, outputs and writes; None
     where a part of it is not there any more. Its graph is asked for when somebody asks how it was
     planned."""
-    table = kept(key)
+    table = load_table(key)
     addresses = None if table is None or not table.graph else known(table.codes)
     if table is None or addresses is None:
         return None
     data = table.graph
 
     def plan() -> Planned:
-        from .pipeline import optimised, planned
+        from .pipeline import optimize, plan
 
-        better = optimised(unpacked(data, edges.sources))
-        return better, *planned(better)
+        better = optimize(unpacked(data, edges.sources))
+        return better, *plan(better)
 
     return Step(edges, table, [addresses[code] for code in table.codes], plan, arena, key)

@@ -17,7 +17,7 @@ from .index_checks import Bound, checked, label_bound
 from ..trace.counter_rng import Counted
 from ..lowering.operators.optimizer_update import copied, updated
 from ..ir.graph import Graph, Node, Op, Source, permute, reshape
-from ..ir.graph import window as part_of
+from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import literal, number, reshaped, stretched, type_of
 from ..lowering.registry import Untraceable

@@ -16,7 +16,7 @@ import numpy as np
 from ...native.loop_ir.ir import Scalar
 from ..trace.bindings import Argument, State
 from ..ir.interpreter import evaluate
-from ..ir.graph import Graph, Node, Op, apply, ordered, rebuilt
+from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
 from ..lowering.numpy.node_builders import number
 
 _LARGEST = 40  # nodes of a computation that is repeated in Python to look at an index
@@ -129,14 +129,14 @@ def _check(bound: Bound, graph: Graph, slots: list[Any], looked: list[Node]
         slot = slots[node.slot]
         if slot.order is not None:
             return Check(bound, leaf=slot.leaf)
-    nodes = ordered([bound.node])
+    nodes = topological_order([bound.node])
     inputs = [n for n in nodes if n.op is Op.INPUT]
     known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
     if not known or len(nodes) > _LARGEST or any(n.op is Op.CALL for n in nodes):
         return None
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
-    small = rebuilt(small, lambda n, given: own.get(id(n)) or Node(
+    small = rewrite(small, lambda n, given: own.get(id(n)) or Node(
         n.op, given, n.shape, n.type, n.attributes))  # fmt: skip
     check = Check(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
@@ -161,4 +161,4 @@ def _clamped(graph: Graph, loose: set[int]) -> Graph:
             return node
         return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
 
-    return rebuilt(graph, rule)
+    return rewrite(graph, rule)

@@ -55,7 +55,7 @@ class Region:
         found = place(self.axes, window.offset - self.offset, window)
         if found is None:
             return self._gather(window)
-        made = graph.window(
+        made = graph.strided_slice(
             reshaped(self.value, found.extents), found.starts, found.steps, found.lengths
         )
         made = reshaped(made, [found.lengths[j] for j in found.order_in_memory])

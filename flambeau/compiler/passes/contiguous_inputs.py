@@ -1,39 +1,38 @@
-"""packed_sources: sources with gaps are copied where they are reshaped as strides cannot say.
+"""Copy a strided source where a reshape of it has no strides.
 
-So a batch that is a slice of a longer one, `tokens[:, :-1]`, can be taken as rows. What stands for
-the copy is a slice of everything, which schedule keeps in memory; what reads the source otherwise
-goes on reading it where it lies.
+A batch that is a slice of a longer one, `tokens[:, :-1]`, has gaps between its rows, and no strides
+describe it as one axis of tokens. The copy is a SLICE of the whole source, which scheduling stores;
+other readers keep reading the source in place. Cost: one pass over the source.
 """
 
 from __future__ import annotations
 
-from ..ir.graph import Graph, Node, Op, rebuilt, same
+from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
 from ..ir.strided_view import Window, gaps
 
 
-def packed_sources(graph: Graph) -> Graph:
-    """The graph with copies between such sources and what reshapes them, and between what is
-    written to them and reshaped."""
+def copy_strided_inputs(graph: Graph) -> Graph:
+    """Insert copies between strided sources and the reshapes (or reshaped writes) of them."""
     known = gaps(graph)
-    written = {id(node.inputs[0]) for node in graph.nodes() if _is_unsaid(node, known)}
+    written = {id(node.inputs[0]) for node in graph.nodes() if _needs_copy(node, known)}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if _is_unsaid(node, known) and inputs[0].op is Op.INPUT:
-            return same(node, (_copy(inputs[0]),))
-        return same(node, inputs)
+        if _needs_copy(node, known) and inputs[0].op is Op.INPUT:
+            return with_inputs(node, (_copy(inputs[0]),))
+        return with_inputs(node, inputs)
 
     if not written:
         return graph
-    made = rebuilt(graph, rule)
+    result = rewrite(graph, rule)
     writes = [
         (slot, _copy(new) if id(old) in written and old.op is not Op.INPUT else new)
-        for (slot, new), (_, old) in zip(made.writes, graph.writes, strict=True)
+        for (slot, new), (_, old) in zip(result.writes, graph.writes, strict=True)
     ]
-    return Graph(made.sources, made.inputs, made.outputs, writes)
+    return Graph(result.sources, result.inputs, result.outputs, writes)
 
 
-def _is_unsaid(node: Node, known: dict[int, Window]) -> bool:
-    """Whether a node reshapes something with gaps in a way that strides cannot say."""
+def _needs_copy(node: Node, known: dict[int, Window]) -> bool:
+    """Whether a node reshapes a strided value into a shape that no strides describe."""
     if node.op is not Op.RESHAPE:
         return False
     window = known.get(id(node.inputs[0]))
@@ -41,6 +40,6 @@ def _is_unsaid(node: Node, known: dict[int, Window]) -> bool:
 
 
 def _copy(node: Node) -> Node:
-    """A slice of everything (graph.window would give the node itself)."""
+    """A slice of the whole node, which `strided_slice` would simplify to the node itself."""
     everything = {"starts": (0,) * len(node.shape), "steps": (1,) * len(node.shape)}
     return Node(Op.SLICE, (node,), node.shape, node.type, everything)

@@ -1,8 +1,8 @@
-"""few_pixels: convolutions that give few pixels, as products of the weight and their windows.
+"""Rewrite convolutions with few output pixels as a product of the weight and the image windows.
 
-A convolution packs its weight into panels, which pays when many pixels read them. Where there are
-few, as in the late layers of a network that looks at one image, the weight is what is large: as the
-left side of a product it is read once, where it lies, and the image's windows are written out.
+A convolution packs its weight into panels, which pays off when many pixels read them. With few
+pixels, as in the late layers of a network that sees one image, the weight dominates: as the left
+operand of a product it is read once, in place. Cost: the image windows are written to memory.
 """
 
 from __future__ import annotations
@@ -10,45 +10,50 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import Type
-from ..ir.graph import Graph, Node, Op, concat, matmul, pad, permute, rebuilt, reshape, same, window
+from ..ir.graph import (
+    Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite, strided_slice, with_inputs,
+)  # fmt: skip
 
-LARGE = 1 << 17  # elements of a weight from which on packing it takes long
-FEW = 128  # pixels of all images
-MORE = 256  # where the weight is not huge, nor its gradient wanted, which reads channels last
-HUGE = 1 << 20  # elements
-TAPS = 25  # windows that are written out one by one
+LARGE_WEIGHT_ELEMENTS = 1 << 17  # from here on packing the weight dominates
+HUGE_WEIGHT_ELEMENTS = 1 << 20
+MAX_PIXELS = 128  # of all images
+MAX_PIXELS_INFERENCE = 256  # no weight gradient reads the result channels-last, weight not huge
+MAX_TAPS = 25  # windows are written out one tap at a time
 
 
-def few_pixels(graph: Graph) -> Graph:
-    """The graph with such convolutions made products."""
+def convert_small_conv_to_matmul(graph: Graph) -> Graph:
+    """Rewrite each convolution for which `_is_profitable` holds."""
     operations = {node.op for node in graph.nodes()}
     if Op.CONV not in operations:
         return graph
-    most = FEW if Op.CONV_WEIGHT in operations else MORE
+    max_pixels = MAX_PIXELS if Op.CONV_WEIGHT in operations else MAX_PIXELS_INFERENCE
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        made = same(node, inputs)
-        return _product(made) if node.op is Op.CONV and _suits(made, most) else made
+        node = with_inputs(node, inputs)
+        if node.op is Op.CONV and _is_profitable(node, max_pixels):
+            return _conv_as_matmul(node)
+        return node
 
-    return rebuilt(graph, rule)
+    return rewrite(graph, rule)
 
 
-def _suits(node: Node, most: int) -> bool:
-    """Whether a convolution has few pixels beside a large weight, which lies as operators have it.
+def _is_profitable(node: Node, max_pixels: int) -> bool:
+    """Whether a convolution has few pixels and a large weight stored as (o, c, h, w).
 
-    Those of groups are not one product.
+    A grouped convolution is not a single product.
     """
     _, w = node.inputs
     pixels, size = prod(node.shape[:3]), prod(w.shape)
+    limit = MAX_PIXELS if size >= HUGE_WEIGHT_ELEMENTS else max_pixels
     return (
         node.type in (Type.F32, Type.F64) and node.groups == 1
-        and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= TAPS
-        and size >= LARGE and 1 < pixels <= (FEW if size >= HUGE else most)
+        and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= MAX_TAPS
+        and size >= LARGE_WEIGHT_ELEMENTS and 1 < pixels <= limit
     )  # fmt: skip
 
 
-def _product(node: Node) -> Node:
-    """weight (o, c * taps) @ windows (c * taps, pixels), seen as (n, h, w, o)."""
+def _conv_as_matmul(node: Node) -> Node:
+    """weight (o, c * taps) @ windows (c * taps, pixels), viewed as (n, h, w, o)."""
     x, w = node.inputs
     weight = w.inputs[0]
     features, channels, *kernel = weight.shape
@@ -57,9 +62,9 @@ def _product(node: Node) -> Node:
     planes = permute(_channels_first(x), (1, 0, 2, 3))
     taps = [(u * node.dilation[0], v * node.dilation[1])
             for u in range(kernel[0]) for v in range(kernel[1])]  # fmt: skip
-    seen = [window(planes, (0, 0, *tap), (1, 1, *node.stride), (channels, images, *size))
-            for tap in taps]  # fmt: skip
-    windows = concat([reshape(one, (channels, 1, pixels)) for one in seen], 1)
+    slices = [strided_slice(planes, (0, 0, *tap), (1, 1, *node.stride), (channels, images, *size))
+              for tap in taps]  # fmt: skip
+    windows = concat([reshape(a, (channels, 1, pixels)) for a in slices], 1)
     depth = channels * len(taps)
     product = matmul(reshape(weight, (features, depth)), reshape(windows, (depth, pixels)))
     product.origin = node.origin
@@ -67,7 +72,7 @@ def _product(node: Node) -> Node:
 
 
 def _channels_first(x: Node) -> Node:
-    """An image (n, h, w, c), most often a padded and permuted one, as (n, c, h, w)."""
+    """An image (n, h, w, c) as (n, c, h, w), undoing the usual pad and permutation."""
     if x.op is Op.PAD:
         low, high = (tuple(v[i] for i in (0, 3, 1, 2)) for v in (x.low, x.high))
         return pad(_channels_first(x.inputs[0]), low, high)

@@ -1,4 +1,4 @@
-"""share_common: one node for what is computed twice from the same values."""
+"""Common subexpression elimination: compute equal expressions once."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Graph, Node, Op, rebuilt, same
+from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
 
 
-def share_common(graph: Graph) -> Graph:
-    """The graph in which nodes that are equal by operation, inputs and attributes are one."""
+def eliminate_common_subexpressions(graph: Graph) -> Graph:
+    """Merge nodes with the same operation, inputs, shape, type and attributes.
+
+    Inputs, calls and constant arrays are never merged: each has an identity of its own.
+    """
     known: dict[Any, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        made = same(node, inputs)
+        node = with_inputs(node, inputs)
         if node.op in (Op.INPUT, Op.CALL, Op.ARRAY):
-            return made
+            return node
         attributes = tuple((k, _key(v)) for k, v in sorted(node.attributes.items()))
         key = (node.op, tuple(map(id, inputs)), node.shape, node.type, attributes)
-        return known.setdefault(key, made)
+        return known.setdefault(key, node)
 
-    return rebuilt(graph, rule)
+    return rewrite(graph, rule)
 
 
 def _key(value: Any) -> Any:
-    """A hashable stand-in that tells 0.0 from -0.0, 1 from 1.0 and keeps NaN equal to itself."""
+    """A hashable key that tells 0.0 from -0.0 and 1 from 1.0, and makes NaN equal to itself."""
     if isinstance(value, float | np.floating):
         return (type(value).__name__, float(value).hex())
     if isinstance(value, list | tuple):

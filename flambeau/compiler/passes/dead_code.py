@@ -1,12 +1,15 @@
-"""drop_dead: forgets what no output needs, and writes that put back what was there."""
+"""Dead code elimination: drop writes that store a source's own value back into it.
+
+Nodes that no root reaches need no pass: a graph is only what its roots reach.
+"""
 
 from __future__ import annotations
 
 from ..ir.graph import Graph, Op
 
 
-def drop_dead(graph: Graph) -> Graph:
-    """The graph without writes of a source's own value; unreachable nodes go by themselves."""
+def eliminate_dead_code(graph: Graph) -> Graph:
+    """Drop every write whose value is the unchanged input of the same source."""
     writes = [(slot, node) for slot, node in graph.writes
               if not (node.op is Op.INPUT and node.slot == slot)]  # fmt: skip
     return Graph(graph.sources, graph.inputs, graph.outputs, writes)

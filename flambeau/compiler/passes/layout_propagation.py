@@ -1,27 +1,26 @@
-"""choose_layout: carries permutations down through operations until they meet and cancel.
+"""Layout propagation: sink permutations toward their users until they cancel.
 
-Convolutions read and give channels-last values between two permutations; what stands between one
-layer's and the next's (pointwise work, reductions, padding) is rewritten to work on the permuted
-value, so that inside the program activations stay channels-last from layer to layer.
+Convolutions read and write channels-last values between two permutations. The work between two
+convolutions (pointwise, reductions, padding) is rewritten to run on the permuted value, so that
+activations stay channels-last from layer to layer. Free: no value is computed twice.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from ..ir.graph import Graph, Node, Op, permute, rebuilt, reshape, same
+from ..ir.graph import Graph, Node, Op, permute, rewrite, reshape, with_inputs
 from ..ir.strided_view import _matching
 
-
-SMALL = 32  # how much smaller than the result an input is that does not matter
-
-
-def choose_layout(graph: Graph) -> Graph:
-    """The graph with permutations moved towards the users."""
-    return rebuilt(graph, lambda node, inputs: _sunk(same(node, inputs)))
+NEGLIGIBLE_RATIO = 32  # an input this many times smaller than the result costs nothing to permute
 
 
-def _sunk(node: Node) -> Node:
+def propagate_layouts(graph: Graph) -> Graph:
+    """Move permutations below the operations that read them."""
+    return rewrite(graph, lambda node, inputs: _sink(with_inputs(node, inputs)))
+
+
+def _sink(node: Node) -> Node:
     if node.op is Op.APPLY:
         return _apply(node)
     if not node.inputs or node.inputs[0].op is not Op.PERMUTE:
@@ -38,34 +37,33 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _apply(node: Node) -> Node:
-    """Most of what is read is permuted alike: the operation is done before the permutation.
+    """Permute after the operation when most input elements share one permutation.
 
-    What is small beside the result is read permuted the other way, which costs little. The
-    gradient of a weight stays as the weight is: it meets the weight and the optimiser's state.
+    Inputs much smaller than the result are read through the inverse permutation. A weight gradient
+    keeps the layout of its weight, because the optimizer combines both.
     """
     size = prod(node.shape)
     weights: dict[tuple[int, ...] | None, int] = {}
-    for one in node.inputs:
-        count = prod(one.shape)
-        if count * SMALL >= size:
-            sinks = one.op is Op.PERMUTE and one.inputs[0].op is not Op.CONV_WEIGHT
-            axes = one.axes if sinks else None
+    for a in node.inputs:
+        count = prod(a.shape)
+        if count * NEGLIGIBLE_RATIO >= size:
+            sinks = a.op is Op.PERMUTE and a.inputs[0].op is not Op.CONV_WEIGHT
+            axes = a.axes if sinks else None
             weights[axes] = weights.get(axes, 0) + count
     permuted = {axes: count for axes, count in weights.items() if axes is not None}
     if size <= 1 or not permuted:
         return node
-    axes = max(permuted, key=lambda one: permuted[one])
+    axes = max(permuted, key=lambda key: permuted[key])
     if 2 * permuted[axes] <= sum(weights.values()):
         return node
     back = _inverse(axes)
-    inputs = tuple(_moved(one, back) for one in node.inputs)
+    inputs = tuple(_permute_input(a, back) for a in node.inputs)
     shape = tuple(node.shape[i] for i in back)
-    made = Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin)
-    return permute(made, axes)
+    return permute(Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin), axes)
 
 
-def _moved(node: Node, axes: tuple[int, ...]) -> Node:
-    """A permuted view; permutations of permutations are one."""
+def _permute_input(node: Node, axes: tuple[int, ...]) -> Node:
+    """A permuted view; a permutation of a permutation becomes one permutation."""
     if node.op is Op.PERMUTE:
         return permute(node.inputs[0], tuple(node.axes[i] for i in axes))
     return permute(node, axes)
@@ -84,8 +82,8 @@ def _pad(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
     back = _inverse(axes)
     low, high = (tuple(v[i] for i in back) for v in (node.low, node.high))
     shape = tuple(node.shape[i] for i in back)
-    made = Node(Op.PAD, (a,), shape, node.type, {"low": low, "high": high}, node.origin)
-    return permute(made, axes)
+    attributes = {"low": low, "high": high}
+    return permute(Node(Op.PAD, (a,), shape, node.type, attributes, node.origin), axes)
 
 
 def _slice(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
@@ -102,28 +100,27 @@ def _expand(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _concat(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    if any(one.op is not Op.PERMUTE or one.axes != axes for one in node.inputs):
+    if any(part.op is not Op.PERMUTE or part.axes != axes for part in node.inputs):
         return node
-    parts = tuple(one.inputs[0] for one in node.inputs)
+    parts = tuple(part.inputs[0] for part in node.inputs)
     shape = tuple(node.shape[i] for i in _inverse(axes))
-    made = Node(Op.CONCAT, parts, shape, node.type, {"axis": axes[node.axis]}, node.origin)
-    return permute(made, axes)
+    attributes = {"axis": axes[node.axis]}
+    return permute(Node(Op.CONCAT, parts, shape, node.type, attributes, node.origin), axes)
 
 
 def _reshape(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    """A reshape that merges and splits only axes that lie together before the permutation too."""
+    """Sink through a reshape that merges and splits only axes adjacent before the permutation."""
     if 0 in node.shape:
         return node
     groups = _matching(tuple(a.shape[i] for i in axes), node.shape)
     places = []
-    for olds, news in groups:
-        inner = [axes[i] for i in olds]
+    for old_axes, new_axes in groups:
+        inner = [axes[i] for i in old_axes]
         if inner != list(range(inner[0], inner[0] + len(inner))) if inner else True:
             return node
-        places.append((inner[0], news))
-    order = [j for _, news in sorted(places) for j in news]
-    made = reshape(a, tuple(node.shape[j] for j in order))
-    return permute(made, _inverse(tuple(order)))
+        places.append((inner[0], new_axes))
+    order = [j for _, new_axes in sorted(places) for j in new_axes]
+    return permute(reshape(a, tuple(node.shape[j] for j in order)), _inverse(tuple(order)))
 
 
 _RULES = {

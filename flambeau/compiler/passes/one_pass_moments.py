@@ -1,9 +1,9 @@
-"""one_pass_moments: mean and variance over rows (of a batch norm) by passing over them once.
+"""Compute mean and variance over rows (batch norm) in one pass instead of two.
 
-Less the mean, numbers cannot be squared before it is known; less something near it they can, and
-what that was is put right afterwards. Near it is the mean of a few rows; where these are a
-convolution's, they are made by themselves before, so that the convolution can add up all others as
-it makes them (column_sums).
+The sum of squares is taken of the distance from an estimate of the mean, and corrected afterwards:
+var * n = sum((x - e)^2) - sum(x - e)^2 / n. The estimate is the mean of a few rows, so nothing is
+lost to cancellation where the mean is far from zero. Rows of a convolution are computed twice for
+the estimate, so that the convolution can accumulate both sums as it goes (split_column_sums).
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import Fold, Scalar, Type
-from ..ir.graph import Graph, Node, Op, apply, constant, rebuilt, reduce, same, window
+from ..ir.graph import Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs
 
-LEAST = 1 << 16  # elements; fewer are read again in no time
-SAMPLE = 8  # neighbouring rows whose mean is near that of all
-WORTH = 16  # how many outputs a weight must have for a few to be made twice
+MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached for the second pass
+SAMPLE_ROWS = 8  # neighboring rows whose mean is the estimate
+MIN_OUTPUTS_PER_WEIGHT = 16  # below, recomputing a convolution's sample costs too much
 Moments = tuple[Node, Node]
 
 
-def one_pass_moments(graph: Graph) -> Graph:
-    """The graph with sums of squared distances from the mean made along with the mean."""
-    wanted = {id(sums): squares for squares, sums in map(_moments, graph.nodes()) if sums}
-    second: dict[int, Node] = {}
+def compute_moments_in_one_pass(graph: Graph) -> Graph:
+    """Rewrite each sum of squared distances from a mean together with that mean's sum."""
+    squares_of = {id(sums): squares for squares, sums in map(_match_variance, graph.nodes())
+                  if sums}  # fmt: skip
+    replaced: dict[int, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if id(node) in second:
-            return second[id(node)]
-        made = same(node, inputs)
-        if id(node) not in wanted:
-            return made
-        sums, squares = _shifted(made)
-        second[id(wanted[id(node)])] = squares
+        if id(node) in replaced:
+            return replaced[id(node)]
+        new = with_inputs(node, inputs)
+        if id(node) not in squares_of:
+            return new
+        sums, squares = _shifted_moments(new)
+        replaced[id(squares_of[id(node)])] = squares
         return sums
 
-    return rebuilt(graph, rule)
+    return rewrite(graph, rule)
 
 
-def _moments(node: Node) -> tuple[Node, Node | None]:
-    """For a sum of squared distances from a mean, the sum that this is made of."""
-    if not _is_sum(node) or prod(node.inputs[0].shape) < LEAST:
+def _match_variance(node: Node) -> tuple[Node, Node | None]:
+    """sum((x - mean)^2) with the sum that the mean comes from; None for any other node."""
+    if not _is_row_sum(node) or prod(node.inputs[0].shape) < MIN_ELEMENTS:
         return node, None
     square = node.inputs[0]
     if square.op is not Op.APPLY or square.operation is not Scalar.MUL:
@@ -53,50 +54,50 @@ def _moments(node: Node) -> tuple[Node, Node | None]:
     if mean.op is not Op.APPLY or mean.operation is not Scalar.DIV:
         return node, None
     total = mean.inputs[0]
-    good = _is_sum(total) and total.inputs[0] is x and total.axes == node.axes
-    return node, total if good else None
+    matches = _is_row_sum(total) and total.inputs[0] is x and total.axes == node.axes
+    return node, total if matches else None
 
 
-def _is_sum(node: Node) -> bool:
-    """Whether a node adds up all rows, and keeps columns."""
+def _is_row_sum(node: Node) -> bool:
+    """Whether a node sums over all axes but the last."""
     return (
         node.op is Op.REDUCE and node.fold is Fold.SUM and node.type is Type.F32
         and node.axes == tuple(range(len(node.shape) - 1)) and len(node.shape) > 1
     )  # fmt: skip
 
 
-def _shifted(total: Node) -> Moments:
-    """The sum of all rows, and that of their squared distances from the mean."""
+def _shifted_moments(total: Node) -> Moments:
+    """The sum of all rows, and the sum of their squared distances from the mean."""
     (x,) = total.inputs
-    one = (1,) * len(x.shape)
-    count = constant(float(prod(x.shape[:-1])), Type.F32, one)
-    few = _few(x)
-    size = constant(float(prod(few.shape[:-1])), Type.F32, one)
-    near = apply(Scalar.DIV, reduce(few, Fold.SUM, total.axes), size)
-    apart = apply(Scalar.SUB, x, near)
-    sums = reduce(apart, Fold.SUM, total.axes)
-    squares = reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, total.axes)
-    whole = apply(Scalar.ADD, sums, apply(Scalar.MUL, near, count))
-    less = apply(Scalar.DIV, apply(Scalar.MUL, sums, sums), count)
-    zero = constant(0.0, Type.F32, one)
-    rest = apply(Scalar.MAXIMUM, apply(Scalar.SUB, squares, less), zero)
-    for node in (few, near, apart, sums, squares, whole, rest):
+    unit = (1,) * len(x.shape)
+    count = constant(float(prod(x.shape[:-1])), Type.F32, unit)
+    sample = _sample_rows(x)
+    sample_count = constant(float(prod(sample.shape[:-1])), Type.F32, unit)
+    estimate = apply(Scalar.DIV, reduce(sample, Fold.SUM, total.axes), sample_count)
+    distance = apply(Scalar.SUB, x, estimate)
+    sums = reduce(distance, Fold.SUM, total.axes)
+    squares = reduce(apply(Scalar.MUL, distance, distance), Fold.SUM, total.axes)
+    row_sum = apply(Scalar.ADD, sums, apply(Scalar.MUL, estimate, count))
+    correction = apply(Scalar.DIV, apply(Scalar.MUL, sums, sums), count)
+    zero = constant(0.0, Type.F32, unit)
+    squared = apply(Scalar.MAXIMUM, apply(Scalar.SUB, squares, correction), zero)
+    for node in (sample, estimate, distance, sums, squares, row_sum, squared):
         node.origin = node.origin or total.origin
-    return whole, rest
+    return row_sum, squared
 
 
-def _few(x: Node) -> Node:
-    """A few rows: of a convolution, made from its inputs."""
+def _sample_rows(x: Node) -> Node:
+    """Neighboring rows from the middle; rows of a convolution are computed from its inputs."""
     *outer, wide, columns = x.shape
-    count = min(SAMPLE, wide)
+    count = min(SAMPLE_ROWS, wide)
     starts = [*(n // 2 for n in outer), (wide - count) // 2]
     shape = (*(1 for _ in outer), count, columns)
-    if x.op is not Op.CONV or prod(x.inputs[1].shape) * WORTH > prod(x.shape):
-        return window(x, (*starts, 0), (1,) * len(x.shape), shape)
+    if x.op is not Op.CONV or prod(x.inputs[1].shape) * MIN_OUTPUTS_PER_WEIGHT > prod(x.shape):
+        return strided_slice(x, (*starts, 0), (1,) * len(x.shape), shape)
     image, weight = x.inputs
     (down, right), (dh, dw) = x.stride, x.dilation
     kh, kw, *_ = weight.shape
     n, h, w = starts
-    seen = window(image, (n, h * down, w * right, 0), (1,) * 4,
-                  (1, (kh - 1) * dh + 1, (count - 1) * right + (kw - 1) * dw + 1, image.shape[3]))
+    region = (1, (kh - 1) * dh + 1, (count - 1) * right + (kw - 1) * dw + 1, image.shape[3])
+    seen = strided_slice(image, (n, h * down, w * right, 0), (1,) * 4, region)
     return Node(Op.CONV, (seen, weight), shape, x.type, x.attributes, x.origin)

@@ -1,8 +1,9 @@
-"""picked: a factor beside a gradient that goes to one place of a window, of that place alone.
+"""Factor pool backward: multiply at each window's maximum instead of over the whole image.
 
-A pool's gradient is zero but at the maximum of each window. What it is multiplied by there (the
-slope of an activation) is taken out by the pool's own kernel, from what that has at hand: one
-number a window, so backward neither reads all those arrays again nor works out what counts nowhere.
+The gradient of a max pool is zero except at one position of each window. A factor that multiplies
+it (the slope of an activation) matters at that position only, so the pool's own kernel gathers the
+factor there: one number per window. Backward then neither rereads the factor's inputs nor computes
+values that are multiplied by zero.
 """
 
 from __future__ import annotations
@@ -14,56 +15,57 @@ import numpy as np
 
 from ...native.loop_ir.ir import Fold, Scalar
 from ..ir.graph import (
-    Graph, Node, Op, Shape, apply, constant, ordered, rebuilt, reduce, reshape, same,
-)
+    Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
+    with_inputs,
+)  # fmt: skip
 
-MOST = 2  # arrays that a factor is worked out from
+MAX_GATHERED_ARRAYS = 2  # that a factor may be computed from
 
 
-def picked(graph: Graph) -> Graph:
-    """The graph with such products worked out once for each window."""
-    return rebuilt(graph, lambda node, inputs: _picked(same(node, inputs)))
+def factor_pool_backward(graph: Graph) -> Graph:
+    """Compute such products once per window."""
+    return rewrite(graph, lambda node, inputs: _rewrite_product(with_inputs(node, inputs)))
 
 
 @dataclass
 class _Windows:
-    """Windows of a domain, of each of which one place is meant.
+    """Windows of an image, with one selected position each.
 
-    `hit` is true at it; `made`: all that it is worked out from.
+    `hit` is true at that position; `selection` holds all nodes that `hit` is computed from.
     """
 
     hit: Node
     axes: tuple[int, ...]
-    made: set[Node]
+    selection: set[Node]
 
-    def pick(self, full: Node) -> Node:
-        """The value at each window's place."""
-        zero = constant(0, full.type, (1,) * len(self.hit.shape))
-        return reduce(apply(Scalar.WHERE, self.hit, full, zero), Fold.SUM, self.axes)
+    def gather(self, image: Node) -> Node:
+        """The image's value at the selected position of each window."""
+        zero = constant(0, image.type, (1,) * len(self.hit.shape))
+        return reduce(apply(Scalar.WHERE, self.hit, image, zero), Fold.SUM, self.axes)
 
 
-def _picked(node: Node) -> Node:
+def _rewrite_product(node: Node) -> Node:
+    """where(hit, share, 0) * factor as where(hit, share * factor at hit, 0)."""
     if node.op is not Op.APPLY or node.operation is not Scalar.MUL or not node.type.floating:
         return node
     for spread, factor in (node.inputs, node.inputs[::-1]):
-        windows = _windows(spread)
+        windows = _match_windows(spread)
         if windows is None or factor.shape != node.shape:
             continue
-        work = _Factor(windows)
-        value = work.at_place(factor)
-        if value is None or len(work.picks) > MOST:
+        gathered = _GatheredFactor(windows)
+        value = gathered.at_selection(factor)
+        if value is None or len(gathered.arrays) > MAX_GATHERED_ARRAYS:
             continue
         hit, share, zero = spread.inputs
         product = apply(Scalar.MUL, share, value)
-        product.origin = node.origin
-        made = apply(Scalar.WHERE, hit, product, zero)
-        made.origin = node.origin
-        return made
+        result = apply(Scalar.WHERE, hit, product, zero)
+        product.origin = result.origin = node.origin
+        return result
     return node
 
 
-def _windows(spread: Node) -> _Windows | None:
-    """The windows of WHERE(hit, one number a window, 0)."""
+def _match_windows(spread: Node) -> _Windows | None:
+    """The windows of where(hit, one number per window, 0)."""
     if spread.op is not Op.APPLY or spread.operation is not Scalar.WHERE:
         return None
     hit, share, zero = spread.inputs
@@ -73,14 +75,14 @@ def _windows(spread: Node) -> _Windows | None:
     if not axes or hit.op is not Op.APPLY or hit.operation is not Scalar.EQ:
         return None
     for order, firsts in (hit.inputs, hit.inputs[::-1]):
-        if _is_one_of(order, firsts, hit.shape, axes):
-            return _Windows(hit, axes, set(ordered([firsts])))
+        if _selects_one_position(order, firsts, hit.shape, axes):
+            return _Windows(hit, axes, set(topological_order([firsts])))
     return None
 
 
-def _is_one_of(order: Node, firsts: Node, shape: Shape, axes: tuple[int, ...]) -> bool:
-    """Whether `firsts` is, for each window, the number of one of its places."""
-    numbers = _numbers(order)
+def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[int, ...]) -> bool:
+    """Whether `firsts` is, for each window, the number of exactly one of its positions."""
+    numbers = _literal(order)
     inside = tuple(n if i in axes else 1 for i, n in enumerate(shape))
     if numbers is None or order.shape != inside or len(np.unique(numbers)) != numbers.size:
         return False
@@ -89,12 +91,12 @@ def _is_one_of(order: Node, firsts: Node, shape: Shape, axes: tuple[int, ...]) -
     (chosen,) = firsts.inputs
     if chosen.op is not Op.APPLY or chosen.operation is not Scalar.WHERE or chosen.shape != shape:
         return False
-    held = [_numbers(one) for one in chosen.inputs[1:]]
-    return all(one is not None and bool(np.isin(one, numbers).all()) for one in held)
+    branches = [_literal(branch) for branch in chosen.inputs[1:]]
+    return all(values is not None and bool(np.isin(values, numbers).all()) for values in branches)
 
 
-def _numbers(node: Node) -> np.ndarray | None:
-    """The numbers of a literal; None for what is none."""
+def _literal(node: Node) -> np.ndarray | None:
+    """The numbers of a constant node; None for any other."""
     while node.op is Op.RESHAPE:
         (node,) = node.inputs
     if node.op is Op.CONSTANT and prod(node.shape) != 1:
@@ -103,39 +105,39 @@ def _numbers(node: Node) -> np.ndarray | None:
 
 
 @dataclass
-class _Factor:
-    """A factor of a window's domain, worked out again at the windows' places."""
+class _GatheredFactor:
+    """A factor over an image, recomputed at the selected positions only."""
 
     windows: _Windows
-    picks: list[Node] = field(default_factory=list)
+    arrays: list[Node] = field(default_factory=list)  # gathered from memory
     known: dict[Node, Node | None] = field(default_factory=dict)
 
-    def at_place(self, node: Node) -> Node | None:
-        """A full value there, in the domain's rank; None where it is worked out from other things
-        than numbers and what the windows' places are."""
+    def at_selection(self, node: Node) -> Node | None:
+        """The node's value there, in the image's rank; None where it depends on anything but
+        constants and the nodes that the selection is computed from."""
         if node not in self.known:
-            self.known[node] = self._worked_out(node)
+            self.known[node] = self._compute(node)
         return self.known[node]
 
-    def _worked_out(self, node: Node) -> Node | None:
+    def _compute(self, node: Node) -> Node | None:
         hit = self.windows.hit
         if prod(node.shape) != prod(hit.shape):
-            return self._number(node)
-        if node in self.windows.made:
-            self.picks.append(node)
-            return self.windows.pick(reshape(node, hit.shape))
+            return self._scalar(node)
+        if node in self.windows.selection:
+            self.arrays.append(node)
+            return self.windows.gather(reshape(node, hit.shape))
         if node.op is Op.RESHAPE:
-            return self.at_place(node.inputs[0])
+            return self.at_selection(node.inputs[0])
         if node.op is not Op.APPLY:
             return None
-        inputs = [self.at_place(one) for one in node.inputs]
-        if None in inputs:
+        inputs = [self.at_selection(a) for a in node.inputs]
+        if any(a is None for a in inputs):
             return None
         rows = tuple(1 if i in self.windows.axes else n for i, n in enumerate(hit.shape))
         return Node(Op.APPLY, tuple(inputs), rows, node.type, node.attributes, node.origin)  # type: ignore[arg-type]
 
-    def _number(self, node: Node) -> Node | None:
-        one = _numbers(node)
-        if one is None or one.size != 1:
+    def _scalar(self, node: Node) -> Node | None:
+        values = _literal(node)
+        if values is None or values.size != 1:
             return None
-        return constant(one.item(), node.type, (1,) * len(self.windows.hit.shape))
+        return constant(values.item(), node.type, (1,) * len(self.windows.hit.shape))

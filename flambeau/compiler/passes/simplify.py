@@ -1,7 +1,7 @@
-"""simplify: local rewrites that give the same values with fewer nodes.
+"""Algebraic simplification: local rewrites that compute the same values with fewer nodes.
 
-Movements that do nothing or undo one another, arithmetic with 0 and 1 where that is exact, casts
-that change nothing, folds over extents of 1, movements of constants.
+Removes movements that do nothing or undo each other, arithmetic with 0 and 1 where that is exact,
+casts to the same type, reductions over extents of 1, and movements of constants.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.loop_ir.ir import Fold, Scalar, Type
-from ..ir.graph import Graph, Node, Op, permute, rebuilt, reshape, same, window
+from ..ir.graph import Graph, Node, Op, permute, reshape, rewrite, strided_slice, with_inputs
 
 Rule = Callable[[Node], Node]
 
 
 def simplify(graph: Graph) -> Graph:
-    """The graph after the rules have been applied, inputs first, until none applies at a node."""
+    """Apply the rules at each node, inputs first, until none applies."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        node = same(node, inputs)
+        node = with_inputs(node, inputs)
         while True:
             simpler = _RULES[node.op](node) if node.op in _RULES else node
             if simpler is node:
                 return node
             node = simpler
 
-    return rebuilt(graph, rule)
+    return rewrite(graph, rule)
 
 
 def _reshape(node: Node) -> Node:
@@ -51,7 +51,7 @@ def _permute(node: Node) -> Node:
     if a.op is Op.CONSTANT:
         return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
     wide = [i for i in axes if a.shape[i] != 1]
-    if wide == sorted(wide):  # only extents of 1 move
+    if wide == sorted(wide):  # only axes of extent 1 move
         return reshape(a, node.shape)
     return node
 
@@ -77,14 +77,14 @@ def _slice(node: Node) -> Node:
     if a.op is Op.SLICE:
         first = tuple(x + y * s for x, y, s in zip(a.starts, starts, a.steps, strict=True))
         step = tuple(x * y for x, y in zip(a.steps, steps, strict=True))
-        return window(a.inputs[0], first, step, node.shape)
+        return strided_slice(a.inputs[0], first, step, node.shape)
     if a.op is Op.CONCAT:
         return _slice_of_concat(node, a)
     return node
 
 
 def _slice_of_concat(node: Node, a: Node) -> Node:
-    """A slice that lies in one part is a slice of that part."""
+    """slice(concat(a, b)) as slice(a), where the slice lies within one part."""
     axis, at = a.axis, 0
     start, step, n = node.starts[axis], node.steps[axis], node.shape[axis]
     if n == 0:
@@ -94,14 +94,14 @@ def _slice_of_concat(node: Node, a: Node) -> Node:
         extent = part.shape[axis]
         if at <= low and high < at + extent:
             starts = (*node.starts[:axis], start - at, *node.starts[axis + 1 :])
-            return window(part, starts, node.steps, node.shape)
+            return strided_slice(part, starts, node.steps, node.shape)
         at += extent
     return node
 
 
 def _pad(node: Node) -> Node:
     (a,) = node.inputs
-    if a.op is Op.CONSTANT and _is(a, 0):
+    if a.op is Op.CONSTANT and _is_constant(a, 0):
         return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
     return a if not any(node.low) and not any(node.high) else node
 
@@ -132,20 +132,20 @@ def _concat(node: Node) -> Node:
     return node
 
 
-def _is(node: Node, value: float) -> bool:
-    """Whether a node is the constant, with its sign."""
+def _is_constant(node: Node, value: float) -> bool:
+    """Whether a node is this constant everywhere. Tells 0.0 from -0.0."""
     if node.op is Op.EXPAND or node.op is Op.RESHAPE:
-        return _is(node.inputs[0], value)
+        return _is_constant(node.inputs[0], value)
     if node.op is not Op.CONSTANT or isinstance(node.value, complex):
         return False
-    found = float(node.value)
-    return found == value and math.copysign(1.0, found) == math.copysign(1.0, value)
+    number = float(node.value)
+    return number == value and math.copysign(1.0, number) == math.copysign(1.0, value)
 
 
 def _apply(node: Node) -> Node:
-    inputs = tuple(one.inputs[0] if one.op is Op.EXPAND and _stretches(node, one) else one
-                   for one in node.inputs)  # fmt: skip
-    if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+    inputs = tuple(a.inputs[0] if a.op is Op.EXPAND and _is_implicit(node, a) else a
+                   for a in node.inputs)  # fmt: skip
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         return Node(Op.APPLY, inputs, node.shape, node.type, node.attributes, node.origin)
     rule = _ARITHMETIC.get(node.operation)
     simpler = None if rule is None else rule(node, *node.inputs)
@@ -156,11 +156,11 @@ def _apply(node: Node) -> Node:
     return Node(Op.EXPAND, (simpler,), node.shape, node.type)
 
 
-def _stretches(node: Node, expanded: Node) -> bool:
-    """Whether other inputs give an operation its shape, so that an EXPAND is not needed."""
+def _is_implicit(node: Node, expanded: Node) -> bool:
+    """Whether the operation broadcasts to its shape without this EXPAND."""
     inner = expanded.inputs[0]
-    rest = [one.inputs[0] if one.op is Op.EXPAND else one for one in node.inputs]
-    extents = zip(*(one.shape for one in rest), strict=True)
+    operands = [a.inputs[0] if a.op is Op.EXPAND else a for a in node.inputs]
+    extents = zip(*(a.shape for a in operands), strict=True)
     return len(inner.shape) == len(node.shape) and all(
         max(n) == m for n, m in zip(extents, node.shape, strict=True)
     )
@@ -168,19 +168,19 @@ def _stretches(node: Node, expanded: Node) -> bool:
 
 def _add(node: Node, a: Node, b: Node) -> Node | None:
     zero = -0.0 if node.type.floating else 0  # x + 0.0 turns -0.0 into 0.0
-    return a if _is(b, zero) else b if _is(a, zero) else None
+    return a if _is_constant(b, zero) else b if _is_constant(a, zero) else None
 
 
 def _sub(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is(b, 0) else None
+    return a if _is_constant(b, 0) else None
 
 
 def _mul(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is(b, 1) else b if _is(a, 1) else None
+    return a if _is_constant(b, 1) else b if _is_constant(a, 1) else None
 
 
 def _div(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is(b, 1) else None
+    return a if _is_constant(b, 1) else None
 
 
 def _neg(node: Node, a: Node) -> Node | None:

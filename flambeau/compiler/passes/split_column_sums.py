@@ -1,7 +1,8 @@
-"""column_sums: sums over all rows of what a kernel makes, for that kernel to add up as it goes.
+"""Split column sums so that the kernel that computes the values also adds them up.
 
-A bias's gradient, the statistics of a batch: each thread adds what it makes to a row of its own,
-and the rows are added up afterwards; so what was made is not read once more.
+For a bias gradient or batch statistics each thread adds the values that it computes to a row of its
+own, and a short kernel adds the rows. The values are not read from memory again. Cost: one row of
+sums per thread.
 """
 
 from __future__ import annotations
@@ -10,56 +11,58 @@ from math import prod
 
 from ...native.loop_ir.ir import Fold, Type
 from ...native.runtime.thread_pool import threads
-from ..ir.graph import Graph, Node, Op, rebuilt, reduce, reshape, same, sum_parts
-from ..ir.graph import CONTRACTIONS
+from ..ir.graph import (
+    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs,
+)  # fmt: skip
 
-LEAST = 1 << 16  # elements; fewer are read again in no time
-LANES = 16  # columns that fill a vector
-CHAIN = 4096  # numbers that are added up one after another, at most: errors grow with them
+MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached when they are read again
+MIN_COLUMNS = 16  # a full vector
+MAX_CHAIN_LENGTH = 4096  # of additions in sequence: rounding errors grow with it
 
 
-def column_sums(graph: Graph) -> Graph:
-    """The graph with sums of columns made in parts, where their kernel can make them."""
+def split_column_sums(graph: Graph) -> Graph:
+    """Split the column sums that a producing kernel can accumulate."""
     parts = threads()
-    return rebuilt(graph, lambda node, inputs: _in_parts(same(node, inputs), parts))
+    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), parts))
 
 
-def _in_parts(node: Node, parts: int) -> Node:
+def _split(node: Node, parts: int) -> Node:
     if node.op is not Op.REDUCE or node.fold is not Fold.SUM or node.type is not Type.F32:
         return node
     (a,) = node.inputs
-    kept = [i for i, n in enumerate(node.shape) if n != 1]
     last = len(a.shape) - 1
-    if kept != [last] or last in node.axes or node.shape[last] < LANES or not _is_made(a):
+    result_axes = [i for i, n in enumerate(node.shape) if n != 1]
+    if result_axes != [last] or last in node.axes or node.shape[last] < MIN_COLUMNS:
         return node
     rows = prod(a.shape[:last])
-    if prod(a.shape) < LEAST or rows < LANES * parts:
+    if prod(a.shape) < MIN_ELEMENTS or rows < MIN_COLUMNS * parts:
         return node
-    axes = _folded(a.shape, parts)
+    axes = _inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
     if axes is None:
         return node
-    inner = sum_parts(a, axes, parts)
-    rest = [i + 1 for i in range(last) if i not in axes]
-    made = reshape(reduce(inner, Fold.SUM, [0, *rest]), node.shape)
-    for one in (made, *made.inputs, inner):
-        one.origin = one.origin or node.origin
-    return made
+    partial = sum_parts(a, axes, parts)
+    outer_axes = [i + 1 for i in range(last) if i not in axes]
+    total = reduce(partial, Fold.SUM, [0, *outer_axes])
+    result = reshape(total, node.shape)
+    for new in (result, total, partial):
+        new.origin = new.origin or node.origin
+    return result
 
 
-def _is_made(a: Node) -> bool:
-    """Whether a kernel works out values element by element, so that it can add them up too."""
+def _is_computed_by_element(a: Node) -> bool:
+    """Whether a kernel computes the values one by one, and so can add them as it goes."""
     while a.op is Op.RESHAPE and a.shape[-1] == a.inputs[0].shape[-1]:
         a = a.inputs[0]
     return a.op is Op.APPLY or a.op in CONTRACTIONS
 
 
-def _folded(shape: tuple[int, ...], parts: int) -> list[int] | None:
-    """The axes to be folded within the parts: one is left for later where sums would be long."""
+def _inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
+    """The axes to sum within a part; one axis is left for later where a chain would be too long."""
     axes = list(range(len(shape) - 1))
     rows = prod(shape[:-1]) // parts
-    if rows <= CHAIN:
+    if rows <= MAX_CHAIN_LENGTH:
         return axes
     for axis in axes[1:]:
-        if rows // shape[axis] <= CHAIN:
-            return [one for one in axes if one != axis]
+        if rows // shape[axis] <= MAX_CHAIN_LENGTH:
+            return [i for i in axes if i != axis]
     return None

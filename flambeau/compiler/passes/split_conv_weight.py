@@ -1,8 +1,8 @@
-"""weight_parts: gradients of small weights, of a part of the images by each thread.
+"""Split convolution weight gradients over the images, one part per thread.
 
-A weight's gradient is a sum over all pixels. Threads that share out its channels and features all
-spread out, or pack, the same images; with images of their own each does it for its own alone, and
-the parts are added up by who reads the gradient.
+A weight gradient is a sum over all pixels. Threads that share its channels and features all
+transform or pack the same images; threads that own images do that work once. Whoever reads the
+gradient adds the parts. Cost: as many copies of the gradient as there are parts.
 """
 
 from __future__ import annotations
@@ -12,61 +12,61 @@ from math import prod
 from ...native.loop_ir.ir import Fold, Scalar
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW, evenness
-from ..ir.graph import Graph, Node, Op, apply, rebuilt, reduce, reshape, same, window
+from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs
 
-ADDED = 8  # parts that one expression adds up; more are folded
-MOST = 64  # parts
-ROUND = 0.04  # of the time, which each round of parts costs
-SMALL = 16  # of what is read, which two parts may be together; of more threads none does more
+MAX_ADDED_PARTS = 8  # more parts are reduced by a kernel of their own
+MAX_PARTS = 64
+COST_PER_ROUND = 0.04  # relative to the time of all parts
+MIN_READ_RATIO = 16  # operands are at least this many times larger than two parts together
 
 
-def weight_parts(graph: Graph) -> Graph:
-    """The graph with such gradients made in about as many parts as there are threads."""
+def split_conv_weight_gradients(graph: Graph) -> Graph:
+    """Split small weight gradients into about as many parts as there are threads."""
     count = threads()
-    return rebuilt(graph, lambda node, inputs: _in_parts(same(node, inputs), count))
+    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), count))
 
 
-def parts_for(images: int, threads: int) -> int:
-    """How many parts of one size suit so many threads: as many as there are, or few rounds of
-    which all have about as much to do; 1 where nothing does."""
+def choose_part_count(images: int, threads: int) -> int:
+    """How many equal parts keep the threads evenly busy in few rounds; 1 where none does."""
     if threads <= FEW:
         return threads if images % threads == 0 else 1
-    fit = [p for p in range(1, min(4 * threads, images, MOST) + 1) if images % p == 0]
-    return max(fit, key=lambda p: evenness(p, threads) - ROUND * -(-p // threads))
+    divisors = [p for p in range(1, min(4 * threads, images, MAX_PARTS) + 1) if images % p == 0]
+    return max(divisors, key=lambda p: evenness(p, threads) - COST_PER_ROUND * -(-p // threads))
 
 
-def _in_parts(node: Node, threads: int) -> Node:
+def _split(node: Node, threads: int) -> Node:
     if node.op is not Op.CONV_WEIGHT or node.groups != 1 or threads < 2:
         return node
     x, g = node.inputs
-    parts = parts_for(g.shape[0], threads) if g.shape[0] else 1
-    least = prod(node.shape) * min(parts, 4) * SMALL * -(-parts // threads)
-    if 2 * parts <= threads or least > prod(x.shape) + prod(g.shape):
+    parts = choose_part_count(g.shape[0], threads) if g.shape[0] else 1
+    min_read = prod(node.shape) * min(parts, 4) * MIN_READ_RATIO * -(-parts // threads)
+    if 2 * parts <= threads or min_read > prod(x.shape) + prod(g.shape):
         return node
     *rest, features = node.shape
-    made = Node(Op.CONV_WEIGHT, node.inputs, (*rest, parts * features), node.type,
-                {**node.attributes, "parts": parts}, node.origin)  # fmt: skip
-    return _folded(made, node, parts) if parts > ADDED else _added(made, node, parts)
+    split = Node(Op.CONV_WEIGHT, node.inputs, (*rest, parts * features), node.type,
+                 {**node.attributes, "parts": parts}, node.origin)  # fmt: skip
+    combine = _reduce_parts if parts > MAX_ADDED_PARTS else _add_parts
+    return combine(split, node, parts)
 
 
-def _added(made: Node, node: Node, parts: int) -> Node:
-    """The sum of a few parts, as one expression."""
+def _add_parts(split: Node, node: Node, parts: int) -> Node:
+    """The sum of a few parts as one expression, which fuses into its reader."""
     features = node.shape[-1]
     total: Node | None = None
     for i in range(parts):
-        one = window(made, (0, 0, 0, i * features), (1,) * 4, node.shape)
-        total = one if total is None else apply(Scalar.ADD, total, one)
+        part = strided_slice(split, (0, 0, 0, i * features), (1,) * 4, node.shape)
+        total = part if total is None else apply(Scalar.ADD, total, part)
         total.origin = node.origin
     assert total is not None
     return total
 
 
-def _folded(made: Node, node: Node, parts: int) -> Node:
-    """The sum of many parts."""
+def _reduce_parts(split: Node, node: Node, parts: int) -> Node:
+    """The sum of many parts as a reduction."""
     *rest, features = node.shape
-    apart = reshape(made, (*rest, parts, features))
-    total = reduce(apart, Fold.SUM, (3,))
-    whole = reshape(total, node.shape)
-    for one in (apart, total, whole):
-        one.origin = node.origin
-    return whole
+    stacked = reshape(split, (*rest, parts, features))
+    total = reduce(stacked, Fold.SUM, (3,))
+    result = reshape(total, node.shape)
+    for new in (stacked, total, result):
+        new.origin = node.origin
+    return result

@@ -1,8 +1,8 @@
-"""depth_parts: products that are small beside their depth, in parts of the depth.
+"""Split-K: cut matrix products that are small beside their depth into parts of the depth.
 
-A weight's gradient is a sum over all rows of a batch. Many threads that share out its elements
-each bring most of both operands near; with rows of their own each brings those alone, and the parts
-are added up afterwards.
+A weight gradient is a sum over all rows of a batch. Threads that share its elements each load most
+of both operands; threads that own rows of the batch load only those, and the partial products are
+added afterwards. Pays with more threads than the result has tiles. Cost: writing and adding parts.
 """
 
 from __future__ import annotations
@@ -13,73 +13,73 @@ from math import prod
 from ...native.loop_ir.ir import Fold, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW
-from ..ir.graph import Graph, Node, Op, matmul, permute, rebuilt, reduce, reshape, same
+from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs
 
-DEEP = 256  # steps of the depth in a part, at least
-GAIN = 0.85  # of the cost, which parts must save more than
-ROWS, COLUMNS = 8, 48  # of a tile
-TILE, COLUMN, ROW, SUM = 24, 1, 1, 1  # costs: of a step of a tile, of bringing a step of one
-# column and of one row near, and of writing or reading a number of a part
-START = 1 << 14  # of one more kernel
+MIN_DEPTH_PER_PART = 256
+MAX_RELATIVE_COST = 0.85  # splitting must cost less than this share of the unsplit product
+ROWS, COLUMNS = 8, 48  # of a register tile
+# Relative costs: a step of a tile, loading one column or one row for a step, and writing or reading
+# one partial sum.
+TILE, COLUMN, ROW, SUM = 24, 1, 1, 1
+KERNEL_LAUNCH_COST = 1 << 14
 
 
-def depth_parts(graph: Graph) -> Graph:
-    """The graph with such products made in parts, where there are many threads."""
+def split_k(graph: Graph) -> Graph:
+    """Split products where more threads run than one product keeps busy."""
     count = threads()
     if count <= FEW:
         return graph
-    return rebuilt(graph, lambda node, inputs: _in_parts(same(node, inputs), count))
+    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), count))
 
 
-def _in_parts(node: Node, count: int) -> Node:
+def _split(node: Node, count: int) -> Node:
     if node.op is not Op.MATMUL or node.type is not Type.F32 or prod(node.shape[:-2]) != 1:
         return node
     m, n, k = node.shape[-2], node.shape[-1], node.inputs[0].shape[-1]
-    parts, blocks = best_parts(m, n, k, count)
-    return node if parts == 1 else made_in_parts(node, parts, blocks)
+    parts, blocks = choose_split(m, n, k, count)
+    return node if parts == 1 else split_matmul(node, parts, blocks)
 
 
-def best_parts(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
-    """Into how many parts the depth is cut, and into how many blocks each one's rows; (1, 1)
-    where threads had better share out rows and columns."""
-    best, least = (1, 1), GAIN * shared_cost(m, n, k, threads)
-    depths = [p for p in range(2, threads + 1) if k % p == 0 and k // p >= DEEP]
+def choose_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
+    """(parts of the depth, row blocks of each part); (1, 1) where splitting does not pay."""
+    best, best_cost = (1, 1), MAX_RELATIVE_COST * unsplit_cost(m, n, k, threads)
+    depths = [p for p in range(2, threads + 1) if k % p == 0 and k // p >= MIN_DEPTH_PER_PART]
     for parts, blocks in product(depths, [r for r in range(1, threads + 1) if m % r == 0]):
         if threads // 2 < parts * blocks <= 2 * threads:
-            cost = parts_cost(m, n, k, threads, parts, blocks)
-            if cost < least:
-                best, least = (parts, blocks), cost
+            cost = split_cost(m, n, k, threads, parts, blocks)
+            if cost < best_cost:
+                best, best_cost = (parts, blocks), cost
     return best
 
 
-def shared_cost(m: int, n: int, k: int, threads: int) -> float:
-    """Of the largest share of rows and columns, on the best grid."""
+def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:
+    """The cost of the busiest thread when threads share rows and columns on the best grid."""
     groups, panels = -(-m // ROWS), -(-n // COLUMNS)
-    return min(_cost(-(-groups // down), -(-panels // across), k)
+    return min(_tile_cost(-(-groups // down), -(-panels // across), k)
                for across in range(1, threads + 1) for down in [threads // across])  # fmt: skip
 
 
-def parts_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:
-    """Of a thread's parts of the depth, and of its share of adding them up."""
+def split_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:
+    """The cost of a thread's parts of the depth and of its share of the final addition."""
     rounds = -(-parts * blocks // threads)
-    one = _cost(-(-m // blocks // ROWS), -(-n // COLUMNS), k // parts)
-    return rounds * one + 2 * SUM * m * n * parts / threads + START
+    part_cost = _tile_cost(-(-m // blocks // ROWS), -(-n // COLUMNS), k // parts)
+    return rounds * part_cost + 2 * SUM * m * n * parts / threads + KERNEL_LAUNCH_COST
 
 
-def _cost(groups: int, panels: int, depth: int) -> float:
-    near = groups * ROWS * ROW + panels * COLUMNS * COLUMN
-    return depth * (groups * panels * TILE + near)
+def _tile_cost(groups: int, panels: int, depth: int) -> float:
+    loads = groups * ROWS * ROW + panels * COLUMNS * COLUMN
+    return depth * (groups * panels * TILE + loads)
 
 
-def made_in_parts(node: Node, parts: int, blocks: int) -> Node:
-    """A product of matrices in so many parts of its depth, and blocks of its rows."""
+def split_matmul(node: Node, parts: int, blocks: int) -> Node:
+    """The product as a sum over `parts` of its depth, each in `blocks` of rows."""
     a, b = node.inputs
     m, n, k = node.shape[-2], node.shape[-1], a.shape[-1]
     rows = reshape(a, (blocks, m // blocks, parts, k // parts))
     left, right = permute(rows, (2, 0, 1, 3)), reshape(b, (parts, 1, k // parts, n))
-    made = matmul(left, right, node.precision)
-    total = reduce(made, Fold.SUM, (0,))
-    whole = reshape(total, node.shape)
-    for one in (rows, left, right, made, total, whole):
-        one.origin = node.origin
-    return whole
+    partial = matmul(left, right, node.precision)
+    total = reduce(partial, Fold.SUM, (0,))
+    result = reshape(total, node.shape)
+    for new in (rows, left, right, partial, total, result):
+        new.origin = node.origin
+    return result

@@ -1,47 +1,49 @@
-"""keep_windows: work on values that were stretched over windows is done while windows have axes.
+"""Preserve window axes: compute on values expanded over windows before their axes are merged.
 
-The gradient of a pool stretches one number over each window, and then makes one axis of windows
-and positions in them. Strides cannot say what lies there, so that array would be written and read
-again by the next kernel. What follows (the gradient of an activation, a bias's sums) goes over the
-windows' axes instead, and its result is reshaped.
+The gradient of a pool expands one value over each window and then merges the window's axis with the
+axis of windows. No strides describe the merged array, so it would be written to memory and read
+again. Pointwise work and reductions that follow run over the separate axes instead, and only their
+result is reshaped. Free: the same operations in another shape.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from ..ir.graph import Graph, Node, Op, Shape, rebuilt, reduce, reshape, same
+from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite, with_inputs
 
 
-def keep_windows(graph: Graph) -> Graph:
-    """The graph with such pointwise work and folds before the axes are merged."""
-    return rebuilt(graph, lambda node, inputs: _kept(same(node, inputs)))
+def preserve_window_axes(graph: Graph) -> Graph:
+    """Move such pointwise operations and reductions before the merge."""
+    return rewrite(graph, lambda node, inputs: _rewrite(with_inputs(node, inputs)))
 
 
-def _kept(node: Node) -> Node:
+def _rewrite(node: Node) -> Node:
     if node.op not in (Op.APPLY, Op.REDUCE):
         return node
-    for one in node.inputs:
-        fine = one.inputs[0] if one.op is Op.RESHAPE else one
-        parts = None if fine is one else _parts(fine.shape, one.shape)
-        if parts is None or one.shape != _full(node) or not _is_stretched(fine, parts):
+    for a in node.inputs:
+        if a.op is not Op.RESHAPE or a.shape != _domain(node):
             continue
-        made = _folded(node, fine, parts) if node.op is Op.REDUCE else _applied(node, fine, parts)
-        if made is not None:
-            made.origin = node.origin
-            found = reshape(made, node.shape)
-            found.origin = node.origin
-            return found
+        fine = a.inputs[0]
+        parts = _match_axes(fine.shape, a.shape)
+        if parts is None or not _reads_expanded_value(fine, parts):
+            continue
+        move = _reduce_before_merge if node.op is Op.REDUCE else _apply_before_merge
+        moved = move(node, fine, parts)
+        if moved is not None:
+            result = reshape(moved, node.shape)
+            moved.origin = result.origin = node.origin
+            return result
     return node
 
 
-def _full(node: Node) -> Shape:
-    """The shape that a node goes over."""
+def _domain(node: Node) -> Shape:
+    """The shape of the node's iteration space."""
     return node.inputs[0].shape if node.op is Op.REDUCE else node.shape
 
 
-def _parts(fine: Shape, coarse: Shape) -> list[list[int]] | None:
-    """For each axis the finer ones that it is made of; None where that is not so."""
+def _match_axes(fine: Shape, coarse: Shape) -> list[list[int]] | None:
+    """For each coarse axis the fine axes that merge into it; None where they do not line up."""
     if len(fine) <= len(coarse) or 0 in fine:
         return None
     parts: list[list[int]] = []
@@ -57,36 +59,35 @@ def _parts(fine: Shape, coarse: Shape) -> list[list[int]] | None:
     return parts if at == len(fine) else None
 
 
-def _is_stretched(node: Node, parts: list[list[int]]) -> bool:
-    """Whether a node reads values that are stretched along some axes that are merged, not all, or
-    is made of one that does."""
+def _reads_expanded_value(node: Node, parts: list[list[int]]) -> bool:
+    """Whether an operand, direct or indirect, is expanded along some but not all merged axes."""
     if node.op is not Op.APPLY:
         return False
-    for one in node.inputs:
-        if _is_stretched(one, parts):
+    for a in node.inputs:
+        if _reads_expanded_value(a, parts):
             return True
         for part in parts:
-            wide = [one.shape[i] == node.shape[i] for i in part if node.shape[i] != 1]
+            wide = [a.shape[i] == node.shape[i] for i in part if node.shape[i] != 1]
             if any(wide) and not all(wide):
                 return True
     return False
 
 
-def _applied(node: Node, fine: Node, parts: list[list[int]]) -> Node:
+def _apply_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node:
     inputs = []
-    for one in node.inputs:
-        if one.op is Op.RESHAPE and one.inputs[0].shape == fine.shape:
-            inputs.append(one.inputs[0])
+    for a in node.inputs:
+        if a.op is Op.RESHAPE and a.inputs[0].shape == fine.shape:
+            inputs.append(a.inputs[0])
             continue
         shape = tuple(
             fine.shape[i] if extent != 1 else 1
-            for extent, part in zip(one.shape, parts, strict=True) for i in part
+            for extent, part in zip(a.shape, parts, strict=True) for i in part
         )  # fmt: skip
-        inputs.append(reshape(one, shape))
+        inputs.append(reshape(a, shape))
     return Node(Op.APPLY, tuple(inputs), fine.shape, node.type, node.attributes)
 
 
-def _folded(node: Node, fine: Node, parts: list[list[int]]) -> Node | None:
+def _reduce_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node | None:
     if node.type is not node.inputs[0].type:
-        return None  # positions, which are those along one axis
+        return None  # an argmax counts positions along one axis
     return reduce(fine, node.fold, [i for axis in node.axes for i in parts[axis]])

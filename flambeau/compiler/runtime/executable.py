@@ -27,7 +27,7 @@ from ..schedule.arena import Arena
 from ..ir.interpreter import numpy_type
 from ..ir.graph import Graph, Node
 from ..fusion.placement import Home, Place
-from ..schedule.program_table import Table
+from ..schedule.program_table import ProgramTable
 
 if TYPE_CHECKING:
     from ..schedule.memory_plan import Plan
@@ -64,8 +64,8 @@ class Step:
     """A compiled graph. `changing`: the slots whose values `run` takes, in order."""
 
     def __init__(
-        self, graph: Graph, table: Table, addresses: Sequence[int], plan: Callable[[], Planned],
-        arena: Arena | None = None, key: str | None = None,
+        self, graph: Graph, table: ProgramTable, addresses: Sequence[int],
+        plan: Callable[[], Planned], arena: Arena | None = None, key: str | None = None,
     ) -> None:  # fmt: skip
         """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
         graph, or gives what was planned. `arena`: one that may be used.

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from ..fusion.fusion_group import Group
 
-MOST = 64  # groups of one kernel
+MAX_LOOPS = 64  # groups of one kernel
 
 
-def join(
+def fuse_horizontally(
     ordered: Sequence[Group], small: Callable[[Group], bool], plain: Callable[[Group], bool]
 ) -> list[list[Group]]:
     """Groups in an order in which they can run, those that become one kernel together.
@@ -42,7 +42,7 @@ def _append(found: list[list[Group]], some: list[Group], plain: Callable[[Group]
     """Adds groups to the last kernel, where that is pointwise work they do not wait for."""
     last = found[-1] if found else []
     alone = any(_follows(one, before) for one in some for before in last)
-    if last and not alone and len(last) + len(some) <= MOST and all(map(plain, last)):
+    if last and not alone and len(last) + len(some) <= MAX_LOOPS and all(map(plain, last)):
         last += some
     else:
         found.append(some)
@@ -54,4 +54,4 @@ def _follows(group: Group, other: Group) -> bool:
 
 
 def _parts(groups: Sequence[Group]) -> list[list[Group]]:
-    return [[*groups[i : i + MOST]] for i in range(0, len(groups), MOST)]
+    return [[*groups[i : i + MAX_LOOPS]] for i in range(0, len(groups), MAX_LOOPS)]

@@ -34,7 +34,7 @@ _VERSION = 2
 
 
 @dataclass
-class Entry:
+class TableEntry:
     """A task: the name of its kernel's code, flags for the program, and where its buffers lie.
 
     A cell is (home, number, bytes): the number of a slot, an output or a constant; from there, or
@@ -48,13 +48,13 @@ class Entry:
 
 
 @dataclass
-class Table:
+class ProgramTable:
     """All that a program needs beside its graph's sources and outputs.
 
     `size`: of the arena; `graph`: what it was planned from (packed.py), on disk.
     """
 
-    entries: list[Entry]
+    entries: list[TableEntry]
     constants: list[np.ndarray]
     size: int
     work: int
@@ -66,13 +66,13 @@ class Table:
         return [entry.code for entry in self.entries if entry.code]
 
 
-def table_of(tasks: Sequence[Task], plan: Plan, codes: Sequence[str]) -> Table:
+def make_table(tasks: Sequence[Task], plan: Plan, codes: Sequence[str]) -> ProgramTable:
     """The table of planned tasks; `codes`: each one's name, empty for calls."""
     constants: dict[int, tuple[int, np.ndarray]] = {}
     entries = []
     for task, barrier, code in zip(tasks, plan.barriers, codes, strict=True):
         if task.call is not None:
-            entries.append(Entry("", 0, [], task))
+            entries.append(TableEntry("", 0, [], task))
             continue
         cells = []
         for memory, start in zip(task.memories, task.offsets, strict=True):
@@ -84,9 +84,9 @@ def table_of(tasks: Sequence[Task], plan: Plan, codes: Sequence[str]) -> Table:
                 number, _ = constants.setdefault(id(memory), (len(constants), array))
             cells.append((memory.home, number, offset))
         flags = (BARRIER if barrier else 0) | (SERIAL if task.serial else 0)
-        entries.append(Entry(code, flags, cells))
+        entries.append(TableEntry(code, flags, cells))
     arrays = [array for _, array in constants.values()]
-    return Table(entries, arrays, plan.size, sum(task.work for task in tasks))
+    return ProgramTable(entries, arrays, plan.size, sum(task.work for task in tasks))
 
 
 # ------------------------------------------------------------------------------- on disk
@@ -96,7 +96,7 @@ class _Unnamed(Exception):
     """A graph with something in it that has no name which holds in another process."""
 
 
-def key_of(graph: Graph, stages: Sequence[Callable]) -> str | None:
+def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
     """What stands for a graph's table on disk; None for graphs whose tables are not kept.
 
     In it is all that planning depends on: the graph, its stages and their sources, the processor,
@@ -155,13 +155,13 @@ def library_sources() -> str | None:
     return hash_sources("ops", "optim", "tensor")
 
 
-def kept(key: str) -> Table | None:
+def load_table(key: str) -> ProgramTable | None:
     """The table under a key; None where there is none."""
     data = disk_cache.get(key)
     return None if data is None else _unpacked(data)
 
 
-def keep(key: str, table: Table, graph: Graph) -> bool:
+def store_table(key: str, table: ProgramTable, graph: Graph) -> bool:
     """Keeps the table of a graph, unless eager functions are called in between; whether it did."""
     if any(entry.call is not None for entry in table.entries):
         return False
@@ -169,7 +169,7 @@ def keep(key: str, table: Table, graph: Graph) -> bool:
     return True
 
 
-def _packed(table: Table) -> bytes:
+def _packed(table: ProgramTable) -> bytes:
     entries = [[e.code, e.flags, [[h.name, n, at] for h, n, at in e.cells]] for e in table.entries]
     types = {numpy_type(one): one.value for one in Type}
     constants = [[types[a.dtype], list(a.shape)] for a in table.constants]
@@ -178,10 +178,10 @@ def _packed(table: Table) -> bytes:
     return b"\n".join([head.encode(), body + table.graph])
 
 
-def _unpacked(data: bytes) -> Table:
+def _unpacked(data: bytes) -> ProgramTable:
     head, _, body = data.partition(b"\n")
     rows, constants, size, work = json.loads(head)
-    entries = [Entry(code, flags, [(Home[h], n, at) for h, n, at in cells])
+    entries = [TableEntry(code, flags, [(Home[h], n, at) for h, n, at in cells])
                for code, flags, cells in rows]  # fmt: skip
     arrays, at = [], 0
     for kind, shape in constants:
@@ -189,4 +189,4 @@ def _unpacked(data: bytes) -> Table:
         array = np.frombuffer(body, empty.dtype, empty.size, at) if empty.size else empty
         arrays.append(array.reshape(shape).copy())
         at += empty.nbytes
-    return Table(entries, arrays, size, work, body[at:])
+    return ProgramTable(entries, arrays, size, work, body[at:])

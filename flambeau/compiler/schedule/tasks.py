@@ -18,7 +18,7 @@ from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, Group
 from ..fusion.placement import Home, Memory, Place
 from ..fusion.fusion import Fusion, fuse
-from .horizontal_fusion import join
+from .horizontal_fusion import fuse_horizontally
 from .kernel_order import order
 from ..kernels.flash_attention import attention_flops, attention_kernels
 from ..kernels.contraction import ContractionKernel
@@ -97,7 +97,7 @@ def schedule(graph: Graph) -> tuple[list[Task], Layout]:
     tasks = [_copy(source, target) for source, target in layout.first]
     made = [_tasks(group, fusion, layout) for group in fusion.groups]
     ordered = order(fusion.groups, lambda g: _memories(made[g.position], layout))
-    for groups in join(ordered, lambda g: _is_small(made[g.position]),
+    for groups in fuse_horizontally(ordered, lambda g: _is_small(made[g.position]),
                        lambda g: _is_plain(made[g.position])):  # fmt: skip
         found = [task for group in groups for task in made[group.position]]
         tasks += [joined(found)] if len(groups) > 1 else found

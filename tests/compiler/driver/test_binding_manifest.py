@@ -50,7 +50,7 @@ def training(form="tuple", make=torch.optim.Adam):
 def _no_precedents(tmp_path, monkeypatch):
     """There are some here, in a cache of the test's own, where every program is kept."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(pipeline, "WORTH", 0.0)
+    monkeypatch.setattr(pipeline, "MIN_CACHED_PLAN_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
     _, cold = trained(steps)
     graphs.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(restore, "kept", lambda key: None)
+        patch.setattr(restore, "load_table", lambda key: None)
         _, warm = trained(steps)
     assert len(graphs) == 1
     assert same(cold, warm)

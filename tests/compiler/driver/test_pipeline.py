@@ -8,7 +8,7 @@ import pytest
 
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import (
-    Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
+    Node, Op, apply, constant, matmul, permute, reduce, reshape, strided_slice,
 )
 from flambeau.compiler.ir.verify import GraphError, verify_graph
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
@@ -110,7 +110,8 @@ def test_attention_reads_heads_where_they_lie() -> None:
     moved = permute(qkv, (2, 0, 3, 1, 4))
     shape = (batch, heads, time, width)
     q, k, v = (
-        reshape(window(moved, (i, 0, 0, 0, 0), (1,) * 5, (1, *shape)), shape) for i in range(3)
+        reshape(strided_slice(moved, (i, 0, 0, 0, 0), (1,) * 5, (1, *shape)), shape)
+        for i in range(3)
     )
     scores = matmul(q, permute(k, (0, 1, 3, 2)))
     weights = apply(Scalar.EXP, apply(Scalar.SUB, scores, reduce(scores, Fold.MAXIMUM, (3,))))

@@ -38,7 +38,7 @@ def gelu_step() -> Graph:
 
 def test_forward_stores_the_slope_instead_of_what_it_is_made_of() -> None:
     check(gelu_step())
-    _, _, plan = pipeline.planned(pipeline.optimised(gelu_step()))
+    _, _, plan = pipeline.plan(pipeline.optimize(gelu_step()))
     assert plan.size < 2.2 * BYTES  # gelu and slope, not also its input
 
 

@@ -17,7 +17,7 @@ import flambeau
 from flambeau.compiler.capture import capture as capturing
 from flambeau.compiler.trace import operands
 from flambeau.compiler.ir.interpreter import evaluate, numpy_type, type_of
-from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, ordered
+from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, topological_order
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
 from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
@@ -300,7 +300,7 @@ def compare(operator, args, results, tolerance=TOLERANCE):
     assert len(made) == len(results)
     assert [n is None for n in made] == [y is None for y in results]
     roots = [n for n in made if n is not None]
-    nodes = ordered(roots)
+    nodes = topological_order(roots)
     for node in nodes:
         assert node.op is not Op.INPUT or node in inputs.nodes
         check_types(node)
@@ -655,7 +655,7 @@ def test_lowering_is_pure_and_says_where_nodes_come_from():
     before = dict(x.attributes)
     y = lower(OPERATORS["gelu"], (x, "tanh"), {})
     assert (x.attributes, x.origin, x.inputs) == (before, "", ())
-    assert {n.origin for n in ordered([y]) if n is not x} == {"gelu"}
+    assert {n.origin for n in topological_order([y]) if n is not x} == {"gelu"}
 
 
 def test_statistics_are_further_results():
@@ -674,12 +674,12 @@ def test_what_draws_random_numbers_is_refused():
 def test_graphs_are_lean():
     """No copies, expansions or layouts beyond what an operator is."""
     x, w, b = node((8, 16)), node((4, 16)), node((4,))
-    linear = ordered([lower(OPERATORS["linear"], (x, w, b), {})])
+    linear = topological_order([lower(OPERATORS["linear"], (x, w, b), {})])
     ops = Counter(n.op for n in linear)
     assert ops == {Op.INPUT: 3, Op.PERMUTE: 1, Op.MATMUL: 1, Op.RESHAPE: 1, Op.APPLY: 1}
-    relu = ordered([lower(OPERATORS["relu_only"], (x,), {})])
+    relu = topological_order([lower(OPERATORS["relu_only"], (x,), {})])
     assert [n.op for n in relu] == [Op.INPUT, Op.CONSTANT, Op.APPLY]
-    half = ordered([lower(OPERATORS["_add"], (x, 1.5), {})])
+    half = topological_order([lower(OPERATORS["_add"], (x, 1.5), {})])
     assert [n.op for n in half] == [Op.INPUT, Op.CONSTANT, Op.APPLY]
 
 

@@ -10,7 +10,7 @@ import pytest
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, pad, permute
 from flambeau.compiler.lowering.operators.conv import convolved
 from flambeau.compiler.passes import conv_to_matmul as passes
-from flambeau.compiler.driver.pipeline import optimised
+from flambeau.compiler.driver.pipeline import optimize
 from flambeau.compiler.ir.verify import verify_graph
 from flambeau.native.loop_ir.ir import Type
 
@@ -35,7 +35,7 @@ def layer(
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small weights count as large ones."""
-    monkeypatch.setattr(passes, "LARGE", 16)
+    monkeypatch.setattr(passes, "LARGE_WEIGHT_ELEMENTS", 16)
 
 
 @pytest.mark.parametrize(("image", "weight", "how"), [
@@ -50,7 +50,7 @@ def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     random = np.random.default_rng(0)
     given = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
     expected = outcome(graph, given)
-    made = passes.few_pixels(graph)
+    made = passes.convert_small_conv_to_matmul(graph)
     verify_graph(made)
     operations = {node.op for node in made.nodes()}
     assert Op.MATMUL in operations and Op.CONV not in operations
@@ -65,25 +65,25 @@ def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     ((1, 1, 3, 3), (3, 1, 2, 2), {}),  # elements of the weight
 ])  # fmt: skip
 def test_other_convolutions_stay(eager, image, weight, how) -> None:
-    (made,) = (n for n in passes.few_pixels(layer(image, weight, **how)).nodes()
+    (made,) = (n for n in passes.convert_small_conv_to_matmul(layer(image, weight, **how)).nodes()
                if n.op in (Op.CONV, Op.MATMUL))  # fmt: skip
     assert made.op is Op.CONV
 
 
 def test_images_of_more_pixels_stay_channels_last_where_weights_are_trained(eager) -> None:
     graph = layer((1, 4, 12, 12), (4, 4, 3, 3))
-    assert passes.FEW < prod(graph.outputs[0].shape[2:]) <= passes.MORE
+    assert passes.MAX_PIXELS < prod(graph.outputs[0].shape[2:]) <= passes.MAX_PIXELS_INFERENCE
     (conv,) = (n for n in graph.nodes() if n.op is Op.CONV)
     x, w = conv.inputs
-    assert all(n.op is not Op.CONV for n in passes.few_pixels(graph).nodes())
+    assert all(n.op is not Op.CONV for n in passes.convert_small_conv_to_matmul(graph).nodes())
     given = {name: conv.attributes[name] for name in ("stride", "dilation", "groups")}
     gradient = Node(Op.CONV_WEIGHT, (x, conv), w.shape, Type.F32, given)
     trained = Graph(graph.sources, graph.inputs, [*graph.outputs, gradient], [])
-    assert any(n.op is Op.CONV for n in passes.few_pixels(trained).nodes())
+    assert any(n.op is Op.CONV for n in passes.convert_small_conv_to_matmul(trained).nodes())
 
 
 def test_a_late_layer_of_one_image_is_such_a_product() -> None:
     image, weight = (1, 128, 8, 8), (128, 128, 3, 3)
-    assert prod(weight) >= passes.LARGE
-    nodes = optimised(layer(image, weight)).nodes()
+    assert prod(weight) >= passes.LARGE_WEIGHT_ELEMENTS
+    nodes = optimize(layer(image, weight)).nodes()
     assert [n.op for n in nodes if n.op in (Op.CONV, Op.MATMUL)] == [Op.MATMUL]

@@ -10,8 +10,8 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, matmul, permute, reduce, reshape
-from flambeau.compiler.passes.matmul_of_gather import gathered_products
-from flambeau.compiler.passes.cse import share_common
+from flambeau.compiler.passes.matmul_of_gather import move_matmul_before_gather
+from flambeau.compiler.passes.cse import eliminate_common_subexpressions
 from flambeau.compiler.passes.simplify import simplify
 from flambeau.compiler.ir.verify import verify_graph
 from flambeau.native.loop_ir.ir import Fold, Type
@@ -48,7 +48,7 @@ def test_what_is_computed(turned: bool) -> None:
     given = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
     given[1] = random.integers(0, 7, (8, 5))
     expected = outcome(graph, given)
-    better = share_common(simplify(gathered_products(graph)))
+    better = eliminate_common_subexpressions(simplify(move_matmul_before_gather(graph)))
     verify_graph(better)
     assert_same(outcome(better, given), expected)
     assert_same(run(graph, given)[1], expected)
@@ -61,7 +61,7 @@ def test_what_is_computed(turned: bool) -> None:
 
 def test_large_tables_are_left_alone() -> None:
     graph = letters(11, True)
-    assert [n.op for n in gathered_products(graph).nodes()] == [n.op for n in graph.nodes()]
+    assert [n.op for n in move_matmul_before_gather(graph).nodes()] == [n.op for n in graph.nodes()]
 
 
 def test_as_eager() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce
-from flambeau.compiler.passes.one_pass_moments import one_pass_moments
+from flambeau.compiler.passes.one_pass_moments import compute_moments_in_one_pass
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 from ..execution_routes import assert_same, check, outcome, run
@@ -18,8 +18,8 @@ SHAPE = (2, 9, 10, 24)
 
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("split_column_sums", "one_pass_moments"):
-        monkeypatch.setattr(f"flambeau.compiler.passes.{name}.LEAST", 1 << 11)
+    for name in ("split_column_sums", "compute_moments_in_one_pass"):
+        monkeypatch.setattr(f"flambeau.compiler.passes.{name}.MIN_ELEMENTS", 1 << 11)
 
 
 def moments(x: Node) -> list[Node]:
@@ -42,14 +42,14 @@ def convolution(stride: int = 1) -> Graph:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_convolution_makes_its_statistics(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.WORTH", 4)
+    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.MIN_OUTPUTS_PER_WEIGHT", 4)
     step = check(convolution(stride))
     sizes = [task.work for task in step.tasks]
     assert sum(size >= np.prod(SHAPE) for size in sizes) == 1, sizes  # the convolution alone
 
 
 def test_one_pass_where_the_weight_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.WORTH", 1 << 20)
+    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.MIN_OUTPUTS_PER_WEIGHT", 1 << 20)
     step = check(convolution())
     assert sum(task.work >= np.prod(SHAPE) for task in step.tasks) == 2
 
@@ -81,7 +81,7 @@ def test_what_is_no_mean_is_left_alone() -> None:
     y = apply(Scalar.MUL, x, x)
     apart = apply(Scalar.SUB, y, reduce(y, Fold.MAXIMUM, (0, 1, 2)))
     graph = graph_of([x], [y, reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, (0, 1, 2))])
-    before = sum(node.op is Op.SLICE for node in pipeline.optimised(graph).nodes())
+    before = sum(node.op is Op.SLICE for node in pipeline.optimize(graph).nodes())
     assert before == 0
     check(graph)
 
@@ -96,4 +96,4 @@ def test_squares_of_other_distances_are_left_alone(case: str) -> None:
     apart = apply(Scalar.SUB, y, mean)
     square = apply(Scalar.MUL, apart, other if case == "two factors" else apart)
     graph = graph_of([x, z], [y, other, total, reduce(square, Fold.SUM, (0, 1, 2))])
-    assert not any(node.op is Op.SLICE for node in one_pass_moments(graph).nodes())
+    assert not any(node.op is Op.SLICE for node in compute_moments_in_one_pass(graph).nodes())

@@ -9,7 +9,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce, reshape
 from flambeau.compiler.fusion.fusion import Fusion
-from flambeau.compiler.passes.pool_backward_factor import picked
+from flambeau.compiler.passes.pool_backward_factor import factor_pool_backward
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 from ..random_graphs import graph_of, source, values
@@ -55,7 +55,7 @@ def test_a_factor_is_worked_out_where_it_counts(merged: bool, swapped: bool) -> 
     back = spread(hits(y, literal([0, 1, 2, 3])), g)
     pair = (slope, back) if swapped else (back, slope)
     graph = graph_of([x, g], [apply(Scalar.MUL, *pair)])
-    made = picked(graph)
+    made = factor_pool_backward(graph)
     assert sizes(graph) == [np.prod(FINE)]
     assert sizes(made) == [np.prod(ROWS)]
     given = values(graph, 0)
@@ -68,7 +68,7 @@ def test_several_factors_in_turn() -> None:
     hit = hits(x, literal([3, 1, 0, 2]))
     back = apply(Scalar.MUL, spread(hit, g), apply(Scalar.EXP, x))
     graph = graph_of([x, g], [apply(Scalar.MUL, apply(Scalar.SIN, x), back)])
-    assert sizes(picked(graph)) == [np.prod(ROWS)] * 2
+    assert sizes(factor_pool_backward(graph)) == [np.prod(ROWS)] * 2
     check(graph)
 
 
@@ -88,7 +88,7 @@ def test_what_stays_as_it_is(case: str) -> None:
         factor = reduce(x, Fold.SUM, (0,))
     operation = Scalar.ADD if case == "not a sum" else Scalar.MUL
     graph = graph_of([x, g, w], [apply(operation, back, factor)])
-    made = picked(graph)
+    made = factor_pool_backward(graph)
     assert [(n.op, n.shape) for n in made.nodes()] == [(n.op, n.shape) for n in graph.nodes()]
     check(graph)
 

@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Node, apply, cast, constant, expand, reduce, reshape
-from flambeau.compiler.passes.window_axes import keep_windows
+from flambeau.compiler.passes.window_axes import preserve_window_axes
 from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 from ..random_graphs import graph_of, source, values
@@ -34,7 +34,7 @@ def test_work_on_spread_values_is_one_kernel(fold: Fold) -> None:
     back = apply(Scalar.WHERE, apply(Scalar.GT, y, wide), spread(g, places), constant(0.5, F32))
     outputs = [apply(Scalar.NEG, back), reduce(back, fold, (1, 2))]
     graph = graph_of([g, places, y, bias], outputs)
-    made = keep_windows(graph)
+    made = preserve_window_axes(graph)
     given = values(graph, 0)
     assert_same(outcome(made, given), outcome(graph, given))
     assert len(check(graph).tasks) == 1

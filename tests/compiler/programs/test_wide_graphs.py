@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from flambeau.compiler.driver import pipeline
-from flambeau.compiler.ir.graph import Node, Op, apply, constant, expand, matmul, reshape, window
+from flambeau.compiler.ir.graph import (
+    Node, Op, apply, constant, expand, matmul, reshape, strided_slice,
+)  # fmt: skip
 from flambeau.native.loop_ir.ir import Scalar, Type
 
 from ..execution_routes import bound, check, outcome
@@ -80,7 +82,7 @@ def test_a_table_made_by_the_kernel_that_reads_it() -> None:
 def test_a_table_seen_through_what_strides_cannot_say() -> None:
     x = source(0, (4, 6))
     index = Node(Op.IOTA, (), (3,), Type.I64, {"axis": 0})
-    part = window(x, (0, 1), (1, 1), (4, 5))
+    part = strided_slice(x, (0, 1), (1, 1), (4, 5))
     taken = Node(Op.TAKE, (part, index), (3, 5), Type.F32)
     check(graph_of([x], [reshape(taken, (15,)), reshape(x, (24,))]))
 

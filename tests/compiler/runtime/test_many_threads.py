@@ -10,8 +10,8 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
-from flambeau.compiler.passes.split_k import best_parts, depth_parts, parts_cost, shared_cost
-from flambeau.compiler.passes.split_conv_weight import parts_for
+from flambeau.compiler.passes.split_k import choose_split, split_k, split_cost, unsplit_cost
+from flambeau.compiler.passes.split_conv_weight import choose_part_count
 from flambeau.compiler.kernels.loop_nests import CHUNK, chunk_for
 from flambeau.compiler.schedule.tasks import SMALL, alone
 from flambeau.compiler.runtime.executable import LITTLE
@@ -42,9 +42,9 @@ def products(graph: Graph) -> list[Node]:
 def test_a_deep_product_is_made_in_parts(threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(4608, 96, 48)
-    made = depth_parts(graph)
+    made = split_k(graph)
     ((parts, blocks, *_),) = [one.shape for one in products(made)]
-    assert (parts, blocks) == best_parts(96, 48, 4608, threads) != (1, 1)
+    assert (parts, blocks) == choose_split(96, 48, 4608, threads) != (1, 1)
     assert evenness(parts * blocks, threads) > 0.7
     given = [one * np.float32(0.1) for one in values(graph, 0)]
     wanted = outcome(graph, given)
@@ -62,13 +62,13 @@ def test_a_deep_product_is_made_in_parts(threads: int) -> None:
 def test_what_stays_whole(rows: int, features: int, inputs: int, threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(rows, features, inputs)
-    assert [one.shape for one in products(depth_parts(graph))] == [(features, inputs)]
+    assert [one.shape for one in products(split_k(graph))] == [(features, inputs)]
 
 
 def test_parts_cost_less_than_what_they_are_taken_for() -> None:
-    parts, blocks = best_parts(512, 128, 4096, 16)
+    parts, blocks = choose_split(512, 128, 4096, 16)
     assert parts * blocks == 16
-    assert parts_cost(512, 128, 4096, 16, parts, blocks) < shared_cost(512, 128, 4096, 16)
+    assert split_cost(512, 128, 4096, 16, parts, blocks) < unsplit_cost(512, 128, 4096, 16)
 
 
 @pytest.mark.parametrize(("images", "threads", "parts"), [
@@ -76,7 +76,7 @@ def test_parts_cost_less_than_what_they_are_taken_for() -> None:
     (10, 16, 10), (7, 6, 7),
 ])  # fmt: skip
 def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
-    assert parts_for(images, threads) == parts
+    assert choose_part_count(images, threads) == parts
 
 
 @pytest.mark.parametrize("threads", [1, 2, FEW])

@@ -9,7 +9,7 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.ir.graph import Graph, Node, apply, constant, matmul, reduce, reshape
 from flambeau.compiler.fusion.fusion_group import Group
-from flambeau.compiler.schedule.horizontal_fusion import MOST, join
+from flambeau.compiler.schedule.horizontal_fusion import MAX_LOOPS, fuse_horizontally
 from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type
 
 from ..execution_routes import check
@@ -99,7 +99,7 @@ def groups(*before: set[int]) -> list[Group]:
 
 
 def joined(some: list[Group], small: set[int], plain: set[int]) -> list[list[int]]:
-    found = join(some, lambda g: g.position in small, lambda g: g.position in plain)
+    found = fuse_horizontally(some, lambda g: g.position in small, lambda g: g.position in plain)
     return [[g.position for g in part] for part in found]
 
 
@@ -115,8 +115,8 @@ def test_large_pointwise_work_joins_what_comes_before_it_and_does_not_wait() -> 
 
 
 def test_not_more_than_so_many() -> None:
-    some = groups(*[set()] * (MOST + 3))
-    assert [len(one) for one in joined(some, set(range(MOST + 3)), set())] == [MOST, 3]
+    some = groups(*[set()] * (MAX_LOOPS + 3))
+    assert [len(one) for one in joined(some, set(range(MAX_LOOPS + 3)), set())] == [MAX_LOOPS, 3]
 
 
 @pytest.mark.parametrize("clip", [False, True])

@@ -23,5 +23,5 @@ def test_the_gradient_of_a_weight_comes_before_the_next_layer() -> None:
         found.append(matmul(permute(at, (1, 0)), weight))
         at = apply(Scalar.EXP, matmul(at, weight))
     graph = graph_of([*weights, g], [at, *found])
-    _, _, plan = pipeline.planned(pipeline.optimised(graph))
+    _, _, plan = pipeline.plan(pipeline.optimize(graph))
     assert plan.size < 5 * BYTES

@@ -20,20 +20,20 @@ from ..step_comparison import left_by, runs, same, trainer
 def folder(tmp_path, monkeypatch):
     """An empty cache, in which every program is kept."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(pipeline, "WORTH", 0.0)
+    monkeypatch.setattr(pipeline, "MIN_CACHED_PLAN_SECONDS", 0.0)
     return tmp_path
 
 
 @pytest.fixture
 def planned(monkeypatch):
     """How often something was planned."""
-    calls, real = [], pipeline.planned
+    calls, real = [], pipeline.plan
 
     def counted(graph):
         calls.append(graph)
         return real(graph)
 
-    monkeypatch.setattr(pipeline, "planned", counted)
+    monkeypatch.setattr(pipeline, "plan", counted)
     return calls
 
 

@@ -28,7 +28,7 @@ class Window(NamedTuple):
 
     def read(self, node: Node) -> Node:
         """What the index reads."""
-        return reshaped(graph.window(node, self.starts, self.steps, self.shape), self.result)
+        return reshaped(graph.strided_slice(node, self.starts, self.steps, self.shape), self.result)
 
     def written(self, node: Node, value: Node) -> Node:
         """The node with the window replaced."""

@@ -159,7 +159,7 @@ def sliced(node: Node, axis: int, start: int, length: int, step: int = 1) -> Nod
     starts, steps = [0] * len(node.shape), [1] * len(node.shape)
     starts[axis], steps[axis] = start, step
     shape = (*node.shape[:axis], length, *node.shape[axis + 1 :])
-    return graph.window(node, starts, steps, shape)
+    return graph.strided_slice(node, starts, steps, shape)
 
 
 def joined(parts: Sequence[Node], axis: int) -> Node:
