@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype, set_default_dtype
 from ..tensor.storage import TypedStorage, UntypedStorage
@@ -85,11 +85,10 @@ def set_default_tensor_type(t: Any) -> None:
     >>> torch.zeros(1).dtype
     torch.float32
     """
-    warnings.warn(
+    warn(
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
         "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
         UserWarning,
-        stacklevel=2,
     )
     name = t if isinstance(t, str) else f"torch.{getattr(t, '__name__', t)}"
     short = _DTYPES.get(name.removeprefix("torch.").removesuffix("Tensor"))

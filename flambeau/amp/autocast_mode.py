@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import AUTOCAST, STATE
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
@@ -119,19 +119,17 @@ class autocast:
 
     def _possible(self) -> bool:
         if self.device != "cpu":
-            warnings.warn(
+            warn(
                 f"User provided device_type of '{self.device}', but {self.device.upper()} is not "
                 "available. Disabling",
                 UserWarning,
-                stacklevel=3,
             )
             return False
         if self.fast_dtype not in (types.bfloat16, types.float16):
-            warnings.warn(
+            warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
                 "CPU Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
                 UserWarning,
-                stacklevel=3,
             )
             return False
         return True

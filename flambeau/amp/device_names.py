@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from . import autocast_mode as _mode
 
 _DEVICES = {"cpu": "cpu", "gpu": "cuda", "xla": "xla", "ipu": "ipu"}
 
 
 def _deprecated(old: str, new: str) -> None:
-    warnings.warn(
+    warn(
         f"torch.{old} is deprecated. Please use torch.{new} instead.",
         DeprecationWarning,
-        stacklevel=3,
     )
 
 

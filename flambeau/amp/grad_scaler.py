@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .. import ops
 from ..optim import Optimizer
 from ..tensor import Tensor
@@ -37,11 +37,10 @@ class GradScaler:
     ) -> None:  # fmt: skip
         self._device, self._enabled = device, enabled
         if enabled and device != "cpu":
-            warnings.warn(
+            warn(
                 f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available. "
                 " Disabling.",
                 UserWarning,
-                stacklevel=2,
             )
             self._enabled = False
         if growth_factor <= 1.0:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 
+from ..native.foundation.user_frames import warn
 from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL
 
@@ -47,11 +47,10 @@ class detect_anomaly(set_detect_anomaly):
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        warnings.warn(
+        warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should "
             "only be enabled for debugging.",
             UserWarning,
-            stacklevel=2,
         )
         self.previous = MODE.anomaly, MODE.check_nan
         self.nan = check_nan

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
-from ..tensor.user_frames import noted
+from ..native.foundation.user_frames import noted
 from .engine import key_of, run
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
@@ -118,11 +118,10 @@ def grad(
     (tensor(6.),)
     """
     if not only_inputs:
-        warnings.warn(
+        warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To "
             "accumulate gradient for other parts of the graph, please use torch.autograd.backward.",
             FutureWarning,
-            stacklevel=2,
         )
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, allow_unused)

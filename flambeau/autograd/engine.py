@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.tensor import Tensor, wrap
 from .hooks import run_leaf_hooks, run_node_hooks
@@ -61,12 +61,11 @@ _WARNED: set[str] = set()  # what a process hears once
 def _warn_of_cycle() -> None:
     """Says that grads which hold their graph, held by leaves in it, are a cycle."""
     _WARNED.add("cycle")
-    warnings.warn(
+    warn(
         "Using backward() with create_graph=True will create a reference cycle between the "
         "parameter and its gradient which can cause a memory leak. autograd.grad creates the "
         "graph without one; with backward(), set the .grad of the parameters to None after use.",
         UserWarning,
-        stacklevel=4,
     )
 
 
@@ -268,20 +267,18 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
     try:
         grads = node.apply(g)
     except Exception:
-        warnings.warn(
+        warn(
             f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
             f"{made_at}",
             UserWarning,
-            stacklevel=2,
         )
         raise
     for i, found in enumerate(grads):
         if MODE.check_nan and found is not None and bool((found != found).any()):
-            warnings.warn(
+            warn(
                 f"Error detected in {node.name()}. Traceback of forward call that caused the "
                 f"error:\n{made_at}",
                 UserWarning,
-                stacklevel=2,
             )
             raise RuntimeError(
                 f"Function '{node.name()}' returned nan values in its {i}th output."

@@ -7,13 +7,13 @@ calls the user's `backward`, itself recorded when gradients of gradients are ask
 from __future__ import annotations
 
 import functools
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase
@@ -200,12 +200,11 @@ class Function(metaclass=_FunctionMeta):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
             "static, so you should invoke them on the class itself. Instantiating an autograd "
             "function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
-            stacklevel=2,
         )
 
     generate_vmap_rule = False

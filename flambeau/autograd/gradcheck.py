@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
 from .backward import grad
 from .forward_ad import dual_level, make_dual, unpack_dual
@@ -98,12 +98,11 @@ def _check(
         )
     for t in checked:
         if t.dtype.name not in ("float64", "complex128"):
-            warnings.warn(
+            warn(
                 "The input requires gradient and is not a double precision floating point or "
                 "complex. This check will likely fail if all the inputs are not of double "
                 "precision floating point or complex.",
                 UserWarning,
-                stacklevel=3,
             )
     outputs = _tensors(func(*inputs))
     live = [y for y in outputs if y._array.dtype.kind in "fc"]

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from ..tensor.tensor import Tensor
-from ..tensor.user_frames import user_frame
+from ..native.foundation.user_frames import user_frame
 from .mode import MODE
 from .node import Node, Output
 

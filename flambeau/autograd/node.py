@@ -14,7 +14,7 @@ import numpy as np
 from ..tensor.dtypes import FLOAT32
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import Tensor, wrap
-from ..tensor.user_frames import noted
+from ..native.foundation.user_frames import noted
 from .mode import MODE
 from .overwritten_outputs import Outputs, worked_out_again
 from .save_plan import OUTPUT

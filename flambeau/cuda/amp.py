@@ -5,9 +5,9 @@ Programs written for it run: autocast regions and scalers are there, and disable
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..tensor.absent import lacking as _answering
 from .. import amp as _amp
 from ..amp import custom_bwd, custom_fwd
@@ -18,11 +18,10 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 def _deprecated(name: str) -> None:
-    warnings.warn(
+    warn(
         f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use "
         f"`torch.amp.{name}('cuda', args...)` instead.",
         FutureWarning,
-        stacklevel=3,
     )
 
 

@@ -7,13 +7,13 @@ with `group_src` and `group_dst` in the group.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 from .engines.engine import Array, reduced
 from .errors import DistStoreError
@@ -33,8 +33,8 @@ def _outside(group: Any, name: str) -> bool:
     """Whether this process is not in the group, which then is said."""
     if group != NON_MEMBER:
         return False
-    warnings.warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
-                  "given group.", stacklevel=3)  # fmt: skip
+    warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
+         "given group.")  # fmt: skip
     return True
 
 

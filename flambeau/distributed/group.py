@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .engines.engine import Engine, LoneEngine
 from .process_group import (
     NON_MEMBER, Backend, ProcessGroup, default_pg_timeout, member, rank_in, world,
@@ -364,7 +364,7 @@ def new_subgroups(
     everybody = member(group)
     world_size = everybody.size()
     if group_size is None:
-        warnings.warn("group_size is None: each machine's processes become a group", stacklevel=2)
+        warn("group_size is None: each machine's processes become a group")
         group_size = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
     if group_size <= 0:
         raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")

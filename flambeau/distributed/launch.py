@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from argparse import Namespace
 
+from ..native.foundation.user_frames import warn
 from .run import get_args_parser, run
 
 __all__ = ["launch", "main", "parse_args"]
@@ -29,7 +29,7 @@ def launch(args: Namespace) -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Runs the command line."""
-    warnings.warn(
+    warn(
         "The module torch.distributed.launch is deprecated\n"
         "and will be removed in future. Use torchrun.\n"
         "Note that --use-env is set by default in torchrun.\n"
@@ -38,7 +38,6 @@ def main(args: list[str] | None = None) -> None:
         "https://pytorch.org/docs/stable/distributed.html#launch-utility for \n"
         "further instructions\n",
         FutureWarning,
-        stacklevel=2,
     )
     launch(parse_args(args))
 

@@ -13,11 +13,11 @@ import os
 import runpy
 import sys
 import uuid
-import warnings
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .argparse_util import check_env, env
 from .elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from .elastic.multiprocessing.api import macros
@@ -222,7 +222,7 @@ def run(args: Namespace) -> None:
     if args.master_port is None:
         args.master_port = _DEFAULT_PORT
     if args.logs_specs or args.numa_binding:
-        warnings.warn("--logs-specs and --numa-binding have no effect in flambeau", stacklevel=2)
+        warn("--logs-specs and --numa-binding have no effect in flambeau")
     config, program, words = config_from_args(args)
     elastic_launch(config, program)(*words)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import enable_grad, grad, no_grad
 from ..overrides import is_tensor_like
@@ -163,10 +163,11 @@ class Distribution:
             arg_constraints = self.arg_constraints
         except NotImplementedError:
             arg_constraints = {}
-            warnings.warn(
+            warn(
                 f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints "
                 "= {}` or initialize the distribution with `validate_args=False` to turn off "
-                "validation.", stacklevel=3)  # fmt: skip
+                "validation."
+            )
         for name, constraint in arg_constraints.items():
             if constraints.is_dependent(constraint):
                 continue
@@ -239,8 +240,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Tensor:
         """n draws; deprecated for `sample((n,))`."""
-        warnings.warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning,
-                      stacklevel=2)  # fmt: skip
+        warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning)
         return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -318,10 +318,10 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(
+            warn(
                 f"{self.__class__} does not define `support` to enable sample validation. Please "
-                "initialize the distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3)  # fmt: skip
+                "initialize the distribution with `validate_args=False` to turn off validation."
+            )
             return
         assert support is not None
         if not all_true(support.check(value)):

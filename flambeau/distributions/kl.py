@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..autograd import enable_grad, grad
 from ..tensor.tensor import Tensor
 from .distribution import Distribution, ExponentialFamily, sum_rightmost
@@ -54,10 +54,10 @@ def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
     left = min(pairs, key=lambda pair: (far_p(pair[0]), far_q(pair[1])))
     right = min(pairs, key=lambda pair: (far_q(pair[1]), far_p(pair[0])))
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
-        warnings.warn(
+        warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
-            RuntimeWarning, stacklevel=3,
+            RuntimeWarning,
         )  # fmt: skip
     return _KL_REGISTRY[left]
 

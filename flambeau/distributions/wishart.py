@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
+from ..native.foundation.user_frames import warn
 from .. import linalg, ops
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
@@ -62,8 +62,8 @@ class Wishart(ExponentialFamily):
         self._batch_shape, self._event_shape = batch, Size(event)
         super().__init__(batch, event, validate_args=validate_args)
         if self.df.lt(event[-1]).any():
-            warnings.warn("Low df values detected. Singular samples are highly likely to occur for "
-                          "ndim - 1 < df < ndim.", stacklevel=2)  # fmt: skip
+            warn("Low df values detected. Singular samples are highly likely to occur for "
+                 "ndim - 1 < df < ndim.")  # fmt: skip
         if name == "scale_tril":
             self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
@@ -140,7 +140,7 @@ class Wishart(ExponentialFamily):
         singular = ~self.support.check(sample)
         if not singular.any():
             return sample
-        warnings.warn("Singular sample detected.", stacklevel=2)
+        warn("Singular sample detected.")
         for _ in range(max_try_correction):
             again = self._flambeau_draw(sample_shape)
             sample = ops.where(singular[..., None, None], again, sample)

@@ -8,7 +8,8 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from .finding import Place
-from .places import place_of, user_frame
+from ..native.foundation.user_frames import user_frame
+from .places import place_of
 from .source import statements_at
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,7 +18,8 @@ from ..nn.module import Module
 from ..optim import optimizer as optimizers
 from ..tensor.tensor import Tensor
 from .events import Backward, ModuleCall, Update
-from .places import constructor_spot, here, user_frame
+from ..native.foundation.user_frames import user_frame
+from .places import constructor_spot, here
 
 if TYPE_CHECKING:
     from .session import Session

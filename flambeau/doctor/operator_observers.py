@@ -15,7 +15,8 @@ from ..autograd.mode import MODE
 from ..ops.core.registry import PUBLIC
 from ..tensor.tensor import Tensor
 from .events import LossCall
-from .places import here, is_internal
+from ..native.foundation.user_frames import is_internal
+from .places import here
 
 if TYPE_CHECKING:
     from .session import Session

@@ -1,4 +1,4 @@
-"""Lines of the user's program: which frame is the user's, and where in it a call stands.
+"""Lines of the user's program: where in it a call stands.
 
 A spot is a code object and an offset in its bytecode: two references, noted in a microsecond. The
 line is worked out only when a finding needs it.
@@ -7,45 +7,13 @@ line is worked out only when a finding needs it.
 from __future__ import annotations
 
 import functools
-import os
-import sys
-import sysconfig
 from types import CodeType, FrameType
 from typing import Any
 
+from ..native.foundation.user_frames import is_internal, user_frame
 from .finding import Place
 
 Spot = tuple[CodeType, int]
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
-_internal: dict[CodeType, bool] = {}
-
-
-def is_internal(code: CodeType) -> bool:
-    """Whether code is flambeau's own or the standard library's, not the user's."""
-    found = _internal.get(code)
-    if found is None:
-        file = code.co_filename
-        found = file.startswith((_PACKAGE, "<flambeau", "<frozen", "<__array_function__")) or (
-            file.startswith(_LIBRARY) and not file.startswith(_SITE)
-            and "site-packages" not in file
-        )  # fmt: skip
-        _internal[code] = found
-    return found
-
-
-def user_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame of the user's, from `depth` frames above the caller outwards."""
-    frame: FrameType | None = sys._getframe(depth)
-    while frame is not None:
-        code = frame.f_code
-        internal = _internal.get(code)
-        if internal is False or (internal is None and not is_internal(code)):
-            return frame
-        frame = frame.f_back
-    return None
 
 
 def here(depth: int = 2) -> Spot | None:

@@ -14,7 +14,8 @@ from .clock import Clock
 from .finding import Finding, Level, Mistake, Place
 from .instruments import Instruments
 from .intended import is_intended
-from .places import Spot, user_frame, variable_name
+from ..native.foundation.user_frames import user_frame
+from .places import Spot, variable_name
 from .rules import all_rules
 from .rules.rule import Rule, overridden
 from .source import silenced_on

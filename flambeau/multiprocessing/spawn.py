@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
+
+from ..native.foundation.user_frames import warn
 
 _log = logging.getLogger(__name__)
 __all__ = [
@@ -159,8 +160,8 @@ class SpawnContext(ProcessContext):
     """The former name of ProcessContext."""
 
     def __init__(self, processes: list[Any], reports: tempfile.TemporaryDirectory[str]) -> None:
-        warnings.warn(
-            "SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2
+        warn(
+            "SpawnContext is renamed to ProcessContext since 1.4 release."
         )
         super().__init__(processes, reports)
 
@@ -197,10 +198,9 @@ def spawn(
 ) -> ProcessContext | None:  # fmt: skip
     """`start_processes` with fresh interpreters, which import the caller's file."""
     if start_method != "spawn":
-        warnings.warn(
+        warn(
             f"This method only supports start_method=spawn (got: {start_method}).\nTo use a "
             f"different start_method use:\n\t\t torch.multiprocessing.start_processes(...)",
             FutureWarning,
-            stacklevel=2,
         )
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
+from ..native.foundation.user_frames import warn
+
 
 _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -10,9 +11,8 @@ _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 def get_enum(reduction: str) -> int:
     """0 for none, 1 for mean, 2 for sum; ValueError otherwise."""
     if reduction == "elementwise_mean":
-        warnings.warn(
+        warn(
             "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
-            stacklevel=2,
         )
         return 1
     if reduction not in _NUMBERS:
@@ -29,10 +29,9 @@ def legacy_get_string(
     else:
         name = "mean" if size_average is None or size_average else "sum"
     if emit_warning:
-        warnings.warn(
+        warn(
             "size_average and reduce args will be deprecated, "
             f"please use reduction='{name}' instead.",
-            stacklevel=2,
         )
     return name
 

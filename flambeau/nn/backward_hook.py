@@ -6,10 +6,10 @@ nodes of these two.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import Function, is_grad_enabled
 from ..tensor import Tensor
@@ -155,12 +155,11 @@ class BackwardHook:
 
     def _without_inputs(self) -> None:
         """Calls the hooks at the outputs, since no input will see a gradient."""
-        warnings.warn(
+        warn(
             "Full backward hook is firing when gradients are computed with respect to module "
             "outputs since no inputs require gradients. See https://docs.pytorch.org/docs/main/"
             "generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for "
             "more details.",
-            stacklevel=5,
         )
         for hook in self.user_hooks:
             changed = hook(self.module, (None,) * self.n_inputs, self.grad_outputs)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import Tensor, dtype
@@ -50,11 +50,10 @@ class Conversion(Members):
                 f"dtype={dtype}"
             )
         if dtype is not None and dtype.is_complex:
-            warnings.warn(
+            warn(
                 "Complex modules are a new feature under active development whose design may "
                 "change, and some modules might not work as expected when using complex tensors as "
                 "parameters or buffers.",
-                stacklevel=2,
             )
 
         def convert(tensor: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ so that a call of a module without hooks tests that flag and nothing else.
 from __future__ import annotations
 
 import functools
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
 from . import global_hooks
@@ -189,10 +189,9 @@ class _HookedCall:
             self.run_forward_hooks()
         if backward is not None:
             if not isinstance(self.result, (Tensor, tuple)):
-                warnings.warn(
+                warn(
                     "For backward hooks to be called, module output should be a Tensor or a tuple "
                     f"of Tensors but received {type(self.result)}",
-                    stacklevel=2,
                 )
             self.result = backward.setup_output_hook(self.result)
         if non_full:
@@ -252,8 +251,7 @@ class _HookedCall:
                 try:
                     self.run_forward_hook(key, hook)
                 except Exception as error:
-                    warnings.warn(
+                    warn(
                         f"{whose} forward hook with ``always_call=True`` raised an exception that "
                         f"was silenced as another error was raised in forward: {error!s}",
-                        stacklevel=2,
                     )

@@ -6,10 +6,10 @@ Shapes matter: a weight is (out, in) or (out, in, *kernel), and fan_in = in * ke
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .. import linalg, ops
 from ..autograd import no_grad
 from ..ops.interception import torch_function
@@ -170,10 +170,9 @@ def trunc_normal_(
     if tensor.is_meta:
         return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
+        warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
             "values may be incorrect.",
-            stacklevel=2,
         )
     inside = _normal_below((b - mean) / std) - _normal_below((a - mean) / std)
     draw = _truncate_by_redrawing if inside > 0.3 else _truncate_by_rejection
@@ -266,7 +265,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        warn("Initializing zero-element tensors is a no-op")
         return None
     return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
 
@@ -359,10 +358,9 @@ def _deprecated(initialise: Callable) -> Callable:
     old = initialise.__name__.removesuffix("_")
 
     def warned(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(
+        warn(
             f"`nn.init.{old}` is now deprecated in favor of `nn.init.{initialise.__name__}`.",
             FutureWarning,
-            stacklevel=2,
         )
         return initialise(*args, **kwargs)
 

@@ -6,10 +6,10 @@ that is what the warnings here say.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 
 _INSTEAD = "Please use register_full_backward_hook to get the documented behavior."
@@ -30,7 +30,7 @@ def register_non_full_hooks(hooks: Sequence[Any], args: Any, result: Any) -> Non
         node.register_hook(hook)
     complaint = _complaint(args, result, node)
     if complaint is not None:
-        warnings.warn(complaint, FutureWarning, stacklevel=4)
+        warn(complaint, FutureWarning)
 
 
 def _tensors(x: Any) -> tuple[Tensor, ...] | None:

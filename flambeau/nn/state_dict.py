@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ..native.foundation.user_frames import warn
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
-from ..tensor.user_frames import noted
+from ..native.foundation.user_frames import noted
 from .hooks import _add, _WrappedHook
 from .members import Members
 from .parameter import Parameter, is_lazy
@@ -48,12 +48,11 @@ class StateDict(Members):
     ) -> Any:
         """Parameters, persistent buffers and extra state by path, detached unless keep_vars."""
         if args:
-            warnings.warn(
+            warn(
                 "Positional args are being deprecated, use kwargs instead. Refer to "
                 "https://pytorch.org/docs/main/generated/torch.nn.Module.html"
                 "#torch.nn.Module.state_dict for details.",
                 FutureWarning,
-                stacklevel=2,
             )
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 and prefix == "" else prefix
@@ -308,12 +307,11 @@ def _load_one(
                 f"checkpoint, the shape in current model is {target.shape}."
             )
     if target.is_meta and not value.is_meta and not assign:
-        warnings.warn(
+        warn(
             f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter "
             "in the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
             "items in the state dictionary to their corresponding key in the module instead of "
             "copying them in place?)",
-            stacklevel=2,
         )
     try:
         with no_grad():

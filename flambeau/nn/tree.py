@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 from .members import Members
 from .parameter import Parameter
@@ -125,13 +125,12 @@ class Tree(Members):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of its parameters; with set_to_none=False fills them with zeros."""
         if getattr(self, "_is_replica", False):
-            warnings.warn(
+            warn(
                 "Calling .zero_grad() from a module created with nn.DataParallel() has no effect. "
                 "The parameters are copied (in a differentiable manner) from the original module. "
                 "This means they are not leaf nodes in autograd and so don't accumulate gradients. "
                 "If you need gradients in your forward method, consider using autograd.grad "
                 "instead.",
-                stacklevel=2,
             )
         for parameter in self.parameters():
             grad = parameter.grad

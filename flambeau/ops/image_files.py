@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import io
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
 
 NAMESPACE = "image"
@@ -175,9 +175,9 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
     """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
     image = _opened(_content(encoded_data), "WEBP")
     if mode in (GRAY, GRAY_ALPHA):
-        warnings.warn(
+        warn(
             "Webp does not support grayscale conversions. The returned tensor will be in the "
-            "colorspace of the original image.", stacklevel=2,
+            "colorspace of the original image.",
         )  # fmt: skip
     return _tensor(np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image))
 

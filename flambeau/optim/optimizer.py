@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -17,6 +16,8 @@ from flambeau.autograd import enable_grad
 from flambeau.autograd.handle import RemovableHandle
 from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import float32, float64
+
+from ..native.foundation.user_frames import warn
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
@@ -381,11 +382,10 @@ class Optimizer:
             param_group.setdefault(name, default)
         own = set(param_group["params"])
         if len(own) != len(param_group["params"]):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, "
                 "this will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
                 "information",
-                stacklevel=3,
             )
         for group in self.param_groups:
             if ("param_names" in param_group) != ("param_names" in group):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..ops.interception import torch_function
 from ..ops.interception.torch_function import STATE
 from ..tensor import Tensor
@@ -68,7 +68,7 @@ def handle_torch_function(
     for value in found:
         hook = value.__torch_function__
         if getattr(hook, "__self__", None) is value:
-            warnings.warn(torch_function.PLAIN_METHOD, DeprecationWarning, stacklevel=2)
+            warn(torch_function.PLAIN_METHOD, DeprecationWarning)
         result = hook(public_api, kinds, args, kwargs)
         if result is not NotImplemented:
             return result

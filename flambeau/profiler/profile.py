@@ -7,10 +7,10 @@ import json
 import os
 import socket
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from ..native.foundation.user_frames import warn
 from ..autograd import profiler
 from ..autograd.profiler import KinetoStepTracker, record_function
 from ..autograd.profiler_util import EventList
@@ -102,9 +102,8 @@ class profile:
         if before is ProfilerAction.RECORD_AND_SAVE:
             self._finish()
         elif before is ProfilerAction.RECORD and self.current_action not in _ON:
-            warnings.warn("Incorrect schedule: RECORD followed by "
-                          + ("NONE" if self.current_action is ProfilerAction.NONE else "WARMUP"),
-                          stacklevel=2)  # fmt: skip
+            following = "NONE" if self.current_action is ProfilerAction.NONE else "WARMUP"
+            warn(f"Incorrect schedule: RECORD followed by {following}")
             self.stop_trace()
         if self.current_action in _ON and not self._running():
             self.start_trace()

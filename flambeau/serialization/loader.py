@@ -7,7 +7,6 @@ import os
 import pickle
 import pickletools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, Literal
@@ -18,6 +17,7 @@ from flambeau.tensor.devices import device
 from flambeau.tensor.dtypes import dtype, uint8
 from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchored
 
+from ..native.foundation.user_frames import warn
 from . import legacy, names, safe_globals, unpickler
 from .archive import ArchiveReader, is_archive
 from .location import MapLocation, MetaStorage, goes_to_meta, restorer
@@ -182,11 +182,10 @@ def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
     if force:
         return True
     if weights_only is None and force_no:
-        warnings.warn(
+        warn(
             "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the "
             "`weights_only` argument was not explicitly passed to `torch.load`, forcing "
             "weights_only=False.",
-            stacklevel=4,
         )
         return False
     return pickle_module is None if weights_only is None else bool(weights_only)
@@ -228,7 +227,7 @@ def load(
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if weights_only and pickle_load_args:
-        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+        warn("pickle_load_args only works if `weights_only=False`.")
     pickle_load_args.setdefault("encoding", "utf-8")
     path = os.fspath(f) if isinstance(f, (str, os.PathLike)) else None
     if path is not None and path.endswith(".safetensors"):

@@ -6,12 +6,12 @@ refused follows its rules, so layouts that are hard to compare (windows with gap
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from .layout import dense_order
 
 
@@ -36,12 +36,11 @@ def check_no_internal_overlap(array: np.ndarray, name: str = "") -> None:
         if name in _TOLERATED:
             value = _TOLERATED[name]
             index = "indices" if value == "tensor" else "mask"
-            warnings.warn(
+            warn(
                 f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor "
                 "before performing this operation. This also applies to advanced indexing e.g. "
                 f"tensor[{index}] = {value}",
                 UserWarning,
-                stacklevel=5,
             )
             return
         raise RuntimeError(

@@ -6,12 +6,12 @@ attaches its own from flambeau.autograd; here is what a tensor is before it comp
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
 from .layout import (
@@ -455,13 +455,12 @@ class Tensor(Methods, metaclass=_TensorType):
         found = self._grad
         GradLooks.count += 1
         if found is None and self._node is not None and "_retained" not in self.__dict__:
-            warnings.warn(
+            warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
                 "Its .grad attribute won't be populated during autograd.backward(). If you "
                 "indeed want the .grad field to be populated for a non-leaf Tensor, use "
                 ".retain_grad() on the non-leaf Tensor.",
                 UserWarning,
-                stacklevel=2,
             )
         return found
 

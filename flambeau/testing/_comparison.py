@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import cmath
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..native.foundation.user_frames import warn
 from .. import ops
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
@@ -169,11 +169,10 @@ def assert_allclose(
 
     >>> torch.testing.assert_allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
     """
-    warnings.warn(
+    warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12; use "
         "`torch.testing.assert_close()`",
         FutureWarning,
-        stacklevel=2,
     )
     assert_close(ops.as_tensor(actual), ops.as_tensor(expected), rtol=rtol, atol=atol,
                  equal_nan=equal_nan, check_dtype=False, msg=msg or None)  # fmt: skip

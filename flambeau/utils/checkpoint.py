@@ -8,7 +8,6 @@ inside backward.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,6 +17,8 @@ from flambeau.autograd import Function, backward, enable_grad, is_grad_enabled, 
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import default_generator
+
+from ..native.foundation.user_frames import warn
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity",
@@ -225,8 +226,8 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
     >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
     """
     if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
-        warnings.warn(
-            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
+        warn(
+            "None of the inputs have requires_grad=True. Gradients will be None"
         )
 
 
@@ -273,11 +274,10 @@ class CheckpointFunction(Function):
 
 def _decide_reentrant(use_reentrant: bool | None, name: str) -> bool:
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             f"{name}: the use_reentrant parameter should be passed explicitly. "
             "use_reentrant=False is recommended, but if you need to preserve the current default "
             "behavior, you can pass use_reentrant=True.",
-            stacklevel=3,
         )
         return True
     return use_reentrant

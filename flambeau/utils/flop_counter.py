@@ -8,12 +8,12 @@ operator and recurrent layers count as nothing.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..compiler.capture.patch_targets import swaps_of
 from ..nn.modules.module import (
     Module,
@@ -97,8 +97,7 @@ class FlopCounterMode:
             raise NotImplementedError("FlopCounterMode(custom_mapping=...) is not implemented in "
                                       "flambeau")  # fmt: skip
         if mods is not None:
-            warnings.warn("mods argument is not needed anymore, you can stop passing it",
-                          stacklevel=2)  # fmt: skip
+            warn("mods argument is not needed anymore, you can stop passing it")  # fmt: skip
         self.depth, self.display = depth, display
         self.flop_counts: dict[str, dict[Any, int]] = {}
         self._swaps: list[Swap] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..autograd.handle import RemovableHandle
 from ..nn.backward_hook import BackwardHook
 from ..tensor import Tensor
@@ -24,9 +24,8 @@ def warn_if_has_hooks(tensor: Tensor) -> None:
     """Warns of each hook on a tensor that will not be saved with it."""
     for hook in (tensor.__dict__.get("_backward_hooks") or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(
+            warn(
                 f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, "
                 "you can decorate the function with @torch.utils.hooks.unserializable_hook to "
                 "suppress this warning",
-                stacklevel=2,
             )

@@ -55,23 +55,29 @@ def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> N
 
 def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
     """warnings.warn while a step is recorded."""
-    if recorder.here:
-        recorder.problem("it warns, which no compiled call would")
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+    _warned_explicitly(recorder, real, *args, **kwargs)
+
+
+def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
+    """warnings.warn_explicit while a step is recorded."""
+    if recorder.here:
+        recorder.problem("it warns, which no compiled call would")
     real(*args, **kwargs)
 
 
 @contextmanager
 def _watched_output(recorder: Recorder) -> Iterator[None]:
     """What the step prints, and what it or the library warns of, keeps it eager."""
-    real, warn = builtins.print, warnings.warn
+    real, warn, explicit = builtins.print, warnings.warn, warnings.warn_explicit
     builtins.print = functools.partial(_printed, recorder, real)
     warnings.warn = functools.partial(_warned, recorder, warn)
+    warnings.warn_explicit = functools.partial(_warned_explicitly, recorder, explicit)
     try:
         yield
     finally:
-        builtins.print, warnings.warn = real, warn
+        builtins.print, warnings.warn, warnings.warn_explicit = real, warn, explicit
 
 
 def note(problem: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import beside, recording
 from ...native.foundation.environment import CHECK, DEBUG
 from ...nn.module import Module
@@ -672,7 +673,7 @@ class Compiled:
         if file and number.isdigit():
             warnings.warn_explicit(text, UserWarning, file, int(number))
         else:
-            warnings.warn(text, UserWarning, stacklevel=5)
+            warn(text, UserWarning)
 
 
 def _compute(trace: Trace) -> None:

@@ -6,11 +6,11 @@ done. See https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from .. import collectives
 
@@ -105,9 +105,9 @@ class Join:
             is_last_joiner = False
             rounds += 1
             if rounds == 1000:
-                warnings.warn("Detected uneven input skew of greater than 1000. This means that "
-                              f"rank {self._rank} has at least 1000 fewer inputs than other "
-                              "currently-active ranks.", stacklevel=2)  # fmt: skip
+                warn("Detected uneven input skew of greater than 1000. This means that "
+                     f"rank {self._rank} has at least 1000 fewer inputs than other "
+                     "currently-active ranks.")  # fmt: skip
             for hook in self._join_hooks:
                 hook.main_hook()
         for hook in self._join_hooks:

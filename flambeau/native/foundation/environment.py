@@ -6,9 +6,10 @@ docs/flags.md is generated: python -m flambeau.native.foundation.environment > d
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from .user_frames import warn
 
 T = TypeVar("T", int, float, str)
 
@@ -35,8 +36,8 @@ class Flag(Generic[T]):
         except ValueError:
             pass
         kind = "a whole number" if isinstance(self.default, int) else "a number"
-        warnings.warn(f"{self.name}={given!r} is not {kind} from {self.least} up, and is not "
-                      "heeded", stacklevel=2)  # fmt: skip
+        warn(f"{self.name}={given!r} is not {kind} from {self.least} up, and is not "
+             "heeded")  # fmt: skip
         return self.default
 
 

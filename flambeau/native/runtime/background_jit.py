@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..foundation.user_frames import warn
 from ..foundation import fork_imports as fork_imports  # its hooks
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ def _tell(key: Hashable, error: Exception) -> None:
         return
     faults[key] = error
     with suppress(RuntimeWarning):  # warnings that are errors would end the thread
-        warnings.warn(f"the kernel {key} could not be made, and NumPy does its work: "
-                      f"{type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)  # fmt: skip
+        warn(f"the kernel {key} could not be made, and NumPy does its work: "
+             f"{type(error).__name__}: {error}", RuntimeWarning)  # fmt: skip
 
 
 class Small(dict[Any, int]):

@@ -12,11 +12,11 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from ..foundation.user_frames import warn
 from . import thread_pool_ir
 from ..foundation.environment import THREADS
 
@@ -189,8 +189,8 @@ class Pool:
                 try:
                     workers = self._more(threads)
                 except RuntimeError as error:  # a limit of the system, or the interpreter's end
-                    warnings.warn(f"running on one thread instead of {threads}: {error}",
-                                  RuntimeWarning, stacklevel=3)  # fmt: skip
+                    warn(f"running on one thread instead of {threads}: {error}",
+                         RuntimeWarning)  # fmt: skip
                     native(0, *arguments, 1)
                     return
             self.busy = True

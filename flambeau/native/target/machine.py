@@ -8,13 +8,13 @@ import os
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from ..foundation.user_frames import warn
 from . import cache_sizes
 from ..foundation.allocator import probe
 from ..foundation.environment import CPU
@@ -179,8 +179,8 @@ def _asked_for(like: Target) -> Target | None:
            and one.parts <= like.parts and one.pairs <= like.pairs}  # fmt: skip
     if name in can:
         return can[name]
-    warnings.warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
-                  "can run, and is not heeded", stacklevel=3)  # fmt: skip
+    warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
+         "can run, and is not heeded")  # fmt: skip
     return None
 
 

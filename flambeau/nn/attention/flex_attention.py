@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor import Tensor
 from ...tensor import dtypes as types
@@ -130,9 +130,9 @@ def _output(
     weights = ops.exp(scores - lse.masked_fill(empty, 0).unsqueeze(-1))
     y = weights.to(kind) @ value
     if return_lse:
-        warnings.warn("return_lse is deprecated and will be removed in v2.10. Please use "
-                      "return_aux=AuxRequest(lse=True) instead.", FutureWarning, stacklevel=3
-                      )  # fmt: skip
+        warn("return_lse is deprecated and will be removed in v2.10. Please use "
+             "return_aux=AuxRequest(lse=True) instead.", FutureWarning
+             )  # fmt: skip
         return y, lse
     if return_aux is None:
         return y

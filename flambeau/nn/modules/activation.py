@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor import Tensor
 from .. import functional as F
@@ -203,10 +203,10 @@ class Hardtanh(Module):
         super().__init__()
         renamed = "keyword argument `{0}ue` is deprecated and renamed to `{0}`"
         if min_value is not None:
-            warnings.warn(renamed.format("min_val"), FutureWarning, stacklevel=2)
+            warn(renamed.format("min_val"), FutureWarning)
             min_val = min_value
         if max_value is not None:
-            warnings.warn(renamed.format("max_val"), FutureWarning, stacklevel=2)
+            warn(renamed.format("max_val"), FutureWarning)
             max_val = max_value
         if max_val <= min_val:
             raise AssertionError(f"max_val ({max_val}) must be greater than min_val ({min_val})")
@@ -498,7 +498,7 @@ class Softmax(_Along):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim, _stacklevel=5)
+        return F.softmax(input, self.dim)
 
 
 class Softmin(_Along):
@@ -509,7 +509,7 @@ class Softmin(_Along):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim, _stacklevel=5)
+        return F.softmin(input, self.dim)
 
 
 class LogSoftmax(_Along):
@@ -520,7 +520,7 @@ class LogSoftmax(_Along):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim, _stacklevel=5)
+        return F.log_softmax(input, self.dim)
 
 
 class Softmax2d(Module):
@@ -535,4 +535,4 @@ class Softmax2d(Module):
             raise ValueError(
                 f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
             )
-        return F.softmax(input, -3, _stacklevel=5)
+        return F.softmax(input, -3)

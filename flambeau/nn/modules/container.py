@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import chain
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from .module import Module
 from .parametercontainer import ParameterDict, ParameterList, _index_key, _pairs
 
@@ -22,11 +22,10 @@ class Container(Module):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
-        warnings.warn(
+        warn(
             "`nn.Container` is deprecated. All of its functionality is now implemented in "
             "`nn.Module`. Subclass that instead.",
             FutureWarning,
-            stacklevel=2,
         )
         for name, module in kwargs.items():
             self.add_module(name, module)

@@ -7,10 +7,10 @@ weight and bias start uniform within +-1/sqrt(fan_in).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import no_grad
 from ...tensor import Tensor
@@ -329,10 +329,9 @@ class _ConvTransposeMixin(_ConvTransposeNd):
     """The name by which older programs know _ConvTransposeNd."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(
+        warn(
             "`_ConvTransposeMixin` is a deprecated internal class. "
             "Please consider using public APIs.",
             FutureWarning,
-            stacklevel=2,
         )
         super().__init__(*args, **kwargs)

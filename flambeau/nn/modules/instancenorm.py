@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import functional as F
 from .batchnorm import _LazyNormBase, _NormBase, _require_dims
@@ -54,10 +54,9 @@ class _InstanceNorm(_NormBase):
                 f"expected input's size at dim={dim} to match num_features "
                 f"({self.num_features}), but got: {found}."
             )
-        warnings.warn(
+        warn(
             f"input's size at dim={dim} does not match num_features. You can silence this "
             "warning by not passing in num_features, which is not used because affine=False",
-            stacklevel=3,
         )
 
     def _apply_instance_norm(self, input: Tensor) -> Tensor:

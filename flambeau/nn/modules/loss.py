@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import _reduction
 from .. import functional as F
@@ -201,12 +201,11 @@ class NLLLoss2d(NLLLoss):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(
+        warn(
             "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in "
             "replacement and see https://pytorch.org/docs/main/nn.html#torch.nn.NLLLoss "
             "for more details.",
             FutureWarning,
-            stacklevel=2,
         )
         super().__init__(*args, **kwargs)
 

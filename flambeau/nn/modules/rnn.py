@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor import Tensor
 from ..module import Module
@@ -17,11 +17,10 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
     """`tensor.index_select(dim, permutation)`, which is to be preferred."""
-    warnings.warn(
+    warn(
         "`apply_permutation` is deprecated, "
         "please use `tensor.index_select(dim, permutation)` instead",
         FutureWarning,
-        stacklevel=2,
     )
     return tensor.index_select(dim, permutation)
 

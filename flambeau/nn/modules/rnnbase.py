@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor import Tensor
 from .. import init
@@ -87,11 +87,10 @@ class RNNBase(Module):
                 "element being zeroed"
             )
         if dropout > 0 and self.num_layers == 1:
-            warnings.warn(
+            warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero "
                 f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
                 f"num_layers={self.num_layers}",
-                stacklevel=4,
             )
 
     def _flambeau_check_settings(self) -> None:

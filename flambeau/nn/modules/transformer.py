@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import is_grad_enabled
 from ...tensor import Tensor
@@ -285,10 +285,9 @@ def _additive(
     else:
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and other.dtype != mask.dtype:
-        warnings.warn(
+        warn(
             f"Support for mismatched {name} and {other_name} is deprecated. "
             "Use same type for both instead.",
-            stacklevel=4,
         )
     return converted
 
@@ -351,10 +350,9 @@ class TransformerEncoder(Module):
         self.mask_check = mask_check
         obstacle = _obstacle(encoder_layer)
         if enable_nested_tensor and obstacle:
-            warnings.warn(
+            warn(
                 "enable_nested_tensor is True, but self.use_nested_tensor is False "
                 f"because {obstacle}",
-                stacklevel=2,
             )
             self.use_nested_tensor = False
 

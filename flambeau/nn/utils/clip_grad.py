@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Iterable
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import no_grad
 from ...tensor import Tensor, wrap
@@ -129,9 +129,8 @@ def clip_grad_norm_(
         generator = isinstance(parameters, types.GeneratorType)
         parameters = list(parameters)
         if generator and not parameters:
-            warnings.warn(
+            warn(
                 "`parameters` is an empty generator, no gradient clipping will occur.",
-                stacklevel=2,
             )
     total = _get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
     _clip_grads_with_norm_(parameters, max_norm, total, foreach)
@@ -146,11 +145,10 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """Deprecated for `clip_grad_norm_`."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
         "`torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ..module import Module
 
@@ -25,12 +25,11 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """Deprecated for `torch.func.functional_call`, which does the same."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
         "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "
         "which is a drop-in replacement.",
         FutureWarning,
-        stacklevel=2,
     )
     return _functional_call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict

@@ -5,9 +5,9 @@ Deprecated for `parametrizations.weight_norm`.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter, is_lazy
@@ -43,11 +43,10 @@ class WeightNorm:
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Replaces the parameter by g and v and registers the hook."""
-        warnings.warn(
+        warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of "
             "`torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
-            stacklevel=3,
         )
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from functools import lru_cache
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import Policy
 from ...native.runtime.fast_call import Calls
 from ...tensor import dtypes as types
@@ -275,12 +275,11 @@ def _(g, input, y, dim, keepdim):
     return spread(g, shape, dim, keepdim) * (input - y).exp()
 
 
-def implicit_dim(name: str, ndim: int, level: int) -> int:
+def implicit_dim(name: str, ndim: int) -> int:
     """The axis that softmax took before it had to be told, with a warning."""
-    warnings.warn(
+    warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
-        stacklevel=level,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
@@ -288,7 +287,7 @@ def implicit_dim(name: str, ndim: int, level: int) -> int:
 def _functional(name: str, operator, sign: int, doc: str):
     def function(input, dim=None, _stacklevel=3, dtype=None):
         if dim is None:
-            dim = implicit_dim(name, input.dim(), _stacklevel)
+            dim = implicit_dim(name, input.dim())
         return operator(input if sign > 0 else -input, dim, dtype)
 
     function.__name__ = function.__qualname__ = name
@@ -324,7 +323,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     tensor([1., 1., 1., 1., 1.])
     """
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        warn("`eps` parameter is deprecated and has no effect.")
     noise = -logits.detach().clone().exponential_().log()
     soft = softmax((logits + noise) / tau, dim)
     if not hard:

@@ -6,11 +6,11 @@ Inside, everything is (batch, heads, time, head_dim), as views of the projection
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
 from .scaled_dot_product import scaled_dot_product_attention
 from ..creation.creation import zeros
@@ -147,10 +147,9 @@ def _masks(
 ) -> tuple[Tensor | None, Tensor | None, bool]:
     """(attn_mask, key_padding_mask, whether to mask causally): both masks additive."""
     if padding is not None and mask is not None and padding.dtype != mask.dtype:
-        warnings.warn(
+        warn(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type "
             "for both instead.",
-            stacklevel=3,
         )
     padding = _additive(padding, "key_padding_mask", query)
     if causal and mask is None:

@@ -6,14 +6,13 @@ starred parameter for what is too many, so that today's order pays nothing, and 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
-from ...tensor.user_frames import stack_level
 
 # The factors that may come first, and the tensors that follow them, by operator.
 _FACTORS: dict[str, tuple[str, ...]] = {
@@ -109,9 +108,8 @@ def _warn(name: str, given: tuple, out: Any, factors: dict[str, Any]) -> None:
         old = [*numbers[:before], "Tensor input", *numbers[before:], *tensors, "*"]
         old.append("Tensor out = None")
         new = ["Tensor input", *new, "Tensor out = None"]
-    warnings.warn(
+    warn(
         f"This overload of {name} is deprecated:\n\t{name}({', '.join(old)})\n"
         f"Consider using one of the following signatures instead:\n\t{name}({', '.join(new)})",
         UserWarning,
-        stacklevel=stack_level(),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
@@ -91,14 +91,13 @@ def write_into(target: Tensor, result: np.ndarray) -> None:
 
 def _resize(target: Tensor, shape: tuple[int, ...]) -> None:
     if target._array.size:
-        warnings.warn(
+        warn(
             f"An output with one or more elements was resized since it had shape "
             f"{list(target.shape)}, which does not match the required output shape "
             f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
             "will not be resized unless they have zero elements. You can explicitly reuse an out "
             "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
-            stacklevel=5,
         )
     target._array = np.empty(shape, target._array.dtype)
 

@@ -3,9 +3,9 @@ methods that it keeps for old programs, and those of devices that are not there.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NoReturn
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor, attach
 from .registry import publish
@@ -45,14 +45,14 @@ for _name, _words in _INSTEAD.items():
 
 def _resize(self: Tensor, *sizes: Any) -> Tensor:
     """Deprecated for `reshape`: a view in another shape of as many elements."""
-    warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
+    warn("non-inplace resize is deprecated", UserWarning)
     shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return _resized(self, tuple(shape))
 
 
 def _resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """Deprecated for `reshape_as`: a view in the shape of another tensor of as many elements."""
-    warnings.warn("non-inplace resize_as is deprecated", UserWarning, stacklevel=2)
+    warn("non-inplace resize_as is deprecated", UserWarning)
     return _resized(self, tuple(tensor.shape))
 
 
@@ -139,9 +139,9 @@ def _volatile(self: Tensor) -> bool:
 
 
 def _set_volatile(self: Tensor, value: Any) -> None:
-    warnings.warn(
+    warn(
         "volatile was removed (Variable.volatile is always False), and now has no effect. Use "
-        "'with torch.no_grad():' instead.", UserWarning, stacklevel=2,
+        "'with torch.no_grad():' instead.", UserWarning,
     )  # fmt: skip
 
 

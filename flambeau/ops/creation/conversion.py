@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.devices import device as Device
@@ -39,10 +39,9 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
             and form is preserve_format:  # fmt: skip
         return array.astype(dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
-        warnings.warn(
+        warn(
             "Casting complex values to real discards the imaginary part",
             UserWarning,
-            stacklevel=5,
         )
         array = array.real
     if array.dtype == dtype:

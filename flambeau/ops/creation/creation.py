@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, as_dtype
@@ -118,13 +118,12 @@ def _into(
         array = array.reshape(out._array.shape)
     elif out._array.shape != array.shape:
         if counted and out._array.size:
-            warnings.warn(
+            warn(
                 f"The number of elements in the out tensor of shape {list(out._array.shape)} is "
                 f"{out._array.size} which does not match the computed number of elements "
                 f"{array.size}. Note that this may occur as a result of rounding error. The out "
                 f"tensor will be resized to a tensor of shape ({array.size},).",
                 UserWarning,
-                stacklevel=3,
             )
         out._array = np.empty(array.shape, out._array.dtype)
     np.copyto(out._array, array, casting="unsafe")

@@ -7,11 +7,11 @@ inplace=False and check p first.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
@@ -221,13 +221,12 @@ def dropout2d(
     if rank not in (3, 4):
         _warn_rank("dropout2d", rank, "3D or 4D")
     if rank == 3:
-        warnings.warn(
+        warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
             "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
             "dim. This behavior will change in a future release to interpret the input as one "
             "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
             "dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=2,
         )
     return _by_channel(input, p, training, inplace, False)
 
@@ -249,11 +248,10 @@ def dropout3d(
 
 
 def _warn_rank(name: str, rank: int, wanted: str) -> None:
-    warnings.warn(
+    warn(
         f"{name}: Received a {rank}-D input to {name}, which is deprecated and will result in an "
         "error in a future release. To retain the behavior and silence this warning, please use "
         f"dropout instead. {name} drops whole channels of {wanted} inputs.",
-        stacklevel=3,
     )
 
 

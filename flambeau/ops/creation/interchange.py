@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
 from ...tensor.promotion import legacy_name
@@ -33,12 +33,11 @@ def tensor(
             [3, 4]])
     """
     if isinstance(data, Tensor):
-        warnings.warn(
+        warn(
             "To copy construct from a tensor, it is recommended to use "
             "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
             "rather than torch.tensor(sourceTensor).",
             UserWarning,
-            stacklevel=2,
         )
     return place(array_from(data, dtype, copy=True), device, requires_grad)
 
@@ -179,13 +178,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "array to reallocate the memory."
         )
     if not ndarray.flags.writeable:
-        warnings.warn(
+        warn(
             "The given NumPy array is not writable, and PyTorch does not support non-writable "
             "tensors. This means writing to this tensor will result in undefined behavior. You "
             "may want to copy the array to protect its data or make it writable before converting "
             "it to a tensor.",
             UserWarning,
-            stacklevel=2,
         )
     if ndarray.base is None:  # the memory is its own: it is the storage
         expose(ndarray)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resized
@@ -60,12 +60,11 @@ def _centred(input: Tensor, n_fft: int, pad_mode: str) -> Tensor:
 
 
 def _warn_of_no_window(advice: str, applied: str = "applied,") -> None:
-    warnings.warn(
+    warn(
         f"A window was not provided. A rectangular window will be {applied}{advice}To suppress "
         "this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, "
         "device=<device>)`.",
         UserWarning,
-        stacklevel=4,
     )
 
 
@@ -206,8 +205,8 @@ def _added_up(
         raise RuntimeError(f"istft({described}) window overlap add min: 1")
     y = y / envelope
     if end > total:
-        warnings.warn("The length of signal is shorter than the length parameter. Result is being "
-                      "padded with zeros in the tail. Please check your center and hop_length "
-                      "settings.", UserWarning, stacklevel=3)  # fmt: skip
+        warn("The length of signal is shorter than the length parameter. Result is being "
+             "padded with zeros in the tail. Please check your center and hop_length "
+             "settings.", UserWarning)  # fmt: skip
         y = constant_pad_nd(y, (0, end - total))
     return y

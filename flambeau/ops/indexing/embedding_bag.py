@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import arange
 from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, embedding_renorm_
@@ -247,11 +247,10 @@ def embedding_bag(
     tensor([[4., 6.]])
     """
     if weight._array.dtype == np.int64 and input.is_floating_point():
-        warnings.warn(
+        warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage "
             "`embedding_bag(weight, input, ...)` is deprecated, and should now be "
             "`embedding_bag(input, weight, ...)`.",
-            stacklevel=2,
         )
         weight, input = input, weight
     _check_bag_arguments(input, weight, offsets, mode, scale_grad_by_freq, sparse,

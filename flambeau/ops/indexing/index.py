@@ -6,11 +6,11 @@ positions, which NumPy and PyTorch combine alike.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.node import raise_stale
@@ -270,11 +270,10 @@ def _as_index(item: Any) -> Any:
             f"valid indices (got {type(item).__name__})"
         )
     if array.dtype == np.uint8:
-        warnings.warn(
+        warn(
             "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
             "instead.",
             UserWarning,
-            stacklevel=4,
         )
         return array.astype(np.bool_)
     if array.dtype != np.bool_ and array.dtype.kind not in "iu":

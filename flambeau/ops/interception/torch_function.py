@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.absent import Lacking
 from ...tensor.ambient import note_change
 from ...tensor.devices import device
@@ -157,7 +157,7 @@ def ask(
     for value in found:
         hook = value.__torch_function__
         if getattr(hook, "__self__", None) is value:
-            warnings.warn(PLAIN_METHOD, DeprecationWarning, stacklevel=4)
+            warn(PLAIN_METHOD, DeprecationWarning)
         result = hook(function, kinds, args, kwargs)
         if result is not NotImplemented:
             return result

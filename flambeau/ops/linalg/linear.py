@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
-from ...tensor.user_frames import noted
+from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
 from .matmul import product
 from ..native.matmul import WORTH, large_product

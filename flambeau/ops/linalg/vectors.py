@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ..core.axes import canonical_dim
 from ..core.inplace import overwrite
@@ -78,11 +78,11 @@ def cross(input, other, dim=None, *, out=None):
             raise RuntimeError("no dimension of size 3 in input")
         dim = shape.index(3)
         if dim != len(shape) - 1:
-            warnings.warn(
+            warn(
                 "Using torch.cross without specifying the dim arg is deprecated.\nPlease either "
                 "pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of "
                 "dim will change to agree with that of linalg.cross in a future release.",
-                UserWarning, stacklevel=2,
+                UserWarning,
             )  # fmt: skip
     return linalg_cross(input, other, dim=dim, out=out)
 

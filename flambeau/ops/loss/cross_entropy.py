@@ -9,7 +9,7 @@ import numpy as np
 from ...native.runtime.background_jit import Policy
 from ...native.runtime.fast_call import Calls
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.user_frames import noted
+from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..indexing.gather import all_below

@@ -5,12 +5,12 @@ Binary cross entropy is in binary_losses.py, cross entropy over classes in cross
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
@@ -160,11 +160,10 @@ def _matched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both at one shape; a warning where that takes broadcasting."""
     if input._array.shape == target.shape:
         return input, target
-    warnings.warn(
+    warn(
         f"Using a target size ({target.size()}) that is different to the input size "
         f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
         "Please ensure they have the same size.",
-        stacklevel=3,
     )
     try:
         shape = np.broadcast_shapes(input._array.shape, target._array.shape)
@@ -278,12 +277,11 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     tensor(0.1438)
     """
     if reduction == "mean" and size_average is None and reduce is None:
-        warnings.warn(
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition.'mean' will be changed to behave the same as 'batchmean' in the next major "
             "release.",
-            stacklevel=2,
         )
     by_batch = reduction == "batchmean"
     number = reduction_number("sum" if by_batch else reduction, size_average, reduce)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.tensor import Tensor
 from .cross_entropy import cross_entropy
@@ -66,8 +66,8 @@ def linear_cross_entropy(
     if options is not None and (
         linear_weight.dim() > 2 or label_smoothing or target.dtype is not types.int64
     ):
-        warnings.warn("linear_cross_entropy: options ignored: they need indices as targets, a "
-                      "matrix as weight, and no label_smoothing", stacklevel=2)  # fmt: skip
+        warn("linear_cross_entropy: options ignored: they need indices as targets, a "
+             "matrix as weight, and no label_smoothing")  # fmt: skip
     return cross_entropy(
         logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index,
         reduction=reduction, label_smoothing=label_smoothing,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ..core.registry import Array
 
 NONE, MEAN, SUM = 0, 1, 2  # torch.kl_div and its like reduce nothing unless told to
@@ -20,8 +20,8 @@ def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = Non
     found = _NUMBERS.get(reduction)
     if found is None:
         if reduction == "elementwise_mean":
-            warnings.warn("reduction='elementwise_mean' is deprecated. Please use "
-                          "reduction='mean' instead.", stacklevel=3)  # fmt: skip
+            warn("reduction='elementwise_mean' is deprecated. Please use "
+                 "reduction='mean' instead.")  # fmt: skip
             return MEAN
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return found
@@ -31,8 +31,8 @@ def _from_flags(size_average: Any, reduce: Any) -> str:
     name = "mean" if size_average is None or size_average else "sum"
     if reduce is not None and not reduce:
         name = "none"
-    warnings.warn("size_average and reduce args will be deprecated, please use "
-                  f"reduction='{name}' instead.", stacklevel=4)  # fmt: skip
+    warn("size_average and reduce args will be deprecated, please use "
+         f"reduction='{name}' instead.")  # fmt: skip
     return name
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
@@ -57,11 +57,10 @@ def _as_condition(condition: np.ndarray) -> np.ndarray:
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype " + kind
         )
-    warnings.warn(
+    warn(
         "where received a uint8 condition tensor. This behavior is deprecated and will be removed "
         "in a future version of PyTorch. Use a boolean condition instead.",
         UserWarning,
-        stacklevel=4,
     )
     return condition.astype(bool)
 

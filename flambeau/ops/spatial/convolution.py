@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.user_frames import noted
+from ...native.foundation.user_frames import noted
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
 from .conv_reference import (

@@ -7,12 +7,12 @@ One operator samples, two give its gradients; second derivatives go by way of re
 from __future__ import annotations
 
 import itertools
-import warnings
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...autograd.mode import MODE
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -230,10 +230,9 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
 
 def _aligned(align: bool | None) -> bool:
     if align is None:
-        warnings.warn(
+        warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
             "1.3.0. Please specify align_corners=True if the old behavior is desired.",
-            stacklevel=3,
         )
     return bool(align)
 
@@ -332,10 +331,9 @@ def affine_grid(theta, size, align_corners=None):
             f"Got {theta.shape}."
         )
     if align and min(size[2:]) == 1:
-        warnings.warn(
+        warn(
             "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
             "align_corners=True. This is not an intended use case of affine_grid.",
-            stacklevel=2,
         )
     elif min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")

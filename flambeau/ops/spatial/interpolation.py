@@ -6,13 +6,13 @@ of the input it is made of, and their weights.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -402,9 +402,8 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
 
 
 def _warn_old(name: str) -> None:
-    warnings.warn(
+    warn(
         f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=3,
     )
 
 

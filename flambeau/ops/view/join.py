@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.promotion import legacy_name, result_dtype
@@ -294,11 +294,10 @@ def meshgrid(*tensors, indexing=None):
     if any(x.dtype is not tensors[0].dtype for x in tensors):
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing is None:
-        warnings.warn(
+        warn(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
             "argument.",
             UserWarning,
-            stacklevel=3,
         )
     vectors = [x.reshape(-1) for x in tensors]
     swap = indexing == "xy" and len(vectors) > 1

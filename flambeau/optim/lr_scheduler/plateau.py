@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Literal, SupportsFloat
 
 from flambeau.optim.optimizer import Optimizer
 
+from ...native.foundation.user_frames import warn
 from .scheduler import (
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,
@@ -81,7 +81,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
+
+from ...native.foundation.user_frames import warn
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
@@ -63,10 +64,9 @@ def check_optimizer(optimizer: Any) -> None:
 def warn_outside_step(scheduler: LRScheduler) -> None:
     """Warns when `get_lr`, which computes the next rates, is called by somebody else than step."""
     if not scheduler._get_lr_called_within_step:
-        warnings.warn(
+        warn(
             "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
             UserWarning,
-            stacklevel=3,
         )
 
 
@@ -139,26 +139,24 @@ class LRScheduler:
             self._flambeau_check_order()
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self._update_lr(epoch)
 
     def _flambeau_check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
-            warnings.warn(
+            warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
                 "initialization. Please, make sure to call `optimizer.step()` before "
                 f"`lr_scheduler.step()`. {_ORDER}",
                 UserWarning,
-                stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn(
+            warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should "
                 "call them in the opposite order: `optimizer.step()` before "
                 "`lr_scheduler.step()`. Failure to do this will result in PyTorch skipping the "
                 f"first value of the learning rate schedule. {_ORDER}",
                 UserWarning,
-                stacklevel=3,
             )
 
     def _update_lr(self, epoch: int | None = None) -> None:

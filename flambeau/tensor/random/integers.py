@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from .native import converter, shuffled
 from .generator import Generator, default_generator
 from .distributions import (
@@ -110,12 +110,11 @@ def _check_bounds(dtype: np.dtype, low: int, last: int) -> None:
         if not smallest <= bound <= limit:
             raise RuntimeError(f"{what} is out of bounds for {_CPP_NAMES[dtype.name]}")
         if dtype in FLOATS and abs(bound) > 1 << _DIGITS[dtype]:
-            warnings.warn(
+            warn(
                 f"{what} is out of bounds [-(2^{_DIGITS[dtype]}), 2^{_DIGITS[dtype]}]. Due to "
                 f"precision limitations {dtype.name} can support discrete uniform distribution "
                 "only within this range.",
                 UserWarning,
-                stacklevel=4,
             )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor.tensor import Tensor
 from ..events.order import Band
@@ -53,7 +53,7 @@ class TerminateOnNaN:
         text = "; ".join([f"epoch {state.epoch}, step {state.step}: {what}", *filter(None, causes)])
         if self.raises:
             raise FloatingPointError(text)
-        warnings.warn(f"{text}. The run stops here", UserWarning, stacklevel=2)
+        warn(f"{text}. The run stops here", UserWarning)
         run.stop()
 
     def _batch(self, batch: Any) -> str:

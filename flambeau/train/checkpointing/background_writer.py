@@ -7,11 +7,11 @@ import pickle
 import secrets
 import shutil
 import threading
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...serialization import save
 from ...tensor.tensor import Tensor
 
@@ -69,12 +69,11 @@ class Writer:
         older = "There is none from before"
         if path.exists():
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
-        warnings.warn(
+        warn(
             f"the checkpoint {path.as_posix()} of {what} was not written: "
             f"{error.strerror or error} ({_room(path.parent)}). {older}. The run goes on, and "
             "tries again at the next",
             UserWarning,
-            stacklevel=2,
         )
 
     def _work(

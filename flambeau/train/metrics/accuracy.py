@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from .labels import Labels, class_axis
 from .metric import Metric, Value, array_of
 
@@ -71,10 +71,9 @@ class Accuracy(Metric):
         """The share, from 0 to 1; NaN before the first batch."""
         if self._highest > 0.0 and self._lowest >= 0.0 and self._highest <= 1.0:
             self._highest = 0.0  # once
-            warnings.warn(
+            warn(
                 f"{self.name}: all scores lie between 0 and 1 and the threshold is 0, so each "
                 "counts as a 1; for probabilities pass Accuracy(threshold=0.5)",
-                stacklevel=2,
             )
         return self.correct / self.total if self.total else self._nothing()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from .labels import check_task
 from .metric import Metric, Value, array_of, wide
 
@@ -111,9 +111,8 @@ class AUROC(Metric):
 
     def _told(self, value: float) -> float:
         if value != value:
-            warnings.warn(
+            warn(
                 f"{self.name}: a class is always there or never, or a score is NaN: no area",
-                stacklevel=4,
             )
         return value
 

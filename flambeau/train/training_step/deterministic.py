@@ -7,9 +7,9 @@ on the batch alone, so a run that is resumed decides as the one that was not int
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...autograd.mode import no_grad
 from ...compiler.driver.compiled_function import PROGRAMS, RECORDED, Compiled
 from ...compiler.runtime.guarded_call import MISS
@@ -84,8 +84,8 @@ class ExactStep:
         if found is MISS:
             self.kinds.plain.add(kind)
             if kind in self.kinds.compiled:
-                warnings.warn("the step was compiled when the run was saved, and cannot be now: it "
-                              "goes on, but the last bits may differ", stacklevel=2)  # fmt: skip
+                warn("the step was compiled when the run was saved, and cannot be now: it "
+                     "goes on, but the last bits may differ")  # fmt: skip
             return self.step(*batch)
         self.made.add(kind)
         self.kinds.compiled.add(kind)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ... import compiler
 from ...nn.utils import clip_grad_norm_, clip_grad_value_
 from ...ops.creation.random import get_rng_state, set_rng_state
@@ -193,17 +194,8 @@ def say(why: str) -> None:
     global _told
     if not _told:
         _told = True
-        warnings.warn(
+        warn(
             f"Trainer: the step is not compiled, it runs operator by operator ({why}); "
             "compile=False asks for that",
             UserWarning,
-            stacklevel=_outside(),
         )
-
-
-def _outside() -> int:
-    """The stack level of the program that called the trainer."""
-    frame, level, package = sys._getframe(1), 1, "flambeau.train."
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level

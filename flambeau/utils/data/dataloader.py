@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from flambeau.tensor.random.generator import Generator
 
+from ...native.foundation.user_frames import warn
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import get_worker_info
@@ -203,12 +203,11 @@ class DataLoader(Generic[_T_co]):
                 f"{processors}{unchecked}, which is smaller than what this DataLoader is going to "
                 "create."
             )
-        warnings.warn(
+        warn(
             f"This DataLoader will create {self.num_workers} worker processes in total. "
             f"{suggestion} Please be aware that excessive worker creation might get DataLoader "
             "running slow or even freeze, lower the worker number to avoid potential "
             "slowness/freeze if necessary.",
-            stacklevel=2,
         )
 
 

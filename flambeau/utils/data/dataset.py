@@ -6,13 +6,14 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Iterable, TypeVar  # noqa: UP035 (Generic needs typing's Iterable)
 
 from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import Generator, default_generator
+
+from ...native.foundation.user_frames import warn
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
@@ -197,10 +198,9 @@ class ConcatDataset(Dataset[_T_co]):
     @property
     def cummulative_sizes(self) -> list[int]:
         """The old spelling of `cumulative_sizes`."""
-        warnings.warn(
+        warn(
             "`cummulative_sizes` attribute is renamed to `cumulative_sizes`",
             FutureWarning,
-            stacklevel=2,
         )
         return self.cumulative_sizes
 
@@ -287,9 +287,8 @@ def _lengths_from_fractions(total: int, fractions: Sequence[float]) -> list[int]
         lengths[i % len(lengths)] += 1
     for i, length in enumerate(lengths):
         if length == 0:
-            warnings.warn(
+            warn(
                 f"Length of split at index {i} is 0. This might result in an empty dataset.",
-                stacklevel=3,
             )
     return lengths
 

@@ -7,12 +7,12 @@ number is drawn as the base seed of the workers, whether there are any or not.
 from __future__ import annotations
 
 import itertools
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
 
+from ...native.foundation.user_frames import warn
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import (
     _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
@@ -36,10 +36,9 @@ class _BaseDataLoaderIter:
         self._flambeau_announced_length = loader._flambeau_announced_length
         self._num_yielded = 0
         if loader.pin_memory:
-            warnings.warn(
+            warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device "
                 "pinned memory won't be used.",
-                stacklevel=4,
             )
         self._sampler_iter = iter(self._index_sampler)
         self._base_seed = draw_seed(loader.generator)
@@ -81,7 +80,7 @@ class _BaseDataLoaderIter:
                 "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset "
                 "for examples."
             )
-        warnings.warn(message, stacklevel=3)
+        warn(message)
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
@@ -233,9 +232,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
 
 def _warn_of_memory(worker: int, reason: str) -> None:
-    warnings.warn(
+    warn(
         f"DataLoader worker {worker} could not get shared memory ({reason}). Batches for which "
         "there is none are sent through a pipe, which copies them twice. Raise the memory limit, "
         "or lower num_workers, prefetch_factor or the batch size.",
-        stacklevel=5,
     )

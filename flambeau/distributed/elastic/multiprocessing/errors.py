@@ -11,12 +11,13 @@ import socket
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any
+
+from ....native.foundation.user_frames import warn
 
 __all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_handler", "record"]
 
@@ -36,8 +37,7 @@ class ErrorHandler:
         try:
             faulthandler.enable(all_threads=True)
         except Exception as error:  # standard error may be closed, or no file
-            warnings.warn(f"Unable to enable fault handler. {type(error).__name__}: {error}",
-                          stacklevel=2)  # fmt: skip
+            warn(f"Unable to enable fault handler. {type(error).__name__}: {error}")  # fmt: skip
 
     def record_exception(self, e: BaseException) -> None:
         """Writes the exception and its traceback."""

@@ -11,7 +11,8 @@ from typing import Any
 from ...events import Backward
 from ...finding import Level, Place
 from ...graph import node_of
-from ...places import Spot, user_frame
+from ....native.foundation.user_frames import user_frame
+from ...places import Spot
 from ...source import function_body
 from ..rule import Rule
 

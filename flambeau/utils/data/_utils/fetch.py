@@ -9,7 +9,7 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
-from flambeau.tensor.user_frames import noted
+from flambeau.native.foundation.user_frames import noted
 from flambeau.utils.data.dataset import Subset, TensorDataset
 
 from . import collate

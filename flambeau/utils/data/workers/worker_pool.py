@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import time
-import warnings
 import weakref
 from collections import deque
 from multiprocessing import reduction
@@ -21,6 +20,7 @@ import numpy.random  # noqa: F401 - here, and not once in each forked worker
 from flambeau.multiprocessing import init_reductions
 from flambeau.tensor.shared_memory import unnamed_file
 
+from ....native.foundation.user_frames import warn
 from .arena import ArenaView
 from .batch_message import read_message
 from .channel import ParentChannel, open_process
@@ -247,13 +247,12 @@ def _terminate(process: Any) -> None:
 
 
 def _warn_of_pickling() -> None:
-    warnings.warn(
+    warn(
         "Got pickle error when attempting to start a worker Process. "
         "This might be because the worker Process arguments are not picklable. "
         "Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms "
         "to 'forkserver', which requires the worker Process arguments to be picklable. "
         "You can also try multiprocessing.set_start_method('fork').",
-        stacklevel=6,
     )
 
 

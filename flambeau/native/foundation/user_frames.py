@@ -1,0 +1,70 @@
+"""The user's frame: the innermost one on the stack that is neither flambeau's nor the standard
+library's. Warnings name its line, and notes below errors look into it.
+
+The stack is walked only when there is something to say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import CodeType, FrameType
+from typing import TypeVar
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_GENERATED = ("<flambeau", "<frozen ", "<__array_function__")
+_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = ("site-packages", "dist-packages")  # folders of the library for what users install
+
+_internal: dict[CodeType, bool] = {}
+
+E = TypeVar("E", bound=BaseException)
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether code is flambeau's: a file of the package, or source that it generated."""
+    return code.co_filename.startswith((PACKAGE, *_GENERATED))
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether code is flambeau's or the standard library's, not the user's."""
+    internal = _internal.get(code)
+    if internal is None:
+        file = code.co_filename
+        internal = is_own(code) or (
+            file.startswith(_LIBRARY) and not any(name in file for name in _INSTALLED)
+        )
+        _internal[code] = internal
+    return internal
+
+
+def user_frame(depth: int = 1) -> FrameType | None:
+    """The innermost frame of the user's, from `depth` frames above the caller outwards."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code)
+        if internal is False or (internal is None and not is_internal(code)):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """`warnings.warn` that names the user's line, however deep in the library it is called."""
+    frame = user_frame(2) or sys._getframe(1)
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message, category, frame.f_code.co_filename, frame.f_lineno,
+        module=names.get("__name__", "<unknown>"),
+        registry=names.setdefault("__warningregistry__", {}),
+    )  # fmt: skip
+
+
+def noted(error: E, *notes: str | None) -> E:
+    """The error with notes below its message (PEP 678); None is no note."""
+    for note in notes:
+        if note is not None:
+            error.add_note(note)
+    return error
