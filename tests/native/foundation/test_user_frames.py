@@ -101,7 +101,7 @@ def test_the_line_of_the_user_is_named(name):
 def test_the_standard_library_is_passed_over():
     import functools
 
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="Implicit dimension") as told:
         functools.reduce(lambda a, _: F.softmax(a), [x, 1])
     assert told[0].filename == __file__
 
