@@ -659,8 +659,7 @@ class Compiled:
         variant.stop()
         where = f" ({line})" if line else ""
         text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
-        more = advice(what)
-        text = f"{text}. {more}" if more else text
+        text += f". {more}" if (more := advice(what)) else ""
         if self._options["fullgraph"]:
             raise RuntimeError(text)
         self._tell(text, line)
