@@ -21,7 +21,7 @@ from .process_group import ProcessGroup
 from .work import Work
 
 __all__ = [
-    "Destination", "launch", "refuse_compilation", "require_tensor", "require_tensors",
+    "Destination", "launch", "recorder", "refuse_compilation", "require_tensor", "require_tensors",
     "source_array",
 ]  # fmt: skip
 
@@ -70,6 +70,15 @@ class Destination:
 def is_detailed() -> bool:
     """Whether TORCH_DISTRIBUTED_DEBUG asks to compare what the ranks call."""
     return os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
+
+
+def recorder() -> Any:
+    """What records this call for the compiler; None where no call is being recorded."""
+    if "flambeau.compiler.capture.capture" not in sys.modules:
+        return None
+    from ..compiler.capture import record_exchange
+
+    return record_exchange.recorder()
 
 
 def refuse_compilation(name: str) -> None:

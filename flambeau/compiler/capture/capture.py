@@ -94,6 +94,11 @@ def refuse(problem: str) -> None:
         _recorders.current.problem(problem)
 
 
+def current() -> Recorder | None:
+    """What records the call of this thread, if one is being recorded."""
+    return _recorders.current
+
+
 class _Current(threading.local):
     current: Recorder | None = None
 
@@ -158,6 +163,8 @@ def capture(
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
     """Notes all that the call left; `states`: of the tensors that were there, as they were."""
     trace, existing = recorder.trace, recorder.held[0][0]
+    for what in recorder.awaited.values():
+        trace.problem(f"{what} outside of it: compile the whole step, backward included", "")
     finish(trace)
     _count_writes(trace, recorder.versions)
     _compare_states(trace, states)

@@ -64,6 +64,7 @@ class Recorder:
         self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
         self.numbers: list[Any] = []  # weak references to the Numbers made, see reads.py
         self.deferred: Deferred | None = None  # where operators need not run
+        self.awaited: dict[int, str] = {}  # what is still to happen, by id of who waits
 
     @property
     def on(self) -> bool:

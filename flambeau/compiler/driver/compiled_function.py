@@ -472,7 +472,7 @@ class Compiled:
         if is_possible(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = made, trace.result
         trace.strip()
-        if self._now or self._options["backend"] == "evaluate":
+        if self._now or trace.communicates or self._options["backend"] == "evaluate":
             self._work(pending)
             self._adopt(variant, pending, args, kwargs)
             return

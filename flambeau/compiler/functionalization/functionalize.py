@@ -16,6 +16,7 @@ from ..trace import bindings as bind
 from .index_checks import Bound, checked, label_bound
 from ..trace.counter_rng import Counted
 from ..lowering.operators.optimizer_update import copied, updated
+from .exchange_nodes import add_exchange
 from ..ir.graph import Graph, Node, Op, Source, permute, reshape
 from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
@@ -27,8 +28,8 @@ from ..capture.returned_tensors import ReturnedTensor
 from .memory_regions import Region, partition
 from .graph_inputs import arguments_of, drawn, drawn_key, entries, gradient, supply
 from ..trace.trace import (
-    CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
-    mapped, updates_of, values_in,
+    CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value,
+    address, mapped, updates_of, values_in,
 )
 from ..ir.errors import Unfit
 
@@ -56,6 +57,7 @@ class Functionalization:
         self.returned: dict[int, Any] = {}  # bindings of returned tensors, by position
         self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
         self.labels: list[Bound] = []
+        self.started: Node | None = None  # the exchange that was started last
         self.arguments = arguments_of(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
@@ -491,7 +493,7 @@ HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
     CONSTANT: Functionalization.constant, EMPTY: lambda self, event: None,
     WRITE: Functionalization.copy, DRAW: Functionalization.draw, UPDATE: Functionalization.update,
     OPERATOR: Functionalization.operator, CALL: Functionalization.call,
-    WINDOW: Functionalization.window,
+    EXCHANGE: add_exchange, WINDOW: Functionalization.window,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir.exchange import EXCHANGE_TURN, LATE
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import TOGETHER, Group, reshaping, window_through
 from .placement import Home, Memory, Place, in_arena
@@ -24,7 +25,10 @@ class Layout:
         self.elsewhere: set[int] = set()  # values that the kernel of another value writes
         self.first: list[tuple[Place, Place]] = []  # copies done before everything else
         self.copies: list[tuple[Place, Place]] = []  # and those done after
-        self._calls = any(node.op is Op.CALL for node in fusion.nodes)
+        calls = [node for node in fusion.nodes if node.op is Op.CALL]
+        self._calls = any(EXCHANGE_TURN not in node.attributes for node in calls)
+        self._waits = [fusion.group_of[id(node)] for node in calls
+                       if node.attributes.get(EXCHANGE_TURN) == LATE]  # fmt: skip
         self._place_sources()
         self._place_roots()
         self._place_values()
@@ -80,6 +84,7 @@ class Layout:
             self.copies.append((self._unwritten(node), place))
             return
         readers = [g for g in self._readers(slot) if g is not group]
+        readers += [wait for wait in self._waits if wait is not group]
         bit = 1 << group.position
         for reader in readers:
             self.fusion.follow(group, reader.before | 1 << reader.position)
@@ -107,6 +112,8 @@ class Layout:
         if self._calls:  # one that raises must leave all states as they were
             return False
         bit = 1 << group.position
+        if any(wait.before & bit for wait in self._waits):
+            return False
         source = self.graph.inputs[slot]
         if any(reader is not group and reader.before & bit for reader in self._readers(slot)):
             return False

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..fusion.fusion_group import Group
 from ..fusion.placement import Home, Memory
+from ..ir.exchange import EXCHANGE_TURN
 
-Entry = tuple[int, int, int]  # minus the bytes freed, minus the time of what is read, position
+# The turn (calls that start a collective first, those that wait for one last), minus the bytes
+# freed, minus the time of what is read, position.
+Entry = tuple[int, int, int, int]
 
 
 class Order:
@@ -44,7 +47,7 @@ class Order:
         found: list[Group] = []
         while self.heap:
             entry = heapq.heappop(self.heap)
-            position = entry[2]
+            position = entry[3]
             if self.entry.get(position) != entry:
                 continue  # it was entered anew
             del self.entry[position]
@@ -71,7 +74,9 @@ class Order:
                 freed -= size
             if len(self.left[key]) == 1:
                 freed += size
-        entry = self.entry[position] = (-freed, -time, position)
+        special = self.groups[position].special
+        turn = 0 if special is None else special.attributes.get(EXCHANGE_TURN, 0)
+        entry = self.entry[position] = (turn, -freed, -time, position)
         heapq.heappush(self.heap, entry)
 
     def _touch(self, position: int, time: int) -> None:

@@ -27,6 +27,7 @@ EMPTY = "empty"  # results[0] is memory not yet written
 DRAW = "draw"  # args[0] was filled with random numbers by calling function(array, *rest)
 UPDATE = "update"  # an optimiser's formula ran: see optimisers.py
 CALL = "call"  # function(*args, **kwargs) gave `results` and wrote `written`, unseen
+EXCHANGE = "exchange"  # a collective of the memory args gave `written` new values: exchange.py
 WINDOW = "window"  # autograd's maps between a base's cotangent and a window's
 
 _PIECE = 1 << 18  # bytes that are compared at a time, with little memory beside them
@@ -277,6 +278,11 @@ class Trace:
         """Whether the call made a tensor."""
         both = self.tensors.get(id(tensor)), self.views.get(id(tensor))
         return any(held is not None and held() is tensor for held in both)  # ids are used again
+
+    @property
+    def communicates(self) -> bool:
+        """Whether other processes took part: all take their programs over in the same call."""
+        return any(event.kind == EXCHANGE for event in self.events)
 
     def strip(self) -> None:
         """Forgets the memory and tensors of the call; what is left can still be compared."""

@@ -29,7 +29,7 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from .counter_rng import Counted
 from ..schedule.program_table import compiler_sources, library_sources
-from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
+from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "5"
 _SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
@@ -101,7 +101,7 @@ def precedent(trace: Trace, function: Callable) -> Precedent | None:
     """What a call did; None where there are no words for it. Before the trace is stripped."""
     if trace.problems or trace.backward is not None:
         return None
-    if any(event.kind in (CALL, WINDOW) for event in trace.events):
+    if any(event.kind in (CALL, EXCHANGE, WINDOW) for event in trace.events):
         return None
     try:
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}

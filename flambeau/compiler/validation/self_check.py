@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.matmul_precision import Chosen
+from ..ir.exchange import Exchange, offline
 from ..trace.bindings import Bindings, Kept, Scalar, State
 from ..trace.trace import same_bits
 
@@ -31,8 +32,12 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     least = _least(bindings)
     try:
         states.rewind()
-        outputs = step.run([_laid(slots[i], bindings.recorded[i]) for i in step.changing])
-        outputs = [np.array(y) for y in outputs]
+        given = [_laid(slots[i], bindings.recorded[i]) for i in step.changing]
+        with offline(step.edges) as exchanges:
+            outputs = [np.array(y) for y in step.run(given)]
+            wrong = _exchanges(exchanges, least)
+        if wrong is not None:
+            return wrong
         cotangents = _backward(backward, bindings, outputs)
         wrong = _wrong(step, bindings, outputs, cotangents, states, least)
         if wrong is None and take is not None:
@@ -154,6 +159,20 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
 def _least(bindings: Bindings) -> float:
     given = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
     return CANCELLED * min(1.0, max(map(greatest, given), default=0.0))
+
+
+def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
+    """What is sent to other processes, which as a whole may differ as gradients do."""
+    for exchange in exchanges:
+        wanted_arrays, _ = exchange.recorded or ((), ())
+        for found, wanted in zip(exchange.seen, wanted_arrays, strict=True):
+            if agree(found, wanted, least):
+                continue
+            gap, size = squared_distance(found, wanted), squared_distance(wanted, wanted * 0)
+            if not gap <= KINKS**2 * size:
+                return f"value for {exchange.__name__} ({_gap(found, wanted)})"
+        exchange.recorded = None
+    return None
 
 
 def _laid(slot: Any, value: Any) -> Any:

@@ -34,6 +34,7 @@ class Bucket:
         self.missing = len(self.parameters)
         self.work: Work | None = None
         self.future: Any = None  # of a communication hook
+        self.transfer: Any = None  # what the compiler is told of it
 
 
 def assign_buckets(

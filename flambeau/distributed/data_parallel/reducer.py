@@ -16,7 +16,7 @@ from ...autograd.node import Output
 from ...futures import Future
 from ...tensor import Tensor
 from ..engines.engine import reduced
-from ..collective_launch import refuse_compilation
+from ..collective_launch import recorder, refuse_compilation
 from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
 from .bucket import Bucket, GradBucket, assign_buckets
@@ -37,6 +37,7 @@ class Reducer:
         self.buckets = assign_buckets(self.parameters, cap_bytes)
         self.comm_hook: tuple[Any, CommHook] | None = None
         self.divisor = group.size()
+        self._recorder: Any = None  # of the step, where it is being compiled
         self.armed = self.is_expecting = False  # hooks count; gradients are outstanding
         self._next = 0  # the first bucket that was not sent yet
         self._places: dict[int, tuple[Bucket, int]] = {
@@ -70,10 +71,13 @@ class Reducer:
         if self.is_expecting and self._ready:
             self._refuse_unfinished()
         self.armed = self.is_expecting = True
-        self._next = 0
+        self._next, self._recorder = 0, recorder()
+        if self._recorder is not None:
+            self._prepare_recording()
         self._ready.clear()
         for bucket in self.buckets:
-            bucket.missing, bucket.work, bucket.future = len(bucket.parameters), None, None
+            bucket.missing = len(bucket.parameters)
+            bucket.work = bucket.future = bucket.transfer = None
         if not self.finds_unused:
             return
         reached = leaves_of(outputs)
@@ -81,6 +85,15 @@ class Reducer:
         for parameter, used in zip(self.parameters, self._used, strict=True):
             if not used:
                 self._mark(parameter, has_gradient=False)
+
+    def _prepare_recording(self) -> None:
+        """In a step that is being recorded, whose collectives become nodes of its graph."""
+        if self.comm_hook is not None:
+            refuse_compilation("a communication hook of DistributedDataParallel")
+        elif self.finds_unused:
+            refuse_compilation("DistributedDataParallel looks for unused parameters")
+        else:
+            self._recorder.awaited[id(self)] = "DistributedDataParallel awaits a backward"
 
     def disarm(self) -> None:
         """Leaves the gradients of the next backward alone."""
@@ -111,7 +124,6 @@ class Reducer:
     def _gradient_arrived(self, parameter: Tensor) -> None:
         """The hook of each parameter, once its gradient of this backward is complete."""
         if self.armed:
-            refuse_compilation("DistributedDataParallel")
             if id(parameter) in self._ready:
                 self._refuse_twice(parameter)
             self._mark(parameter, has_gradient=True)
@@ -159,7 +171,31 @@ class Reducer:
             is_last = bucket is self.buckets[-1]
             bucket.future = hook(state, GradBucket(bucket, is_last))
             return
+        if self._recorder is not None:
+            self._record(bucket)
+        self._start(bucket)
+
+    def _record(self, bucket: Bucket) -> None:
+        from ...compiler.capture.record_exchange import Transfer
+
+        transfer = bucket.transfer = Transfer(
+            self._recorder, "all_reduce", 1 / self.divisor, bucket,
+            partial(self._start, bucket), partial(self._result, bucket),
+        )  # fmt: skip
+        transfer.sends([bucket.buffer._array])
+
+    @staticmethod
+    def _result(bucket: Bucket) -> list[np.ndarray]:
+        """Waits for a bucket that a program started."""
+        assert bucket.work is not None
+        bucket.work.wait()
+        return [bucket.buffer._array]
+
+    def _start(self, bucket: Bucket, gradients: Sequence[np.ndarray] = ()) -> None:
+        """Has the group's thread add up a bucket, filled with `gradients` where there are such."""
         engine, array = self.group._engine, bucket.buffer._array
+        for gradient in gradients:
+            np.copyto(array, gradient)
         bucket.work = self.group._communicator.start(
             partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce)
         )
@@ -178,6 +214,12 @@ class Reducer:
             for parameter, window in zip(bucket.parameters, bucket.views, strict=True):
                 if used is None or used[self._order[id(parameter)]]:
                     self._give(parameter, window)
+            if bucket.transfer is not None:
+                gradients = [parameter._grad for parameter in bucket.parameters]
+                bucket.transfer.received([bucket.buffer._array], [gradients])
+        if self._recorder is not None:
+            self._recorder.awaited.pop(id(self), None)
+            self._recorder = None
 
     def _used_anywhere(self) -> np.ndarray | None:
         """For each parameter whether any process used it; None where all are used by all."""
@@ -196,7 +238,7 @@ class Reducer:
 
     def _give(self, parameter: Tensor, window: Tensor) -> None:
         gradient = parameter._grad
-        if self.as_view:
+        if self.as_view and self._recorder is None:  # a program's gradients lie elsewhere
             if gradient is not window:
                 parameter.grad = window.detach()
         elif gradient is None:

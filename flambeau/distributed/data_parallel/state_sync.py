@@ -8,29 +8,73 @@ import numpy as np
 
 from ...autograd.inplace import bump
 from ...tensor import Tensor
-from ..engines.engine import bytes_of
-from ..collective_launch import refuse_compilation
+from ..collective_launch import recorder
 from ..process_group import ProcessGroup
+from ..work import Work
 
 _MAX_SHAPE = 8
 
 
+class _Broadcast:
+    """The root's arrays for all members: those of one dtype travel together."""
+
+    def __init__(self, group: ProcessGroup, root: int) -> None:
+        self._group, self._root = group, root
+        self._packed: list[np.ndarray] = []
+        self._work: Work | None = None
+
+    def start(self, arrays: Sequence[np.ndarray]) -> None:
+        """Has the group's thread broadcast copies of flat arrays."""
+        self._packed = [array.copy() for array in arrays]
+        self._work = self._group._communicator.start(self._run)
+
+    def _run(self) -> None:
+        for array in self._packed:
+            self._group._engine.broadcast(array, self._root)
+
+    def finish(self) -> list[np.ndarray]:
+        """Waits; returns the root's arrays."""
+        assert self._work is not None
+        self._work.wait()
+        return self._packed
+
+    def run(self, arrays: list[np.ndarray]) -> None:
+        """Broadcasts flat arrays in place."""
+        self._packed = arrays
+        self._group._communicator.run(self._run)
+
+
 def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int = 0) -> None:
-    """Gives all members the root's values: one broadcast for all tensors together."""
-    arrays = [tensor._array for tensor in tensors if tensor._array.size]
-    if group.size() == 1 or not arrays:
-        return
-    refuse_compilation("broadcast of buffers")
-    packed = np.concatenate([bytes_of(np.ascontiguousarray(array)) for array in arrays])
-    group._communicator.run(lambda: group._engine.broadcast(packed, root))
-    if group.rank() == root:
-        return
-    at = 0
-    for array in arrays:
-        part = packed[at : at + array.nbytes]
-        np.copyto(array, part.view(array.dtype).reshape(array.shape))
-        at += array.nbytes
+    """Gives all members the root's values: one broadcast for all tensors of a dtype."""
+    by_dtype: dict[np.dtype, list[Tensor]] = {}
     for tensor in tensors:
+        if tensor._array.size:
+            by_dtype.setdefault(tensor._array.dtype, []).append(tensor)
+    if group.size() == 1 or not by_dtype:
+        return
+    groups, here = list(by_dtype.values()), recorder()
+    packed = [np.concatenate([one._array.reshape(-1) for one in members]) for members in groups]
+    broadcast, transfer = _Broadcast(group, root), None
+    if here is not None:
+        from ...compiler.capture.record_exchange import Transfer
+
+        transfer = Transfer(here, "broadcast", 1, group, broadcast.start, broadcast.finish)
+        transfer.sends(packed, groups)
+    broadcast.run(packed)
+    if group.rank() != root:
+        for members, array in zip(groups, packed, strict=True):
+            _unpack(members, array)
+    if transfer is not None:
+        transfer.received(packed, groups)
+
+
+def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:
+    """Writes consecutive parts of a flat array to tensors."""
+    at = 0
+    for tensor in tensors:
+        size = tensor._array.size
+        np.copyto(tensor._array, packed[at : at + size].reshape(tensor._array.shape))
+        at += size
         bump(tensor)
 
 

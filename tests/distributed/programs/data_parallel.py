@@ -74,12 +74,74 @@ def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumu
     check_same(net, name)
 
 
+def train_compiled(name: str, makes_optimizer: Any, **options: Any) -> Any:
+    """Losses of a step with several buckets and buffers; compiled, its programs."""
+    torch.manual_seed(rank)
+    net = DDP(Net(), bucket_cap_mb=0.1, **options)
+    opt = makes_optimizer(net.parameters())
+
+    def step(x: Any, y: Any) -> Any:
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    if name == "compiled":
+        step = torch.compile(step, mode="now")
+    found = [step(x, y).item() for x, y in batches(10)]
+    check_same(net, name)
+    return found, step
+
+
 def compiled() -> None:
-    """A compiled step trains as an eager one, and says why it stays eager."""
+    """A compiled step trains as an eager one; its collectives are part of its one program."""
+    for options in ({}, {"gradient_as_bucket_view": True}):
+        for optimizer in (torch.optim.Adam, lambda p: torch.optim.SGD(p, 0.05, momentum=0.9)):
+            eager, _ = train_compiled("eager", optimizer, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found, step = train_compiled("compiled", optimizer, **options)
+            assert all(abs(a - b) < 1e-5 for a, b in zip(eager, found, strict=True)), (eager, found)
+            assert step.ready
+            if rank == 0:  # a measurement needs no other rank
+                told = step.explain()
+                starts = [line for line in told.splitlines() if "call_start_" in line]
+                assert len(starts) > 2, told
+                lines = told.splitlines()
+                last_start = max(i for i, line in enumerate(lines) if "call_start_all" in line)
+                first_wait = min(i for i, line in enumerate(lines) if "call_finish_all" in line)
+                assert last_start < first_wait, told  # reductions overlap with backward
+
+
+def compiled_forward_stays_eager() -> None:
+    """Of a forward alone no program is made, since its backward would not reduce."""
+    torch.manual_seed(0)
+    net = DDP(nn.Linear(8, 3))
+    forward = torch.compile(lambda x: net(x), mode="now")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for x, y in batches(4):
+            net.zero_grad()
+            nn.functional.cross_entropy(forward(x), y).backward()
+    check_grads(net)
+    assert any("DistributedDataParallel awaits a backward" in str(w.message) for w in seen)
+
+
+def check_grads(net: Any) -> None:
+    for parameter in net.module.parameters():
+        rows = [torch.zeros_like(parameter) for _ in range(size)]
+        dist.all_gather(rows, parameter.grad)
+        assert all(torch.equal(row, rows[0]) for row in rows)
+
+
+def hook_stays_eager() -> None:
+    """A step that communicates otherwise stays eager, and says so."""
     found = {}
     for name in ("eager", "compiled"):
         torch.manual_seed(0)
         net = DDP(nn.Linear(8, 3))
+        net.register_comm_hook(None, hooks.allreduce_hook)
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
 
         def step(x: Any, y: Any, net: Any = net, opt: Any = opt) -> Any:
@@ -148,6 +210,8 @@ if library != "torch":  # which wants a GPU for these, or ends the process
     train("powerSGD", hook=lambda: (state, power.powerSGD_hook))
     refusals()
     compiled()
+    compiled_forward_stays_eager()
+    hook_stays_eager()
 dist.barrier()
 dist.destroy_process_group()
 if rank == 0:

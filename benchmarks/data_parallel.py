@@ -1,0 +1,181 @@
+"""Training steps over two processes: the six models of compiled.py at equal total batch.
+
+    python benchmarks/data_parallel.py [--models REGEX] [--rounds N] [--backend gloo] [--json FILE]
+
+Compared in one run, in turn: compiled flambeau in one process on two threads, compiled flambeau
+with DistributedDataParallel in two processes of one thread, and PyTorch with its
+DistributedDataParallel in two such processes. Shown are milliseconds a step (medians over the
+rounds), the throughput of two processes against one, and how much faster than PyTorch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from models import MODELS
+from processes import python_with_torch
+from turns import Process, all_in_turn, wait_for_turn
+
+HERE = Path(__file__).resolve().parent
+VARIANTS = ("one process", "flambeau DDP", "torch DDP")
+RANKS = 2
+WARM_UP = 8  # steps, in which programs are made
+TURNS, TURN_S = 9, 0.25
+LIMIT_S = 600.0
+
+
+def library(variant: str, threads: int) -> Any:
+    """What `import torch` gives."""
+    sys.path[:0] = [str(HERE.parent / "examples")]
+    if variant != "torch DDP":
+        sys.path.insert(0, str(HERE.parent))
+        alias = importlib.import_module("flambeau.command.torch_alias")
+        alias.install()
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    return torch
+
+
+def training(torch: Any, variant: str, name: str) -> Callable[[], Any]:
+    """The whole step on a batch of this process's share."""
+    model, ranks = MODELS[name], 1 if variant == "one process" else RANKS
+    net, loss_of = model.make(torch)
+    batch = model.data(torch, model.batch // ranks)
+    if ranks > 1:
+        net = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(net, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    if variant != "torch DDP":
+        step = torch.compile(step, mode="now", fullgraph=False)
+    return lambda: step(*batch)
+
+
+def measure(variant: str, name: str, backend: str) -> None:
+    """One process's part: rank 0 asks for turns and prints its median seconds a step."""
+    ranks = 1 if variant == "one process" else RANKS
+    torch = library(variant, RANKS // ranks)
+    rank = int(os.environ.get("RANK", "0"))
+    if ranks > 1:
+        torch.distributed.init_process_group(backend)
+        rank = torch.distributed.get_rank()
+
+    def agreed(number: int) -> int:
+        """Rank 0's number; the others wait for it without using a processor."""
+        cell = torch.tensor([number])
+        if ranks > 1:
+            torch.distributed.broadcast(cell, 0)
+        return int(cell.item())
+
+    step = training(torch, variant, name)
+    for _ in range(WARM_UP):
+        step()
+    begin_s = time.perf_counter()
+    step()
+    count = agreed(max(1, round(TURN_S / (time.perf_counter() - begin_s))))
+    found = []
+    for _ in range(TURNS):
+        if rank == 0:
+            wait_for_turn()
+        agreed(0)
+        step()
+        begin_s = time.perf_counter()
+        for _ in range(count):
+            step()
+        agreed(0)
+        found.append((time.perf_counter() - begin_s) / count)
+    if rank == 0:
+        print(json.dumps(statistics.median(found)), flush=True)
+    os._exit(0) if variant == "torch DDP" else None
+
+
+def launch(variant: str, name: str, backend: str) -> None:
+    """Starts the second rank, then is the first."""
+    with contextlib.suppress(AttributeError):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:RANKS])
+    if variant == "one process":
+        measure(variant, name, backend)
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS)}
+    command = [sys.executable, __file__, "--rank", variant, name, backend]
+    second = subprocess.Popen(command, env={**os.environ, "RANK": "1"}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL)  # fmt: skip
+    os.environ["RANK"] = "0"
+    try:
+        measure(variant, name, backend)
+    finally:
+        second.wait(60)
+
+
+def one_round(name: str, backend: str, pythons: dict[str, str], backwards: bool
+              ) -> dict[str, float]:  # fmt: skip
+    """Seconds a step by variant, all measured in turn."""
+    processes = {}
+    for variant in VARIANTS[::-1] if backwards else VARIANTS:
+        threads = str(RANKS if variant == "one process" else 1)
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+                               threads)  # fmt: skip
+        command = [pythons[variant], __file__, "--launch", variant, name, backend]
+        processes[variant] = Process(command, {**os.environ, **limits}, LIMIT_S)
+    all_in_turn(list(processes.values()))
+    for variant, process in processes.items():
+        if process.failed:
+            print(f"\n{variant} {name}:\n{process.errors[-2000:]}", file=sys.stderr)
+    return {v: json.loads(p.lines[-1]) for v, p in processes.items() if not p.failed}
+
+
+def main() -> None:
+    """Measures and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", metavar="REGEX", default="")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backend", default="gloo", choices=("gloo",))
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--torch-python", metavar="PYTHON")
+    parser.add_argument("--launch", nargs=3, metavar=("VARIANT", "MODEL", "BACKEND"))
+    parser.add_argument("--rank", nargs=3, metavar=("VARIANT", "MODEL", "BACKEND"))
+    options = parser.parse_args()
+    if options.launch or options.rank:
+        (launch if options.launch else measure)(*(options.launch or options.rank))
+        return
+    pythons = dict.fromkeys(VARIANTS, sys.executable)
+    pythons["torch DDP"] = python_with_torch(options.torch_python)
+    table: dict[str, dict[str, float]] = {}
+    print(f"{'ms a step':42}" + "".join(f"{v:>14}" for v in VARIANTS) + "   2 x 1 / 1 x 2  torch / "
+          "flambeau")  # fmt: skip
+    for name in (n for n in MODELS if re.search(options.models, n)):
+        rounds = [one_round(name, options.backend, pythons, bool(number % 2))
+                  for number in range(options.rounds)]  # fmt: skip
+        row = table[name] = {v: statistics.median(r[v] for r in rounds) for v in VARIANTS
+                             if all(v in r for r in rounds)}  # fmt: skip
+        times = [row.get(v, float("nan")) for v in VARIANTS]
+        print(f"{MODELS[name].title:42}" + "".join(f"{t * 1e3:14.2f}" for t in times)
+              + f"{times[0] / times[1]:16.2f}{times[2] / times[1]:18.2f}", flush=True)  # fmt: skip
+    if options.json:
+        Path(options.json).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

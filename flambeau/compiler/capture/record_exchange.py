@@ -1,0 +1,76 @@
+"""Collectives of a recorded call become events: the values that travel, and what came of them.
+
+`torch.distributed` looks for this module where somebody compiles, and tells it what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ..ir.exchange import Arrays, Exchange
+from ..trace.trace import EXCHANGE
+from .capture import current
+from .recorder import Recorder
+
+
+def recorder() -> Recorder | None:
+    """The recorder of this thread, where a call is being recorded."""
+    found = current()
+    return found if found is not None and found.on else None
+
+
+class Transfer:
+    """A collective that a recorded call is about to do, on tensors packed into flat arrays.
+
+    `scale` multiplies what is sent. `of` tells collectives apart that look alike: two recorded
+    calls must have used the same object. `start` and `finish`: see Exchange.
+    """
+
+    def __init__(
+        self, recorder: Recorder, name: str, scale: float, of: Any,
+        start: Callable[[Arrays], None], finish: Callable[[], Arrays],
+    ) -> None:  # fmt: skip
+        recorder.compute()
+        self._recorder, self._scale, self._of = recorder, scale, of
+        self._exchange = Exchange(name, start, finish)
+        self._sent: Arrays = ()
+
+    def sends(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]] = ()) -> None:
+        """Notes what this process is about to give; `groups`: tensors that it comes from."""
+        for group in groups:
+            for tensor in group:
+                self._recorder.refer(tensor)  # keeps what their memory holds now
+        if self._recorder.trace.values:
+            self._sent = [copy for array in arrays if (copy := self._copied(array)) is not None]
+
+    def received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
+        """Notes what came of it: the tensors of each group have one array's values, in order."""
+        recorder = self._recorder
+        if recorder.trace.values:
+            results = [copy for array in arrays if (copy := self._copied(array)) is not None]
+            self._exchange.recorded = self._sent, results
+        windows = tuple(tuple(recorder.refer(one) for one in group) for group in groups)
+        recorder.add(
+            EXCHANGE, function=self._exchange, args=windows,
+            kwargs={"scale": self._scale, "of": _Identity(self._of)},
+            written=tuple(window for group in windows for window in group),
+        )  # fmt: skip
+
+    def _copied(self, array: np.ndarray) -> np.ndarray | None:
+        return self._recorder.trace.copied(array)
+
+
+class _Identity:
+    """Equal to another that stands for the same object."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.of is other.of
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,39 @@
+"""add_exchange: a recorded collective becomes two nodes, between which others may run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...native.loop_ir.ir import Scalar
+from ..ir.errors import Unfit
+from ..ir.exchange import exchanged
+from ..ir.graph import Node, apply, concat, constant, reshape, window
+from ..trace.trace import Event
+
+if TYPE_CHECKING:
+    from .functionalize import Functionalization
+
+
+def add_exchange(graph: Functionalization, event: Event) -> None:
+    """Packs the tensors into flat arrays, and gives them the values that come back."""
+    if graph.trace.backward is not None:
+        raise Unfit("it communicates with other processes, and returns a tensor through which "
+                    "backward goes on", event.line)  # fmt: skip
+    exchange, scale = event.function, event.kwargs["scale"]
+    flat = [
+        concat([_scaled(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)
+        for group in event.args
+    ]
+    graph.started, results = exchanged(exchange, flat, graph.started, event.origin)
+    for group, result, recorded in zip(event.args, results, exchange.recorded[1], strict=True):
+        at = 0
+        for w in group:
+            graph.write(w, reshape(window(result, (at,), (1,), (w.size,)), w.shape))
+            at += w.size
+        # An output that needs it keeps an exchange alive, in which the other processes take part.
+        graph.outputs.append(window(result, (0,), (1,), (1,)))
+        graph.bindings.expected.append(recorded[:1].copy())
+
+
+def _scaled(row: Node, scale: float) -> Node:
+    return row if scale == 1 else apply(Scalar.MUL, row, constant(scale, row.type, (1,)))
