@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...native.loop_ir.ir import Scalar
 from ..ir.errors import Unfit
 from ..ir.exchange import exchanged
-from ..ir.graph import Node, apply, concat, constant, reshape, window
+from ..ir.graph import Node, apply, concat, constant, reshape, strided_slice
 from ..trace.trace import Event
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
     for group, result, recorded in zip(event.args, results, exchange.recorded[1], strict=True):
         at = 0
         for w in group:
-            graph.write(w, reshape(window(result, (at,), (1,), (w.size,)), w.shape))
+            graph.write(w, reshape(strided_slice(result, (at,), (1,), (w.size,)), w.shape))
             at += w.size
         # An output that needs it keeps an exchange alive, in which the other processes take part.
-        graph.outputs.append(window(result, (0,), (1,), (1,)))
+        graph.outputs.append(strided_slice(result, (0,), (1,), (1,)))
         graph.bindings.expected.append(recorded[:1].copy())
 
 
