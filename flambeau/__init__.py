@@ -165,10 +165,8 @@ globals().update(_legacy_types())
 Storage = globals()["FloatStorage"]
 _install_finders()
 _give_absent_methods(Tensor, (
-    "ccol_indices", "chalf", "coalesce", "col_indices", "crow_indices", "dequantize", "indices",
-    "int_repr", "is_coalesced", "q_per_channel_axis", "q_per_channel_scales",
+    "chalf", "dequantize", "int_repr", "q_per_channel_axis", "q_per_channel_scales",
     "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "resize_as_sparse_",
-    "row_indices", "slice_inverse", "smm", "sparse_mask", "sparse_resize_",
-    "sparse_resize_and_clear_", "sspaddmm", "to_mkldnn", "to_padded_tensor", "to_sparse",
-    "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "values",
+    "slice_inverse", "sparse_resize_", "sparse_resize_and_clear_", "to_mkldnn",
+    "to_padded_tensor",
 ))  # fmt: skip

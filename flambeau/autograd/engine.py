@@ -122,10 +122,10 @@ class _Task:
                 return
             pending[key] = [None] * target.outputs
         if index is None and pending[key].__class__ is not list:
-            pending[key] = pending[key] + g
+            pending[key] = total(pending[key], g)
             return
         slots, index = pending[key], index or 0
-        slots[index] = g if slots[index] is None else slots[index] + g
+        slots[index] = g if slots[index] is None else total(slots[index], g)
 
     def reach_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """A cotangent has come to a leaf: to its grad, or to who asked for it."""
@@ -146,7 +146,7 @@ class _Task:
             self.paths = _paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
         if key in self.waiting:
-            g = self.waiting[key][1] + g
+            g = total(self.waiting[key][1], g)
         self.waiting[key] = leaf, g
         left = self.paths[key] = self.paths.get(key, 0) - 1
         if left == 0:
@@ -161,7 +161,7 @@ class _Task:
     def capture(self, key: Any, g: Tensor) -> None:
         """Keeps a cotangent for the caller."""
         held = self.captured.get(key)
-        self.captured[key] = g if held is None else held + g
+        self.captured[key] = g if held is None else total(held, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
         """Runs the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
@@ -229,6 +229,11 @@ class _Task:
         for i, one in enumerate(g):
             if (key, i) in captures and one is not None:
                 self.capture((key, i), one)
+
+
+def total(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of two cotangents; a dense one takes up a sparse one."""
+    return b + a if a._array.strides is None else a + b
 
 
 def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
@@ -320,15 +325,16 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         held = leaf._grad
         if held is None:
             leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
-        elif differentiable or held._requires_grad:
-            leaf._grad = held + g
+        elif differentiable or held._requires_grad or held._array.strides is None:
+            leaf._grad = total(held, g)
         else:
             held.add_(g)
 
 
 def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
     """A cotangent that another leaf may hold as well, as a grad of the leaf's own."""
-    if dense_order(leaf._array) is None or not g._requires_grad:
+    if None in (leaf._array.strides, g._array.strides) or dense_order(leaf._array) is None \
+            or not g._requires_grad:  # fmt: skip
         return g.clone()
     strides = [n // leaf._array.itemsize for n in leaf._array.strides]
     return wrap(empty_strided_array(g._array.shape, strides, g._array.dtype)).copy_(g)
@@ -338,7 +344,8 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     """The cotangent as a leaf's own grad: itself when nobody else holds it, else a copy."""
     array = g._array
     if g.__class__ is not Tensor:  # of a class of its own, which memory alone does not make
-        return g
+        shared = sys.getrefcount(g) > _HELD_BY_ENGINE
+        return g if array.strides is not None else g._owned(shared)
     if (
         array.base is None
         and array.strides == leaf._array.strides
@@ -348,6 +355,8 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
         and not g._requires_grad
     ):
         return g
+    if leaf._array.strides is None:  # sparse: its gradient need not be
+        return g.detach()
     made = empty_strided_array(
         array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
     ) if dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)

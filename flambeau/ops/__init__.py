@@ -42,6 +42,7 @@ FAMILIES = {
     "attention": "multihead scaled_dot_product",
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
+    "sparse": "entry",
     "interception": "forward_mode operator_timing subclass torch_dispatch",
 }
 

@@ -247,13 +247,17 @@ def _graph_suffix(tensor: Tensor) -> list[str]:
     return ["requires_grad=True"] if tensor._requires_grad else []  # up to date after grad_fn
 
 
-def _close(text: str, suffixes: list[str], indent: int) -> str:
-    """Adds the suffixes, each on a new line when the last one has no room, and the bracket."""
+def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
+    """Adds the suffixes, each on a new line when the last one has no room, and the bracket.
+
+    `new_line`: the first one begins a line in any case.
+    """
     parts = [text]
     # PyTorch counts two characters more than the body's last line has.
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if column + len(suffix) + len(", ") > OPTIONS.linewidth:
+        if new_line or column + len(suffix) + len(", ") > OPTIONS.linewidth:
+            new_line = False
             parts.append(",\n" + " " * indent + suffix)
             column = indent + len(suffix)
         else:
@@ -276,3 +280,22 @@ def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
         tensor_contents = "..." if tensor.is_meta else array_str(tensor._array, indent)
     text = _close(prefix + tensor_contents, _suffixes(tensor), indent)
     return f"Parameter({text})" if not plain and _is_parameter(tensor) else text
+
+
+def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
+    """A sparse tensor as text: the arrays that it consists of, then what they do not tell."""
+    prefix = "tensor("
+    indent, lines = len(prefix), []
+    for name, array in parts.items():
+        text = array_str(array, indent + len(f"{name}=tensor("))
+        if array.size == 0:
+            text += f", size={tuple(array.shape)}"
+        lines.append(f"{name}=tensor({text})")
+    default = get_default_dtype()
+    evident = {default, complex128 if default is float64 else complex64, int64, bool_}
+    suffixes = [f"size={tuple(tensor.shape)}", f"nnz={nnz}"]
+    if tensor.dtype not in evident:
+        suffixes.append(f"dtype={tensor.dtype}")
+    suffixes += [f"layout={tensor.layout}", *_graph_suffix(tensor)]
+    contents = (",\n" + " " * indent).join(lines)
+    return _close(prefix + contents, suffixes, indent, new_line=tensor.is_sparse)

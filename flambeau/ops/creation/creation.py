@@ -15,13 +15,13 @@ from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format,
+    empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.scalar_conversion import convert_scalar, fits
 from ..core.number_cache import number
-from ..core.registry import publish
+from ..core.registry import PUBLIC, publish
 from ..native.row_copies import fill
 
 _default = devices._Default
@@ -144,6 +144,8 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
             size = shape_of(size)
         kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype)
+        if layout is not None and layout is not strided:
+            return _sparse(name, size, kind, layout, requires_grad)
         if out is not None:
             return _into(out, make(size, out._array.dtype), dtype)
         if device is None and _default.current is _CPU:
@@ -165,6 +167,15 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
     function.__doc__ = doc
     publish(function, (name,), ("torch",))
     return function
+
+
+def _sparse(name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool) -> Tensor:
+    """A sparse tensor without values."""
+    if name == "ones":
+        raise NotImplementedError(
+            "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    made = PUBLIC["sparse"]["empty_of_layout"](size, kind, layout)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
 
 
 def _only_size(name: str, named: dict[str, Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Operators on sparse tensors. `entry` is imported with flambeau, the rest at first use."""

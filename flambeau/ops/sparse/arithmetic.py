@@ -1,0 +1,353 @@
+"""Arithmetic on sparse tensors: sums, products, quotients, with dense tensors and numbers too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import strided
+from ...tensor.promotion import result_type
+from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Array, Number
+from . import formats
+from .dispatch import implements, in_place, is_sparse_array, sparse_operator
+
+
+def _is_number(x: Any) -> bool:
+    return not isinstance(x, Tensor)
+
+
+def _common(*operands: Any) -> list[Any]:
+    """The tensors among two operands in their common dtype."""
+    kind = result_type(*operands)
+    return [x.to(kind) if isinstance(x, Tensor) and x.dtype is not kind else x for x in operands]
+
+
+def _scalar(x: Any) -> Any:
+    """The number or 0-dimensional dense tensor as a Python number, or None."""
+    if isinstance(x, np.ndarray):
+        return x if x.ndim == 0 else None
+    return None if is_sparse_array(x) else x
+
+
+# ------------------------------------------------------------------------------ sums
+
+
+def _merged(a: CooArray, b: CooArray) -> CooArray:
+    """The sum of two arrays: one pass over both, adding up where their next places agree."""
+    if a.sparse_dim != b.sparse_dim:
+        raise RuntimeError(
+            "cannot add two sparse tensors with different sparse dimensions: "
+            f"{a.sparse_dim} and {b.sparse_dim}"
+        )
+    x, y = a.linear_indices(), b.linear_indices()
+    first, second = _merge_sorted(x, y) if _ascending(x) and _ascending(y) \
+        else _merge_in_turn(x.tolist(), y.tolist())  # fmt: skip
+    count = first.size
+    values = np.zeros((count, *a.values.shape[1:]), np.result_type(a.values, b.values))
+    indices = np.empty((a.sparse_dim, count), np.int64)
+    for source, at in ((a, first), (b, second)):
+        there = at >= 0
+        indices[:, there] = source.indices[:, at[there]]
+        if values.dtype.kind == "b":
+            values[there] |= source.values[at[there]]
+        else:
+            values[there] += source.values[at[there]]
+    return CooArray(indices, values, a.shape, a.coalesced and b.coalesced)
+
+
+def _ascending(linear: np.ndarray) -> bool:
+    return bool((linear[1:] > linear[:-1]).all())
+
+
+def _merge_sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each place of either, its position in both; -1 where it is not."""
+    places = np.union1d(x, y)
+    first, second = np.full(places.size, -1), np.full(places.size, -1)
+    first[np.searchsorted(places, x)] = np.arange(x.size)
+    second[np.searchsorted(places, y)] = np.arange(y.size)
+    return first, second
+
+
+def _merge_in_turn(x: list[int], y: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The same for places that are not sorted: the smaller one of the next two comes first."""
+    first: list[int] = []
+    second: list[int] = []
+    i = j = 0
+    while i < len(x) or j < len(y):
+        order = 1 if i == len(x) else -1 if j == len(y) else (x[i] > y[j]) - (x[i] < y[j])
+        first.append(i if order <= 0 else -1)
+        second.append(j if order >= 0 else -1)
+        i += order <= 0
+        j += order >= 0
+    return np.asarray(first, np.int64), np.asarray(second, np.int64)
+
+
+def _scaled(values: np.ndarray, alpha: Any) -> np.ndarray:
+    return values if alpha == 1 else (values * np.asarray(alpha, values.dtype)).astype(values.dtype)
+
+
+def _compressed_sum(a: CompressedArray, b: CompressedArray) -> CompressedArray:
+    same = np.array_equal(a.compressed, b.compressed) and np.array_equal(a.plain, b.plain)
+    if same and a.values.shape == b.values.shape:
+        return a.like(a.values + b.values)
+    if a.batch_dim:
+        raise RuntimeError("Expected result Tensor to be of format CSR")
+    total = _merged(formats.compressed_to_coo(a), formats.compressed_to_coo(b))
+    return formats.compress(total, a.layout, a.block, a.plain.dtype)
+
+
+def _check_same_size(name: str, a: Any, b: Any) -> None:
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"{name}: expected 'self' and 'other' to have same size, but self has size "
+            f"{list(a.shape)} while other has size {list(b.shape)} (FYI: op2-op1 broadcasting "
+            "is not supported)" if name != "add" else
+            f"The size of tensor a ({a.shape[-1] if a.shape else 1}) must match the size of "
+            f"tensor b ({b.shape[-1] if b.shape else 1})"
+        )  # fmt: skip
+
+
+@sparse_operator(node="AddBackward0")
+def _add(input: Array, other: Array, alpha) -> Array:
+    a: Any = input
+    b: Any = other
+    if isinstance(a, np.ndarray):
+        if a.shape != b.shape:
+            raise RuntimeError(
+                f"add: expected 'self' size to match 'other' size: {list(a.shape)} and "
+                f"{list(b.shape)}" if a.ndim < b.ndim else
+                "add: Expected 'other' to be broadcastable to 'self'")  # fmt: skip
+        return a + _scaled(formats.to_dense(b), alpha)
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != "
+            f"{list(b.shape)}"
+        )
+    b = b.like(_scaled(b.values, alpha))
+    if isinstance(a, CompressedArray):
+        if not isinstance(b, CompressedArray) or a.layout is not b.layout:
+            b = formats.to_layout(b, a.layout, a.block if a.blocked else None)
+        return _compressed_sum(a, b)  # type: ignore[return-value]
+    return _merged(a, formats.to_coo(b))  # type: ignore[return-value]
+
+
+@_add.vjp("input")  # type: ignore[attr-defined]
+def _(g):
+    return g
+
+
+@_add.vjp("other")  # type: ignore[attr-defined]
+def _(g, alpha):
+    return g if alpha == 1 else g * alpha
+
+
+@sparse_operator(node="SubBackward0")
+def _sub(input: Array, other: Array, alpha) -> Array:
+    return _add.operator.body(input, other, -alpha)  # type: ignore[attr-defined,no-any-return]
+
+
+@_sub.vjp("input")  # type: ignore[attr-defined]
+def _(g):
+    return g
+
+
+@_sub.vjp("other")  # type: ignore[attr-defined]
+def _(g, alpha):
+    return -g if alpha == 1 else g * -alpha
+
+
+def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: Any) -> Tensor:
+    sparse_first = isinstance(input, SparseTensor)
+    if sparse_first and not isinstance(other, SparseTensor):
+        if not _is_number(other) and input.layout is not other.layout \
+                and isinstance(input._array, CompressedArray):  # fmt: skip
+            return getattr(input.to_dense(), name)(other, alpha=alpha)  # type: ignore[no-any-return]
+        raise RuntimeError(
+            "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    if _is_number(input):
+        raise RuntimeError(
+            "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    if input.is_sparse and other.layout is not input.layout:
+        other = other.to_sparse_coo()
+    input, other = _common(input, other)
+    return operator(input, other, alpha, out=out)  # type: ignore[no-any-return]
+
+
+@implements("add", "__add__")
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+    """input + alpha * other: dense where `input` is."""
+    return _sum_of("add", _add, input, other, alpha, out)
+
+
+@implements("sub", "subtract", "__sub__")
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+    """input - alpha * other: dense where `input` is."""
+    return _sum_of("sub", _sub, input, other, alpha, out)
+
+
+@implements("__radd__")
+def radd(self: Tensor, other: Any) -> Tensor:
+    """other + self."""
+    return add(other, self)
+
+
+@implements("__rsub__", "rsub")
+def rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - self."""
+    return sub(other, self, alpha=alpha)
+
+
+# ------------------------------------------------------------------------------ products
+
+
+def _intersected(a: CooArray, b: CooArray) -> CooArray:
+    """The product, element by element: the places of one array that the other has.
+
+    One of them need not be coalesced, since its values at one place are multiplied alike.
+    """
+    if not b.coalesced and (a.coalesced or a.nnz >= b.nnz) or \
+            a.coalesced and b.coalesced and a.nnz >= b.nnz:  # fmt: skip
+        a, b = b, a
+    b = formats.coalesce(b)
+    stored, wanted = b.linear_indices(), a.linear_indices()
+    at = np.searchsorted(stored, wanted)
+    at[at == stored.size] = 0
+    found = np.flatnonzero(stored[at] == wanted) if stored.size else np.empty(0, np.int64)
+    values = a.values[found] * b.values[at[found]]
+    return CooArray(np.take(a.indices, found, 1), values, a.shape, a.coalesced)
+
+
+def _times_dense(a: Any, b: np.ndarray) -> Any:
+    from .masking import masked
+
+    if a.shape != b.shape:
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        if shape != a.shape:
+            a = formats.dense_to_coo(np.broadcast_to(formats.to_dense(a), shape), len(shape))
+        b = np.broadcast_to(b, shape)
+    at = masked(np.asarray(b), a)
+    return a.like(a.values * at.values)
+
+
+@sparse_operator(node="MulBackward0")
+def _mul(input: Array | Number, other: Array | Number) -> Array:
+    a: Any = input
+    b: Any = other
+    if not is_sparse_array(a):
+        a, b = b, a
+    if (number := _scalar(b)) is not None:
+        return a.like((a.values * np.asarray(number, a.dtype)).astype(a.dtype))
+    if isinstance(b, np.ndarray):
+        return _times_dense(a, b)
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"mul: expected 'self' and 'other' to have same sizes, but {list(a.shape)} != "
+            f"{list(b.shape)}"
+        )
+    if isinstance(a, CooArray) and isinstance(b, CooArray):
+        return _intersected(a, b)  # type: ignore[return-value]
+    form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
+    made = _intersected(formats.to_coo(a), formats.to_coo(b))
+    return formats.to_layout(made, form, block)  # type: ignore[no-any-return]
+
+
+@_mul.vjp("input")  # type: ignore[attr-defined]
+def _(g, other, input_shape):
+    return _mul_gradient(g, other, input_shape)
+
+
+@_mul.vjp("other")  # type: ignore[attr-defined]
+def _(g, input, other_shape):
+    return _mul_gradient(g, input, other_shape)
+
+
+def _mul_gradient(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
+    made = mul(g, factor) if is_sparse_array(g._array) else g * factor
+    return made.sum() if shape == () else made  # type: ignore[no-any-return]
+
+
+@implements("mul", "multiply", "__mul__", "__rmul__")
+def mul(input: Any, other: Any, *, out: Any = None) -> Tensor:
+    """input * other, stored where a sparse factor is."""
+    if not isinstance(input, SparseTensor) and not isinstance(other, SparseTensor):
+        return input * other  # type: ignore[no-any-return]
+    input, other = _common(input, other)
+    return _mul(input, other, out=out)  # type: ignore[no-any-return]
+
+
+@sparse_operator(node="DivBackward0")
+def _div(input: Array, other: Array | Number, rounding_mode) -> Array:
+    a: Any = input
+    number = _scalar(other)
+    if rounding_mode is not None and isinstance(a, CooArray):
+        a = formats.coalesce(a)
+    wrapped = wrap(a.values).div(
+        wrap(np.asarray(number)) if isinstance(number, np.ndarray) else number,
+        rounding_mode=rounding_mode,
+    )
+    return a.like(wrapped._array)  # type: ignore[no-any-return]
+
+
+@_div.vjp("input")  # type: ignore[attr-defined]
+def _(g, other, rounding_mode):
+    return g * 0 if rounding_mode is not None else g / other
+
+
+@_div.vjp("other")  # type: ignore[attr-defined]
+def _(g, input, other):
+    return -(g * ((input / other) / other)).sum()
+
+
+@implements("div", "divide", "true_divide", "__truediv__")
+def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -> Tensor:
+    """input / other, for a number or a dense tensor without axes."""
+    if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and (
+            other.dim() or isinstance(other, SparseTensor))):  # fmt: skip
+        raise RuntimeError(
+            "Sparse division requires "
+            + ("a sparse dividend" if not isinstance(input, SparseTensor) else
+               "a scalar or zero-dim dense tensor divisor "
+               f"(got a {layout_name(other.layout).lower()} divisor)"
+               if other.layout is not strided and not other.dim() else
+               f"a scalar or zero-dim dense tensor divisor (got shape {list(other.shape)} for "
+               "divisor)")
+        )
+    return _div(input, other, rounding_mode, out=out)  # type: ignore[no-any-return]
+
+
+@implements("floor_divide", "__floordiv__")
+def floor_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
+    """The quotient rounded down."""
+    return div(input, other, rounding_mode="floor", out=out)
+
+
+for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply", "divide"):
+    in_place(_name)
+
+
+def _dense_in_place(name: str) -> None:
+    """`name_` and Python's operator, also into a dense tensor."""
+    from .dispatch import SPARSE
+
+    sparse_twin, function = SPARSE[name + "_"], SPARSE[name]
+
+    def twin(self: Tensor, other: Any, **named: Any) -> Tensor:
+        if isinstance(self, SparseTensor):
+            return sparse_twin(self, other, **named)  # type: ignore[no-any-return]
+        if name in ("add", "sub"):
+            from ..core.inplace import overwrite
+
+            return overwrite(self, name + "_", function, other, **named)
+        product = function(self, other).to_dense()
+        return self.copy_(product)  # type: ignore[no-any-return]
+
+    twin.__name__ = name + "_"
+    implements(name + "_", f"__i{name}__")(twin)
+
+
+for _name in ("add", "sub", "mul"):
+    _dense_in_place(_name)
+implements("__itruediv__")(SparseTensor.div_)  # type: ignore[attr-defined]

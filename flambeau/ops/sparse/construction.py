@@ -1,0 +1,261 @@
+"""Construction of sparse tensors from indices and values, and the checks of their invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor import layout as layouts
+from ...tensor.dtypes import as_dtype
+from ...tensor.layout import layout
+from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import PUBLIC, Array
+from .dispatch import sparse_operator
+from .invariants import CHECKS, check_compressed, check_coo
+
+
+def as_values(values: Any, dtype: Any) -> Tensor:
+    """The values as a tensor, of another dtype where one is given."""
+    if not isinstance(values, Tensor):
+        return PUBLIC["torch"]["tensor"](values, dtype=dtype)  # type: ignore[no-any-return]
+    return values if dtype is None else values.to(as_dtype(dtype))
+
+
+def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
+    """The indices as integers."""
+    array: np.ndarray = indices._array if isinstance(indices, Tensor) else np.asarray(indices)
+    if keep_int32 and array.dtype == np.int32:
+        return array
+    return array.astype(np.int64, copy=False)
+
+
+@sparse_operator(node="SparseCooTensorWithDimsAndTensorsBackward0")
+def _coo_of_values(values: Array, indices, shape, coalesced) -> Array:
+    return CooArray(indices, values, shape, coalesced)  # type: ignore[return-value]
+
+
+@_coo_of_values.vjp("values")  # type: ignore[attr-defined]
+def _(g, indices):
+    return _values_at(g, indices)
+
+
+@sparse_operator(node="IndexBackward0")
+def _values_at(input: Array, indices) -> Array:
+    """The slices of a dense or sparse array at the places of other indices, zero where none is."""
+    from .masking import values_at
+
+    return values_at(input, indices)
+
+
+@_values_at.vjp("input")  # type: ignore[attr-defined]
+def _(g, indices, input_shape):
+    return _coo_of_values(g, indices, input_shape, False)
+
+
+def sparse_coo_tensor(
+    *args: Any, size: Any = None, dtype: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False, check_invariants: bool | None = None,
+    is_coalesced: bool | None = None, **named: Any,
+) -> Tensor:  # fmt: skip
+    """`sparse_coo_tensor(indices, values, size)`: see `flambeau.ops.sparse.entry`."""
+    if "indices" in named:
+        args = (named["indices"], named["values"], *args)
+    elif "values" in named:
+        args = (*args, named["values"])
+    if len(args) == 3:
+        *args, size = args  # type: ignore[assignment]
+    if len(args) < 2:
+        return _empty_coo(args, size, dtype, requires_grad)
+    indices, values = as_indices(args[0]), as_values(args[1], dtype)
+    array: Any = values._array
+    if array.ndim == 0:
+        array, values = array.reshape(1), values.reshape(1)
+    shape = _coo_shape(indices, array, size)
+    if CHECKS.on if check_invariants is None else check_invariants:
+        check_coo(indices, array, shape, bool(is_coalesced))
+    elif size is None and indices.size and indices.min() < 0:
+        raise RuntimeError("found negative index")
+    source = values if values._requires_grad or values._tracked else wrap(array)
+    made = _coo_of_values(source, indices, shape, bool(is_coalesced))
+    if isinstance(args[1], Tensor) and requires_grad and made._node is not None:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    shape = args[0] if args and size is None else size
+    if isinstance(shape, Tensor) or not isinstance(shape, (tuple, list)):
+        raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
+    kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
+    made = wrap_sparse(empty_coo(tuple(map(int, shape)), kind))
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
+    """A coordinate array without values."""
+    sparse = len(shape) if sparse_dim is None else sparse_dim
+    values = np.empty((0, *shape[sparse:]), kind)
+    return CooArray(np.empty((sparse, 0), np.int64), values, shape, True)
+
+
+def _coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tuple[int, ...]:
+    if indices.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    if indices.shape[1] != values.shape[0]:
+        raise RuntimeError(
+            "indices and values must have same nnz, but got nnz from indices: "
+            f"{indices.shape[1]}, nnz from values: {values.shape[0]}"
+        )
+    sparse, dense = indices.shape[0], values.ndim - 1
+    if size is None:
+        lengths = (indices.max(1) + 1).tolist() if indices.shape[1] else [0] * sparse
+        return (*lengths, *values.shape[1:])
+    shape = tuple(int(n) for n in size)
+    if len(shape) != sparse + dense:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
+            f"sparse_dim = {sparse}, dense_dim = {dense}"
+        )
+    if values.shape[1:] != shape[sparse:]:
+        expected = [values.shape[0], *shape[sparse:]]
+        raise RuntimeError(
+            f"values has incorrect size, expected {expected}, got {list(values.shape)}"
+        )
+    return shape
+
+
+def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Tensor:
+    """A sparse tensor of any layout without values; blocks are single values."""
+    if form is layouts.sparse_coo:
+        return wrap_sparse(empty_coo(shape, kind))
+    if form not in COMPRESSED:
+        raise RuntimeError(f"unknown layout {form}")
+    if len(shape) < 2:
+        raise RuntimeError("torch.empty: Only batched sparse compressed (non-block) tensors are "
+                           f"supported, but got size {list(shape)}")  # fmt: skip
+    by_row, blocked = COMPRESSED[form]
+    lines = shape[-2] if by_row else shape[-1]
+    values = np.empty((*shape[:-2], 0, *((1, 1) if blocked else ())), kind)
+    return wrap_sparse(CompressedArray(
+        form, np.zeros((*shape[:-2], lines + 1), np.int64),
+        np.empty((*shape[:-2], 0), np.int64), values, shape))  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ compressed
+
+
+@sparse_operator(node="SparseCompressedTensorBackward0")
+def _compressed_of_values(values: Array, form, compressed, plain, shape) -> Array:
+    return CompressedArray(form, compressed, plain, values, shape)  # type: ignore[return-value]
+
+
+@_compressed_of_values.vjp("values")  # type: ignore[attr-defined]
+def _(g, form, compressed, plain, shape, values_shape, values_dtype):
+    from .masking import masked_values
+
+    pattern = np.zeros(values_shape, values_dtype.numpy)
+    return masked_values(g, CompressedArray(form, compressed, plain, pattern, shape))
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *,
+    dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False, check_invariants: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """A tensor in a compressed layout: see `flambeau.ops.sparse.entry`."""
+    form = layout
+    if form is None:
+        raise RuntimeError(
+            "sparse_compressed_tensor expected sparse compressed tensor layout but got Strided")
+    if form not in COMPRESSED:
+        raise RuntimeError("sparse_compressed_tensor expected sparse compressed tensor layout but "
+                           f"got {layout_name(form)}")  # fmt: skip
+    compressed = as_indices(compressed_indices, keep_int32=True)
+    plain = as_indices(plain_indices, keep_int32=True)
+    values = as_values(values, dtype)
+    shape = _compressed_shape(form, compressed, plain, values._array) if size is None \
+        else tuple(int(n) for n in size)  # fmt: skip
+    array = CompressedArray(form, compressed, plain, values._array, shape)
+    if CHECKS.on if check_invariants is None else check_invariants:
+        check_compressed(array)
+    made = _compressed_of_values(values, form, compressed, plain, shape)
+    if requires_grad and made._node is not None:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _compressed_shape(
+    form: layout, compressed: np.ndarray, plain: np.ndarray, values: np.ndarray
+) -> tuple[int, ...]:
+    by_row, blocked = COMPRESSED[form]
+    batch = compressed.shape[:-1]
+    at = len(batch) + 1
+    height, width = values.shape[at : at + 2] if blocked else (1, 1)
+    lines = compressed.shape[-1] - 1
+    across = int(plain.max()) + 1 if plain.size else 0
+    rows, columns = (lines, across) if by_row else (across, lines)
+    return (*batch, rows * height, columns * width, *values.shape[at + (2 if blocked else 0) :])
+
+
+def of_layout(name: str, form: layout, first: str, second: str) -> Any:
+    """`sparse_csr_tensor` and its like: the general function for one layout."""
+
+    def function(*args: Any, **named: Any) -> Tensor:
+        parts = [named.pop(n) for n in (first, second, "values") if n in named]
+        if named.get("layout") not in (None, form):
+            raise RuntimeError(f"{name} expected {form} layout but got {named['layout']}")
+        named["layout"] = form
+        return sparse_compressed_tensor(*args[: 3 - len(parts)], *parts, *args[3 - len(parts) :],
+                                        **named)  # fmt: skip
+
+    function.__name__ = name
+    return function
+
+
+sparse_csr_tensor = of_layout(
+    "sparse_csr_tensor", layouts.sparse_csr, "crow_indices", "col_indices")
+sparse_csc_tensor = of_layout(
+    "sparse_csc_tensor", layouts.sparse_csc, "ccol_indices", "row_indices")
+sparse_bsr_tensor = of_layout(
+    "sparse_bsr_tensor", layouts.sparse_bsr, "crow_indices", "col_indices")
+sparse_bsc_tensor = of_layout(
+    "sparse_bsc_tensor", layouts.sparse_bsc, "ccol_indices", "row_indices")
+
+
+def spdiags(
+    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None
+) -> Tensor:
+    """A matrix whose diagonals are the rows of `diagonals`, at `offsets` from the main one."""
+    rows = np.atleast_2d(diagonals._array)
+    where = np.atleast_1d(offsets._array).astype(np.int64)
+    if where.ndim != 1:
+        raise RuntimeError("Offsets must be scalar or vector")
+    if len(shape) != 2:
+        raise RuntimeError("Output shape must be 2d")
+    if rows.shape[0] != where.size:
+        raise RuntimeError(
+            f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets "
+            f"({where.size})"
+        )
+    if np.unique(where).size != where.size:
+        raise RuntimeError("Offset tensor contains duplicate values")
+    parts, values = [], []
+    for row, offset in zip(rows, where.tolist(), strict=True):
+        start = max(offset, 0)
+        columns = np.arange(start, max(start, min(row.size, shape[1], shape[0] + offset)))
+        parts.append(np.stack([columns - offset, columns]))
+        values.append(row[columns])
+    made = wrap_sparse(CooArray(np.concatenate(parts, 1), np.concatenate(values), tuple(shape)))
+    if layout is None or layout is layouts.sparse_coo:
+        return made
+    if layout not in (layouts.sparse_csr, layouts.sparse_csc):
+        raise RuntimeError(
+            "Only output layouts (Sparse, SparseCsr, SparseCsc) are supported, got "
+            f"{layout_name(layout)}"
+        )
+    return made.to_sparse(layout=layout)  # type: ignore[no-any-return]
+
+

@@ -1,0 +1,436 @@
+"""Conversion between layouts, coalescing, and the parts of a sparse tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor import layout as layouts
+from ...tensor.dtypes import as_dtype
+from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.sparse import (
+    COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
+)
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Array
+from . import formats
+from .construction import _coo_of_values, _compressed_of_values
+from .dispatch import implements, sparse_operator
+from .masking import _masked
+
+
+def coo(x: Tensor, what: str) -> CooArray:
+    """The coordinates of a tensor; RuntimeError, naming the method, for another layout."""
+    array: Any = x._array
+    if not isinstance(array, CooArray):
+        raise RuntimeError(
+            f"{what} expected sparse coordinate tensor layout but got {layout_name(x.layout)}"
+        )
+    return array
+
+
+# ------------------------------------------------------------------------------ its parts
+
+
+@sparse_operator(node="CoalesceBackward0")
+def _coalesce(input: Array) -> Array:
+    return formats.coalesce(input)  # type: ignore[arg-type,return-value]
+
+
+@_coalesce.vjp  # type: ignore[attr-defined]
+def _(g):
+    return g
+
+
+@implements("coalesce")
+def coalesce(self: Tensor) -> Tensor:
+    """The same tensor with sorted indices, each place once; itself where it is so already."""
+    return self if coo(self, "coalesce").coalesced else _coalesce(self)
+
+
+@implements("is_coalesced")
+def is_coalesced(self: Tensor) -> bool:
+    """Whether the indices are sorted and none occurs twice."""
+    return coo(self, "is_coalesced").coalesced
+
+
+@implements("_coalesced_")
+def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
+    coo(self, "_coalesced_").coalesced = coalesced
+    return self
+
+
+@implements("_indices")
+def _indices(self: Tensor) -> Tensor:
+    """The indices (sparse axes, nnz), coalesced or not."""
+    return wrap(coo(self, "_indices").indices)
+
+
+@implements("_values")
+def _values(self: Tensor) -> Tensor:
+    """The values, coalesced or not, without history."""
+    return wrap(coo(self, "_values").values)
+
+
+@implements("indices")
+def indices(self: Tensor) -> Tensor:
+    """The indices of a coalesced tensor."""
+    if not coo(self, "indices").coalesced:
+        raise RuntimeError(
+            "Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+    return _indices(self)
+
+
+@implements("values")
+def values(self: Tensor) -> Tensor:
+    """The values of a coalesced or compressed tensor, with history."""
+    array: Any = self._array
+    if isinstance(array, CooArray) and not array.coalesced:
+        raise RuntimeError(
+            "Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+    return _values_of(self)  # type: ignore[no-any-return]
+
+
+@sparse_operator(node="ValuesBackward0")
+def _values_of(input: Array) -> Array:
+    return input.values  # type: ignore[attr-defined,no-any-return]
+
+
+@_values_of.vjp("input")  # type: ignore[attr-defined]
+def _(g, input):
+    return with_values(input, g)
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """A tensor of the layout and places of `x`, with other values, through which gradients go."""
+    a: Any = x._array
+    if isinstance(a, CooArray):
+        shape = a.shape[: a.sparse_dim] + tuple(values.shape[1:])
+        return _coo_of_values(values, a.indices, shape, a.coalesced)  # type: ignore[no-any-return]
+    return _compressed_of_values(  # type: ignore[no-any-return]
+        values, a.layout, a.compressed, a.plain, a.shape)
+
+
+@implements("_nnz")
+def _nnz(self: Tensor) -> int:
+    """How many values are stored; of a batch, in each matrix."""
+    array: Any = self._array
+    return int(array.nnz)
+
+
+@implements("sparse_dim", "_dimI")
+def sparse_dim(self: Tensor) -> int:
+    """How many axes are sparse."""
+    array: Any = self._array
+    return array.sparse_dim if isinstance(array, CooArray) else 2
+
+
+@implements("dense_dim", "_dimV")
+def dense_dim(self: Tensor) -> int:
+    """How many axes are dense."""
+    array: Any = self._array
+    return array.values.ndim - 1 if isinstance(array, CooArray) else array.dense_dim
+
+
+def _part(name: str, attribute: str, by_row: bool) -> None:
+    line = "row" if (by_row == (attribute == "compressed")) else "column"
+
+    def method(self: Tensor) -> Tensor:
+        array: Any = self._array
+        if not isinstance(array, CompressedArray) or array.by_row is not by_row:
+            kind = "row" if by_row else "column"
+            raise RuntimeError(
+                f"{name} expected sparse {kind} compressed tensor layout but got "
+                f"{layout_name(self.layout)}"
+            )
+        return wrap(getattr(array, attribute))
+
+    method.__name__ = name
+    method.__doc__ = f"The {line} indices of a compressed tensor."
+    implements(name)(method)
+
+
+_part("crow_indices", "compressed", True)
+_part("col_indices", "plain", True)
+_part("ccol_indices", "compressed", False)
+_part("row_indices", "plain", False)
+
+
+# ------------------------------------------------------------------------------ other layouts
+
+
+@sparse_operator(node="ToDenseBackward0")
+def _to_dense(input: Array, dtype, masked_grad) -> Array:
+    array = formats.to_dense(input)  # type: ignore[arg-type]
+    return array if dtype is None else array.astype(dtype)
+
+
+@_to_dense.vjp("input")  # type: ignore[attr-defined]
+def _(g, input, masked_grad):
+    array = input._array
+    if masked_grad is not False:
+        pattern = formats.coalesce(array) if isinstance(array, CooArray) else array
+        return _masked(g, pattern)
+    sparse = array.sparse_dim if isinstance(array, CooArray) else None
+    return convert(g, array.layout, sparse_dim=sparse, block=getattr(array, "block", None))
+
+
+@implements("to_dense")
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+    """The dense tensor."""
+    kind = None if dtype is None else as_dtype(dtype).numpy
+    return _to_dense(self, kind, masked_grad)  # type: ignore[no-any-return]
+
+
+_NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0",
+          "sparse_csc": "ToSparseCscBackward0", "sparse_bsr": "ToSparseBsrBackward0",
+          "sparse_bsc": "ToSparseBscBackward0"}  # fmt: skip
+
+
+def _converter(form: layout) -> Any:
+    @sparse_operator(node=_NODES[form.name])
+    def to_layout(input: Array, sparse_dim, block, dense_dim) -> Array:
+        if sparse_dim is not None and isinstance(input, np.ndarray):
+            return formats.dense_to_coo(input, sparse_dim)  # type: ignore[return-value]
+        return formats.to_layout(input, form, block, dense_dim)  # type: ignore[no-any-return]
+
+    @to_layout.vjp("input")  # type: ignore[attr-defined]
+    def _(g, input):
+        source = input._array
+        if isinstance(source, np.ndarray):
+            return g.to_dense()
+        if isinstance(source, CooArray):
+            return g if g._array.__class__ is CooArray else convert(g, sparse_coo)
+        return convert(g, source.layout, block=source.block if source.blocked else None)
+
+    return to_layout
+
+
+_CONVERTERS = {form: _converter(form) for form in (sparse_coo, *COMPRESSED)}
+
+
+def convert(
+    x: Tensor, form: layout, sparse_dim: int | None = None, block: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """A tensor in another layout, with its history."""
+    if form is strided:
+        return x.to_dense()  # type: ignore[no-any-return]
+    array: Any = x._array
+    if getattr(array, "layout", None) is form and (block is None or not array.blocked
+                                                    or array.block == tuple(block)):  # fmt: skip
+        return x
+    return _CONVERTERS[form](x, sparse_dim, block, dense_dim)  # type: ignore[no-any-return]
+
+
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """A sparse tensor of the same elements: see `flambeau.ops.sparse.entry`."""
+    form = sparse_coo if layout is None else layout
+    source = self.layout
+    if sparse_dim is not None:
+        _check_sparse_dim(self, sparse_dim, source)
+        return convert(self, sparse_coo, sparse_dim=sparse_dim)
+    if blocksize is not None and form not in (layouts.sparse_bsr, layouts.sparse_bsc):
+        raise RuntimeError(
+            f"to_sparse for {layout_name(source)} to {layout_name(form)} conversion does not use "
+            "specified blocksize"
+        )
+    if form in (layouts.sparse_bsr, layouts.sparse_bsc) and blocksize is None \
+            and source is not form:  # fmt: skip
+        raise RuntimeError(
+            f"to_sparse for {layout_name(source)} to {layout_name(form)} conversion requires "
+            "blocksize specified"
+        )
+    if blocksize is not None:
+        _check_blocksize(self, blocksize, form)
+    if source is strided and form is not sparse_coo and self.dim() < 2:
+        raise IndexError(
+            f"select(): index 1 out of range for tensor of size {[*self.shape, 1]} at dimension 1")
+    return convert(self, form, block=None if blocksize is None else tuple(blocksize),
+                   dense_dim=dense_dim)  # fmt: skip
+
+
+def _check_sparse_dim(x: Tensor, sparse_dim: int, source: layout) -> None:
+    if source is strided:
+        rank = x.dim()
+        if rank and sparse_dim == 0:
+            raise RuntimeError(
+                "dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
+        if not 0 <= sparse_dim <= rank:
+            raise RuntimeError(
+                f"dense_to_sparse: sparse_dim argument must be in [0,{rank}] range, but "
+                f"{sparse_dim} is given"
+            )
+    elif sparse_dim != x.sparse_dim():
+        raise RuntimeError(
+            f"to_sparse: conversion from {layout_name(source)} to Sparse with sparse_dim argument "
+            f"!=self.sparse_dim() is not supported"
+        )
+
+
+def _check_blocksize(x: Tensor, blocksize: Any, form: layout) -> None:
+    if len(blocksize) != 2:
+        raise RuntimeError(f"to_sparse_{form.name.removeprefix('sparse_')}: blocksize needs to be "
+                           f"a tuple of size 2, but got {len(blocksize)}")  # fmt: skip
+    height, width = blocksize
+    at = x.dim() - 2
+    name = form.name.removeprefix("sparse_")
+    for k, n in enumerate((height, width)):
+        if n <= 0:
+            raise RuntimeError(
+                f"to_sparse_{name}: blocksize needs to be positive, but got {n}")
+        if at >= 0 and x.shape[at + k] % n:
+            raise RuntimeError(
+                f"tensor sparse size ({x.shape[at]},{x.shape[at + 1]}) must be divisible by given "
+                f"blocksize ({height},{width})"
+            )
+
+
+def _to_layout_method(form: layout) -> Any:
+    blocked = COMPRESSED.get(form, (True, False))[1]
+
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        if args and blocked:
+            named["blocksize"], args = args[0], args[1:]
+        if args:
+            named["dense_dim"] = args[0]
+        return to_sparse(self, layout=form, **named)
+
+    return method
+
+
+TO_LAYOUT = {f"to_{form.name}": _to_layout_method(form) for form in (sparse_coo, *COMPRESSED)}
+implements("to_sparse")(to_sparse)
+for _name, _function in TO_LAYOUT.items():
+    implements(_name)(_function)
+
+
+# ------------------------------------------------------------------------------ copies
+
+
+@sparse_operator("clone", node="CloneBackward0")
+def clone(input: Array, *, memory_format=None) -> Array:
+    """A copy of indices and values."""
+    return _copied(input, input.values.copy())  # type: ignore[attr-defined,no-any-return]
+
+
+@clone.vjp("input")  # type: ignore[attr-defined]
+def _(g):
+    return g
+
+
+def _copied(a: Any, new_values: np.ndarray) -> Any:
+    if isinstance(a, CooArray):
+        return CooArray(a.indices.copy(), new_values, a.shape, a.coalesced)
+    return CompressedArray(
+        a.layout, a.compressed.copy(), a.plain.copy(), new_values, a.shape)
+
+
+@sparse_operator(node="ToCopyBackward0")
+def _to_copy(input: Array, dtype) -> Array:
+    return _copied(input, input.values.astype(dtype))  # type: ignore[attr-defined,no-any-return]
+
+
+@_to_copy.vjp("input")  # type: ignore[attr-defined]
+def _(g, input_dtype):
+    return (g.real if g.is_complex() and not input_dtype.is_complex else g).to(input_dtype)
+
+
+@implements("to")
+def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
+    """The tensor in another dtype; itself where nothing changes."""
+    probe = wrap(np.empty(0, self._array.dtype))
+    found = probe.to(*args, copy=copy, **named)
+    if found.device.type != "cpu":
+        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+    if found is probe:
+        return self
+    return _to_copy(self, found._array.dtype)  # type: ignore[no-any-return]
+
+
+def _conversion(name: str) -> None:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        kind = getattr(wrap(np.empty(0, self._array.dtype)), name)(*args, **named).dtype
+        return to(self, kind)
+
+    method.__name__ = name
+    implements(name)(method)
+
+
+for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "byte",
+              "bool", "cfloat", "cdouble", "type_as"):  # fmt: skip
+    _conversion(_name)
+
+
+@implements("cpu", "contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
+            "share_memory_")  # fmt: skip
+def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
+    """The tensor itself: it is there already."""
+    return self
+
+
+@implements("type")
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
+    """The name of the tensor's legacy type, or the tensor in another one."""
+    if dtype is None:
+        probe: Any = wrap(np.empty(0, self._array.dtype))
+        return probe.type().replace("torch.", "torch.sparse.")
+    if isinstance(dtype, str):
+        dtype = dtype.replace("torch.sparse.", "torch.")
+    probe = wrap(np.empty(0, self._array.dtype))
+    return to(self, probe.type(dtype).dtype)
+
+
+@implements("zeros_like", "empty_like")
+def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+               requires_grad: bool = False, memory_format: Any = None,
+               pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """No values: in the layout of `input`, or the one asked for."""
+    from ..core.registry import PUBLIC
+
+    a: Any = input._array
+    kind = a.dtype if dtype is None else as_dtype(dtype).numpy
+    if layout is strided:
+        made: Tensor = PUBLIC["torch"]["zeros"](a.shape, dtype=dtype or input.dtype)
+    elif isinstance(a, CooArray):
+        from .construction import empty_coo
+
+        made = wrap_sparse(empty_coo(a.shape, kind, a.sparse_dim))
+    else:
+        made = wrap_sparse(_copied(a, np.zeros(a.values.shape, kind)))
+        if a.values.size:
+            made = wrap_sparse(_empty_compressed(a, kind))
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _empty_compressed(a: CompressedArray, kind: np.dtype) -> CompressedArray:
+    at = a.batch_dim
+    plain = np.empty((*a.plain.shape[:-1], 0), a.plain.dtype)
+    new_values = np.empty((*a.values.shape[:at], 0, *a.values.shape[at + 1 :]), kind)
+    return CompressedArray(a.layout, np.zeros_like(a.compressed), plain, new_values, a.shape)
+
+
+@implements("detach")
+def detach(self: Tensor) -> Tensor:
+    """The same values without history."""
+    return self._alias()
+
+
+@implements("copy_")
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Takes over the places and values of another sparse tensor."""
+    from .dispatch import write_over
+
+    if not isinstance(self, SparseTensor) or not isinstance(src, SparseTensor):
+        kinds: list[Any] = [self.type(), src.type()]
+        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found "
+                           f"self type = {kinds[0]} and src type = {kinds[1]}")  # fmt: skip
+    if self is src:
+        return self
+    return write_over(self, clone(to(src, self.dtype)))
+
+

@@ -1,0 +1,262 @@
+"""Dispatch of operators on sparse tensors: which implementation a call goes to, and its gradient.
+
+`SPARSE` maps public names to functions. A method or Python operator of a sparse tensor finds them
+on its class; a function that meets one as a later argument fails on its window, and is handed over
+then (`Overriding`); composites and functions that would not fail wear stubs from the first sparse
+tensor on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ...autograd.inplace import bump, check_writable
+from ...autograd.mode import MODE
+from ...autograd.tape import record
+from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wrap_any
+from ...tensor.tensor import Tensor
+from ..core.errors import Overriding
+from ..core.inplace import adopt
+from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..interception.code_patching import Swap, swap_of
+from ..interception.torch_function import _disabled_torch_function_impl
+
+# By public name, "add" or "add_": what a call does where an argument is sparse.
+SPARSE: dict[str, Callable] = {}
+_methods: Any = SparseTensor
+_methods.__torch_function__ = _disabled_torch_function_impl
+
+
+def implements(*names: str) -> Callable[[Callable], Callable]:
+    """Registers a function of tensors under public names; methods of those names call it."""
+
+    def decorate(function: Callable) -> Callable:
+        for name in names:
+            SPARSE[name] = function
+            if name not in _NO_METHODS:
+                setattr(SparseTensor, name, _method(function, name))
+        return function
+
+    return decorate
+
+
+def _method(function: Callable, name: str) -> Callable:
+    """The function under another name, since it may stand for several methods."""
+    if not isinstance(function, FunctionType):
+        return function
+    made = FunctionType(
+        function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
+    made.__dict__.update(function.__dict__)
+    return made
+
+
+def sparse_operator(*names: str, like: str | None = None, node: str | None = None) -> Callable:
+    """Declares an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
+
+    `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
+    has, where they hold for sparse cotangents as well.
+    """
+
+    def decorate(body: Callable) -> Callable:
+        options: dict[str, Any] = {} if node is None else {"node": node}
+        operator = Operator(body.__name__, Kind.OPAQUE, body, options)
+        if like is not None:
+            _adopt_vjps(operator, OPERATORS[like])
+        function = _function(operator)
+        operator.function = function
+        if names:
+            implements(*names)(function)
+        return function
+
+    return decorate
+
+
+def _adopt_vjps(operator: Operator, dense: Operator) -> None:
+    operator.node_type = type(
+        dense.node_type.__name__, dense.node_type.__mro__[1:2],
+        {"operator": operator, "__slots__": (), "__module__": "builtins"},
+    )  # fmt: skip
+    operator.differentiable = dense.differentiable
+    operator.holomorphic = dense.holomorphic
+    if dense.joint is not None:
+        operator.joint = dense.joint
+    for name, vjp in dense.vjps.items():
+        if name in operator.tensor_names:
+            operator.vjps[name] = vjp
+
+
+def _function(operator: Operator) -> Any:
+    body, signature = operator.body, inspect.signature(operator.body)
+    positions, sequences = operator.tensor_positions, operator.sequence_positions
+    parameters = operator.parameters
+
+    def function(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = list(bound.arguments.values())
+        arrays = list(values)
+        for i in positions:
+            arrays[i] = [v._array for v in values[i]] if i in sequences else \
+                values[i]._array if isinstance(values[i], Tensor) else values[i]  # fmt: skip
+        named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
+                 if p.kind is p.KEYWORD_ONLY}  # fmt: skip
+        y = body(*arrays[: len(arrays) - len(named)], **named)
+        made = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
+        if MODE.grad and operator.differentiable:
+            record(operator, made, tuple(values))
+        return made if out is None else write_over(out, made)
+
+    function.__name__, function.__doc__ = operator.name, operator.body.__doc__
+    declared: Any = function
+    declared.operator, declared.vjp = operator, operator.declare_vjp
+    return function
+
+
+def write_over(self: Tensor, y: Tensor) -> Tensor:
+    """Puts a result into a tensor in place, with its history."""
+    check_writable(self, "out")
+    if isinstance(self, SparseTensor) == isinstance(y, SparseTensor):
+        return _replaced(self, y)
+    raise RuntimeError(f"Expected out tensor to have {layout_name(y.layout)} layout, but got "
+                       f"{layout_name(self.layout)} layout")  # fmt: skip
+
+
+def _replaced(self: Tensor, y: Tensor) -> Tensor:
+    if not isinstance(self, SparseTensor) and self._array.shape == y._array.shape:
+        self._array[...] = y._array
+    else:
+        self._array = y._array
+    bump(self)
+    adopt(self, y)
+    return self
+
+
+def in_place(name: str, coalesced: bool = False) -> None:
+    """Registers `name_`: the implementation of `name`, put into its first argument.
+
+    `coalesced`: RuntimeError for a tensor whose indices are not.
+    """
+    function = SPARSE[name]
+
+    def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if coalesced and not getattr(self._array, "coalesced", True):
+            raise RuntimeError(f"{name}_ requires coalesced input")
+        check_writable(self, name + "_")
+        old = self
+        if MODE.grad and self._requires_grad:
+            old = self._alias()
+            old._requires_grad, old._tracked, old._node = True, True, self._history()
+        y = function(old, *args, **kwargs)
+        if y._array.dtype != self._array.dtype:
+            y = y.to(self.dtype)
+        return _replaced(self, y)
+
+    twin.__name__ = name + "_"
+    implements(name + "_")(twin)
+
+
+# ------------------------------------------------------------------------------ handing over
+
+
+def is_sparse_call(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a sparse tensor is among the arguments, or in a list among them."""
+    for value in (*args, *kwargs.values()):
+        if value.__class__ is SparseTensor or isinstance(value, SparseTensor):
+            return True
+        if value.__class__ in (list, tuple) and any(isinstance(v, SparseTensor) for v in value):
+            return True
+    return False
+
+
+def hand_over(name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The sparse implementation's result; NotImplementedError where there is none."""
+    function = SPARSE.get(name)
+    if function is None:
+        refuse(name, args)
+    return function(*args, **kwargs)  # type: ignore[misc]
+
+
+def refuse(name: str, args: tuple) -> Any:
+    """NotImplementedError, as PyTorch words it."""
+    compressed = any(
+        isinstance(v, SparseTensor) and layout_name(v.layout) != "Sparse" for v in args
+    )
+    backend = "SparseCsrCPU" if compressed else "SparseCPU"
+    raise NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be "
+        "because the operator doesn't exist for this backend, or was omitted during the "
+        "selective/custom build process (if using custom build)."
+    )
+
+
+_next_in_line = Overriding.ask
+
+
+def _ask(operator: Operator, args: tuple) -> Any:
+    if is_sparse_call(args, {}):
+        name = _PUBLIC_NAMES.get(operator.name, operator.name.lstrip("_"))
+        named = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
+                 if p.kind is p.KEYWORD_ONLY}  # fmt: skip
+        return hand_over(name, args[: len(args) - len(named)], named)
+    return _next_in_line(operator, args)
+
+
+# Operators whose public name another function has.
+_PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embedding",
+                 "max_all": "max", "min_all": "min", "squeeze_dims": "as_strided"}  # fmt: skip
+# Public functions that are no methods.
+_NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
+
+
+# The swaps that look for sparse arguments, once there are sparse tensors.
+_swaps: list[Swap] = []
+
+
+def _wear_stubs() -> None:
+    """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
+    Overriding.ask = _ask  # type: ignore[method-assign]
+    seen: set[int] = set()
+    for name in SPARSE:
+        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
+            function = space.get(name)
+            if not isinstance(function, FunctionType) or id(function) in seen:
+                continue
+            operator = getattr(function, "operator", None)
+            if operator is not None and operator.kind is not Kind.COMPOSITE \
+                    and operator.function is function and name not in _DO_NOT_FAIL:  # fmt: skip
+                continue
+            seen.add(id(function))
+            _swaps.append(swap_of(function, _looking(name)))
+    for swap in _swaps:
+        swap.start()
+
+
+# Declared operators that read no more than a shape and a dtype.
+_DO_NOT_FAIL = frozenset(("is_same_size",))
+
+
+def _looking(name: str) -> Callable:
+    def look(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if is_sparse_call(args, kwargs):
+            return hand_over(name, args, kwargs)
+        return original(*args, **kwargs)
+
+    return look
+
+
+def array_of(x: Any) -> Any:
+    """A tensor's array; a number as it is."""
+    return x._array if isinstance(x, Tensor) else x
+
+
+def is_sparse_array(x: Any) -> bool:
+    """Whether an operand of a body is sparse."""
+    return isinstance(x, SparseArray)
+
+
+Created.first = _wear_stubs

@@ -1,0 +1,193 @@
+"""The ways into sparse tensors: constructors and conversions, which import the rest when called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from ..core.registry import publish
+
+_MODULES = ("arithmetic", "construction", "conversion", "masking", "products", "reductions",
+            "shape", "unary")  # fmt: skip
+
+
+def load() -> None:
+    """Imports all sparse operators."""
+    for name in _MODULES:
+        importlib.import_module(f"{__package__}.{name}")
+
+
+def _home(module: str, name: str) -> Any:
+    load()
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)
+
+
+def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
+    """A tensor of `values` (nnz, *dense axes) at `indices` (sparse axes, nnz), zero elsewhere.
+
+    `sparse_coo_tensor(indices, values, size=None, *, dtype=None, requires_grad=False,
+    check_invariants=None, is_coalesced=None)`, or `sparse_coo_tensor(size)` for none. Values at
+    one place add up. Without `size`, the largest index says how long each axis is. RuntimeError
+    where the numbers of axes or values do not fit.
+    https://pytorch.org/docs/stable/generated/torch.sparse_coo_tensor.html
+
+    >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3., 4.], (2, 3))
+    tensor(indices=tensor([[0, 1],
+                           [2, 0]]),
+           values=tensor([3., 4.]),
+           size=(2, 3), nnz=2, layout=torch.sparse_coo)
+    """
+    return _home("construction", "sparse_coo_tensor")(*args, **named)  # type: ignore[no-any-return]
+
+
+def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
+    """A matrix in one of the compressed layouts, or a batch of them.
+
+    `sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, layout,
+    dtype=None, requires_grad=False, check_invariants=None)`. RuntimeError for another layout.
+    https://pytorch.org/docs/stable/generated/torch.sparse_compressed_tensor.html
+
+    >>> rows = torch.sparse_compressed_tensor(
+    ...     [0, 1, 2], [2, 0], [3., 4.], (2, 3), layout=torch.sparse_csr)
+    >>> rows.to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 0.]])
+    """
+    return _home("construction", "sparse_compressed_tensor")(*args, **named)  # type: ignore[no-any-return]
+
+
+def _constructor(name: str, what: str, arguments: str, values: str) -> Any:
+    def function(*args: Any, **named: Any) -> Tensor:
+        return _home("construction", name)(*args, **named)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""A matrix of {what}: where each begins, the places in it, and the values.
+
+    https://pytorch.org/docs/stable/generated/torch.{name}.html
+
+    >>> torch.{name}({arguments}, {values}).to_dense()
+    tensor([[3., 0.],
+            [0., 4.]])
+    """
+    publish(function, (name,), ("torch",))
+    return function
+
+
+sparse_csr_tensor = _constructor(
+    "sparse_csr_tensor", "compressed rows", "[0, 1, 2], [0, 1]", "[3., 4.]")
+sparse_csc_tensor = _constructor(
+    "sparse_csc_tensor", "compressed columns", "[0, 1, 2], [0, 1]", "[3., 4.]")
+sparse_bsr_tensor = _constructor(
+    "sparse_bsr_tensor", "compressed rows of blocks", "[0, 1], [0]", "[[[3., 0.], [0., 4.]]]")
+sparse_bsc_tensor = _constructor(
+    "sparse_bsc_tensor", "compressed columns of blocks", "[0, 1], [0]", "[[[3., 0.], [0., 4.]]]")
+
+
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """A sparse tensor of the same elements, in COO layout unless another is asked for.
+
+    `sparse_dim`: how many leading axes are sparse. `blocksize`: of the blocked layouts.
+    https://pytorch.org/docs/stable/generated/torch.Tensor.to_sparse.html
+
+    >>> torch.tensor([0., 5.]).to_sparse()
+    tensor(indices=tensor([[1]]),
+           values=tensor([5.]),
+           size=(2,), nnz=1, layout=torch.sparse_coo)
+    """
+    return _home("conversion", "to_sparse")(  # type: ignore[no-any-return]
+        self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+
+
+def _conversion(form: str, size: str) -> None:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        return _home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)  # type: ignore[no-any-return]
+
+    method.__name__ = method.__qualname__ = f"to_{form}"
+    method.__doc__ = f"""The tensor in {form} layout.
+
+    >>> torch.eye(2).to_{form}({size}).layout
+    torch.{form}
+    """
+    publish(method, (method.__name__,), ("Tensor",))
+
+
+for _form in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+    _conversion(_form, "(1, 1)" if "bs" in _form else "")
+
+
+def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
+    """The values of this tensor at the places of the sparse tensor `mask`.
+
+    https://pytorch.org/docs/stable/generated/torch.Tensor.sparse_mask.html
+
+    >>> torch.tensor([[1., 2.], [3., 4.]]).sparse_mask(torch.eye(2).to_sparse()).values()
+    tensor([1., 4.])
+    """
+    return _home("masking", "sparse_mask")(self, mask)  # type: ignore[no-any-return]
+
+
+def _part_of_sparse(name: str, layout: str) -> None:
+    def method(self: Tensor, *args: Any) -> Any:
+        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got Strided")
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"RuntimeError: only tensors in sparse {layout} layout have it."
+    publish(method, (name,), ("Tensor",))
+
+
+for _name in ("coalesce", "is_coalesced", "indices", "_indices", "_values", "_nnz"):
+    _part_of_sparse(_name, "coordinate")
+for _name in ("crow_indices", "col_indices"):
+    _part_of_sparse(_name, "row compressed")
+for _name in ("ccol_indices", "row_indices"):
+    _part_of_sparse(_name, "column compressed")
+
+
+def values(self: Tensor) -> Tensor:
+    """The stored values: RuntimeError for a dense tensor."""
+    raise RuntimeError("values expected sparse tensor layout but got Strided")
+
+
+def _product(name: str, doc: str) -> None:
+    def function(*args: Any, **named: Any) -> Tensor:
+        return _home("products", name)(*args, **named)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    publish(function, (name,), ("torch",) if name == "hspmm" else ("torch", "Tensor"))
+
+
+_product("smm", """The product of a sparse and a dense matrix as a sparse one.
+
+    >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 2)).to_dense()
+    tensor([[1., 1.],
+            [1., 1.]])
+    """)
+_product("sspaddmm", """beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`.
+
+    >>> eye = torch.eye(2).to_sparse()
+    >>> torch.sspaddmm(eye, eye, torch.ones(2, 2)).to_dense()
+    tensor([[2., 1.],
+            [1., 2.]])
+    """)
+_product("hspmm", """The product of a sparse and a dense matrix: sparse rows, dense columns.
+
+    >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 2)).sparse_dim()
+    1
+    """)
+
+
+def empty_of_layout(*args: Any) -> Tensor:
+    """A sparse tensor of a shape, dtype and layout without values."""
+    return _home("construction", "empty_of_layout")(*args)  # type: ignore[no-any-return]
+
+
+publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
+publish(sparse_coo_tensor, ("sparse_coo_tensor",), ("torch",))
+publish(sparse_compressed_tensor, ("sparse_compressed_tensor",), ("torch",))
+for _function in (to_sparse, sparse_mask, values):
+    publish(_function, (_function.__name__,), ("Tensor",))

@@ -1,0 +1,204 @@
+"""Formats: sparse arrays of each layout made from one another and from dense arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import layout, sparse_coo
+from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, SparseArray, layout_name
+
+
+def add_up(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Sums of the runs of rows that begin at `starts`; of bools, whether any is true."""
+    if values.dtype.kind == "b":
+        return np.logical_or.reduceat(values, starts, 0)
+    if values.dtype.kind == "V" or values.dtype == np.float16:
+        return np.add.reduceat(values.astype(np.float32), starts, 0).astype(values.dtype)
+    return np.add.reduceat(values, starts, 0, dtype=values.dtype)
+
+
+def coalesce(a: CooArray) -> CooArray:
+    """The same array with sorted indices, each place once."""
+    if a.coalesced:
+        return a
+    if a.nnz < 2:
+        return CooArray(a.indices.copy(), a.values.copy(), a.shape, True)
+    linear = a.linear_indices()
+    order = np.argsort(linear, kind="stable")
+    linear = linear[order]
+    first = np.empty(linear.size, bool)
+    first[0] = True
+    np.not_equal(linear[1:], linear[:-1], out=first[1:])
+    values = a.values[order]
+    if not first.all():
+        starts = np.flatnonzero(first)
+        values = add_up(values, starts) if values.size else values[starts]
+        order = order[starts]
+    indices = np.empty((a.sparse_dim, linear.size), np.int64)[:, : order.size]
+    np.take(a.indices, order, 1, out=indices, mode="clip")
+    return CooArray(indices, values, a.shape, True)
+
+
+def coo_to_dense(a: CooArray) -> np.ndarray:
+    """The dense array: values at one place added up."""
+    a = coalesce(a)
+    sparse, dense = a.shape[: a.sparse_dim], a.shape[a.sparse_dim :]
+    made = np.zeros((math.prod(sparse), *dense), a.dtype)
+    linear = a.linear_indices()
+    if linear.size and not (linear.min() >= 0 and linear.max() < made.shape[0]):
+        raise IndexError(f"a sparse tensor of size {list(a.shape)} has an index outside of it")
+    made[linear] = a.values
+    return made.reshape(a.shape)
+
+
+def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
+    """The places, along the first axes, at which an array is not zero everywhere."""
+    if array.ndim == 0:
+        there = int(bool(array != 0))
+        return CooArray(np.empty((0, there), np.int64), array.reshape(1)[:there], (), True)
+    occupied = array != 0
+    if sparse_dim < array.ndim:
+        occupied = occupied.any(axis=tuple(range(sparse_dim, array.ndim)))
+    places = np.nonzero(occupied)
+    return CooArray(np.stack(places), np.ascontiguousarray(array[places]), array.shape, True)
+
+
+def compressed_to_coo(a: CompressedArray) -> CooArray:
+    """Coordinates of every value: batches are sparse axes."""
+    batch, (height, width) = a.shape[: a.batch_dim], a.block
+    count = math.prod(batch)
+    pointers = a.compressed.reshape(count, -1).astype(np.int64)
+    lengths = np.diff(pointers, axis=1)
+    lines = np.tile(np.arange(lengths.shape[1]), count).repeat(lengths.reshape(-1))
+    plain = a.plain.reshape(-1).astype(np.int64)
+    rows, columns = (lines, plain) if a.by_row else (plain, lines)
+    values = a.values.reshape(count * a.nnz, *a.values.shape[a.batch_dim + 1 :])
+    indices = np.stack([rows, columns]) if rows.size else np.empty((2, 0), np.int64)
+    if a.blocked:
+        indices, values = _without_blocks(indices, values, height, width)
+    if batch:
+        each = indices.shape[1] // count if count else 0
+        of_batch = np.unravel_index(np.arange(count).repeat(each), batch)
+        indices = np.concatenate([np.stack(of_batch), indices])
+    made = CooArray(indices, values, a.shape)
+    sorted_already = a.by_row and not a.blocked and made.nnz < 2
+    linear = made.linear_indices()
+    made.coalesced = sorted_already or bool((linear[1:] > linear[:-1]).all())
+    return made if made.coalesced else coalesce(made)
+
+
+def _without_blocks(
+    indices: np.ndarray, values: np.ndarray, height: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    rows = indices[0][:, None, None] * height + np.arange(height)[:, None]
+    columns = indices[1][:, None, None] * width + np.arange(width)
+    rows, columns = np.broadcast_arrays(rows, columns)
+    flat = values.reshape(-1, *values.shape[3:])
+    return np.stack([rows.reshape(-1), columns.reshape(-1)]), flat
+
+
+def to_coo(a: SparseArray, sparse_dim: int | None = None) -> CooArray:
+    """The array as coordinates."""
+    return compressed_to_coo(a) if isinstance(a, CompressedArray) else a  # type: ignore[return-value]
+
+
+def to_dense(a: SparseArray) -> np.ndarray:
+    """The dense array."""
+    return coo_to_dense(to_coo(a))
+
+
+def compress(
+    a: CooArray, form: layout, block: tuple[int, int] | None = None, index: Any = np.int64
+) -> CompressedArray:
+    """Coordinates of a matrix, with or without dense axes, in a compressed layout."""
+    if a.sparse_dim != 2:
+        raise RuntimeError(
+            f"Only tensors with two sparse dimensions can be converted to the {layout_name(form)} "
+            "layout"
+            if a.sparse_dim < 2 or form not in COMPRESSED
+            else f"Cannot convert a sparse tensor of {a.sparse_dim} sparse dimensions to the "
+            f"{layout_name(form)} layout"
+        )
+    by_row, blocked = COMPRESSED[form]
+    a = coalesce(a)
+    rows, columns, values = a.indices[0], a.indices[1], a.values
+    height, width = block if blocked and block is not None else (1, 1)
+    if blocked:
+        rows, columns, values = _into_blocks(a, height, width)
+    lines, plain = (rows, columns) if by_row else (columns, rows)
+    if not by_row:
+        order = np.lexsort((plain, lines))
+        lines, plain, values = lines[order], plain[order], values[order]
+    length = a.shape[0] // height if by_row else a.shape[1] // width
+    pointers = np.zeros(length + 1, index)
+    np.cumsum(np.bincount(lines, minlength=length), out=pointers[1:])
+    return CompressedArray(
+        form, pointers, np.ascontiguousarray(plain).astype(index, copy=False),
+        np.ascontiguousarray(values), a.shape,
+    )  # fmt: skip
+
+
+def _into_blocks(
+    a: CooArray, height: int, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows and columns of the blocks that are not empty, and the blocks."""
+    across = a.shape[1] // width
+    number = a.indices[0] // height * across + a.indices[1] // width
+    places, of = np.unique(number, return_inverse=True)
+    blocks = np.zeros((places.size, height, width, *a.values.shape[1:]), a.dtype)
+    blocks[of.reshape(-1), a.indices[0] % height, a.indices[1] % width] = a.values
+    return places // max(across, 1), places % max(across, 1), blocks
+
+
+def dense_to_compressed(
+    array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int
+) -> CompressedArray:
+    """A matrix, or batches of matrices with equally many values, in a compressed layout."""
+    batch_dim = array.ndim - 2 - dense_dim
+    if batch_dim < 0:
+        raise RuntimeError(
+            f"to_sparse for Strided to {layout_name(form)} conversion does not support input with "
+            f"{array.ndim} dimensions and dense_dim={dense_dim}"
+        )
+    if batch_dim == 0:
+        return compress(dense_to_coo(array, 2), form, block)
+    batch = array.shape[:batch_dim]
+    parts = [
+        compress(dense_to_coo(matrix, 2), form, block)
+        for matrix in array.reshape(-1, *array.shape[batch_dim:])
+    ]
+    if len({part.nnz for part in parts}) > 1:
+        raise RuntimeError("Expect the same number of specified elements per batch.")
+    if not parts:
+        raise RuntimeError(
+            f"to_sparse_{form.name.removeprefix('sparse_')}: Expected product of batch dimensions "
+            "to be non-zero."
+        )
+    pointers, plain, values = (
+        np.stack([getattr(part, name) for part in parts])
+        for name in ("compressed", "plain", "values")
+    )
+    return CompressedArray(
+        form, pointers.reshape(*batch, *pointers.shape[1:]),
+        plain.reshape(*batch, *plain.shape[1:]), values.reshape(*batch, *values.shape[1:]),
+        array.shape,
+    )  # fmt: skip
+
+
+def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = None) -> Any:
+    """An array, dense or sparse, in another layout."""
+    if isinstance(a, np.ndarray):
+        if form is sparse_coo:
+            return dense_to_coo(a, a.ndim - (dense_dim or 0))
+        return dense_to_compressed(a, form, block, dense_dim or 0)
+    if a.layout is form and (block is None or a.block == tuple(block)):
+        return a
+    if form is sparse_coo:
+        return to_coo(a)
+    if isinstance(a, CompressedArray) and a.batch_dim:
+        return dense_to_compressed(to_dense(a), form, block, a.dense_dim)
+    index = a.plain.dtype if isinstance(a, CompressedArray) else np.int64
+    return compress(to_coo(a), form, block, index)

@@ -1,0 +1,107 @@
+"""Invariants of sparse tensors, checked where the user asks for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.sparse import CompressedArray
+
+
+class CHECKS:
+    """Whether constructors check unless told; `check_sparse_tensor_invariants` sets it."""
+
+    on = False
+
+
+def _check(holds: Any, text: str) -> None:
+    if not holds:
+        raise RuntimeError(text)
+
+
+def check_coo(
+    indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...], coalesced: bool
+) -> None:
+    """RuntimeError for an index outside of `shape`, or for indices that are not coalesced."""
+    for axis, (index, length) in enumerate(zip(indices, shape, strict=False)):
+        if not index.size:
+            continue
+        _check(index.min() >= 0, f"found negative index {index.min()} for dim {axis}")
+        _check(
+            index.max() < length,
+            f"size is inconsistent with indices: for dim {axis}, size is {length} but found index "
+            f"{index.max()}",
+        )
+    if coalesced and indices.shape[1] > 1:
+        linear = np.ravel_multi_index(tuple(indices), shape[: indices.shape[0]])
+        _check(
+            (np.diff(linear) > 0).all(),
+            "cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor",
+        )
+
+
+def check_compressed(a: CompressedArray) -> None:
+    """RuntimeError for the first invariant of a compressed layout that does not hold."""
+    first, second = ("crow", "col") if a.by_row else ("ccol", "row")
+    compressed_name, plain_name = f"{first}_indices", f"{second}_indices"
+    _check_ranks(a, compressed_name, plain_name)
+    height, width = a.block
+    rows, columns = a.shape[a.batch_dim : a.batch_dim + 2]
+    if a.blocked:
+        _check(rows % height == 0, f"tensor shape[{a.batch_dim}] (={rows}) must be divisible with "
+               f"blocksize[0] (={height}) as defined by values shape")  # fmt: skip
+        _check(columns % width == 0, f"tensor shape[{a.batch_dim + 1}] (={columns}) must be "
+               f"divisible with blocksize[1] (={width}) as defined by values shape")  # fmt: skip
+    lines, across = rows // height, columns // width
+    if not a.by_row:
+        lines, across = across, lines
+    kinds = "nrows", "ncols"
+    name, other = kinds if a.by_row else kinds[::-1]
+    _check(a.compressed.shape[-1] == lines + 1,
+           f"{compressed_name}.shape[-1] must be equal to the number of "
+           f"{'rows' if a.by_row else 'columns'} + 1 (={lines + 1}), but got "
+           f"{a.compressed.shape[-1]}")  # fmt: skip
+    _check(a.compressed.dtype == a.plain.dtype,
+           f"{compressed_name} and {plain_name} must have the same dtype, but got "
+           f"{a.compressed.dtype} and {a.plain.dtype}, respectively")  # fmt: skip
+    _check((a.compressed[..., 0] == 0).all(), f"`{compressed_name}[..., 0] == 0` is not satisfied.")
+    _check((a.compressed[..., -1] == a.nnz).all(),
+           f"`{compressed_name}[..., -1] == nnz` is not satisfied.")  # fmt: skip
+    lengths = np.diff(a.compressed, axis=-1)
+    _check(((lengths >= 0) & (lengths <= across)).all(),
+           f"`0 <= {compressed_name}[..., 1:] - {compressed_name}[..., :-1] <= {other}` is not "
+           "satisfied.")  # fmt: skip
+    _check(((a.plain >= 0) & (a.plain < across)).all(),
+           f"`0 <= {plain_name} < {other}` is not satisfied.")  # fmt: skip
+    _check_sorted(a, compressed_name, plain_name, name)
+
+
+def _check_ranks(a: CompressedArray, compressed_name: str, plain_name: str) -> None:
+    _check(a.compressed.ndim >= 1,
+           f"{compressed_name} must have dimensionality >= 1 but got {a.compressed.ndim}")
+    _check(a.compressed.ndim == a.plain.ndim,
+           f"{compressed_name} and {plain_name} dimensionalities must be equal but got "
+           f"{a.compressed.ndim} and {a.plain.ndim}, respectively")  # fmt: skip
+    _check(a.dense_dim >= 0, f"values must have dimensionality > sum of batch and block "
+           f"dimensionalities (={a.batch_dim} + {2 if a.blocked else 0}) but got "
+           f"{a.values.ndim}")  # fmt: skip
+    _check(len(a.shape) == a.batch_dim + 2 + a.dense_dim,
+           "tensor dimensionality must be sum of batch, base, and dense dimensionalities "
+           f"(={a.batch_dim} + 2 + {a.dense_dim}) but got {len(a.shape)}")  # fmt: skip
+    _check(a.plain.shape[-1] == a.values.shape[a.batch_dim],
+           f"{plain_name}.shape[-1] must be equal to nnz (={a.values.shape[a.batch_dim]}) as "
+           f"defined by values.shape[{a.batch_dim}], but got {a.plain.shape[-1]}")  # fmt: skip
+
+
+def _check_sorted(a: CompressedArray, compressed_name: str, plain_name: str, name: str) -> None:
+    pointers = a.compressed.reshape(-1, a.compressed.shape[-1])
+    for starts, plain in zip(pointers, a.plain.reshape(len(pointers), -1), strict=True):
+        line = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+        inside = line[1:] == line[:-1]
+        _check(
+            (np.diff(plain)[inside] > 0).all(),
+            f"`{plain_name}[..., {compressed_name}[..., i - 1]:{compressed_name}[..., i]] for all "
+            f"i = 1, ..., {name} are sorted and distinct along the last dimension values` is not "
+            "satisfied.",
+        )

@@ -1,0 +1,117 @@
+"""Masks: the values of one tensor at the places of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import strided
+from ...tensor.sparse import CompressedArray, CooArray, SparseArray, layout_name
+from ...tensor.tensor import Tensor
+from ..core.registry import Array
+from . import formats
+from .dispatch import implements, sparse_operator
+
+
+def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
+    """The slices of a dense or sparse array at places along its first axes; zero where none is."""
+    if isinstance(a, np.ndarray):
+        return a[tuple(indices)] if indices.shape[0] else a[None].repeat(indices.shape[1], 0)
+    a = formats.coalesce(formats.to_coo(a))
+    if indices.shape[0] != a.sparse_dim:
+        return values_at(formats.coo_to_dense(a), indices)
+    wanted = CooArray(indices, a.values, a.shape).linear_indices()
+    stored = a.linear_indices()
+    made = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
+    if stored.size:
+        at = np.searchsorted(stored, wanted)
+        at[at == stored.size] = 0
+        found = stored[at] == wanted
+        made[found] = a.values[at[found]]
+    return made
+
+
+def masked(a: Any, pattern: Any) -> Any:
+    """A dense or sparse array at the places of `pattern`, in its layout."""
+    if isinstance(pattern, CooArray):
+        indices = np.ascontiguousarray(pattern.indices)
+        made = CooArray(indices, values_at(a, indices), pattern.shape)
+        made.coalesced = pattern.coalesced
+        return made
+    return CompressedArray(
+        pattern.layout, pattern.compressed, pattern.plain, _compressed_values(a, pattern),
+        pattern.shape,
+    )  # fmt: skip
+
+
+def _compressed_values(a: Any, pattern: CompressedArray) -> np.ndarray:
+    if isinstance(a, CompressedArray) and a.layout is pattern.layout \
+            and a.values.shape == pattern.values.shape \
+            and np.array_equal(a.compressed, pattern.compressed) \
+            and np.array_equal(a.plain, pattern.plain):  # fmt: skip
+        return a.values
+    dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
+    rows, columns = _places(pattern)
+    batch = pattern.shape[: pattern.batch_dim]
+    flat = dense.reshape(-1, *dense.shape[pattern.batch_dim :])
+    parts = [m[r, c] for m, r, c in zip(flat, rows, columns, strict=True)]
+    made = np.stack(parts) if parts else np.zeros((0, *pattern.values.shape[1:]), dense.dtype)
+    return made.reshape(*batch, *made.shape[1:])
+
+
+def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The rows and columns of each value, or of each element of each block, by batch."""
+    height, width = pattern.block
+    rows, columns = [], []
+    pointers = pattern.compressed.reshape(-1, pattern.compressed.shape[-1])
+    for starts, plain in zip(pointers, pattern.plain.reshape(len(pointers), -1), strict=True):
+        lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+        row, column = (lines, plain) if pattern.by_row else (plain, lines)
+        if pattern.blocked:
+            row = row[:, None, None] * height + np.arange(height)[:, None]
+            column = column[:, None, None] * width + np.arange(width)
+        rows.append(row)
+        columns.append(column)
+    return rows, columns
+
+
+@sparse_operator()
+def masked_values(input: Array, pattern) -> Array:
+    """The values that `input` has at the places of a compressed pattern."""
+    return _compressed_values(input, pattern)
+
+
+@masked_values.vjp("input")  # type: ignore[attr-defined]
+def _(g, pattern):
+    from .construction import _compressed_of_values
+
+    return _compressed_of_values(
+        g, pattern.layout, pattern.compressed, pattern.plain, pattern.shape
+    )
+
+
+@sparse_operator(node="SparseMaskBackward0")
+def _masked(input: Array, pattern) -> Array:
+    return masked(input, pattern)
+
+
+@_masked.vjp("input")  # type: ignore[attr-defined]
+def _(g, pattern, input):
+    g = _masked(g, formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern)
+    return g if input.layout is not strided else g.to_dense()
+
+
+@implements("sparse_mask")
+def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
+    """The values of this tensor at the places of `mask`, in the layout of `mask`."""
+    pattern: Any = mask._array
+    if not isinstance(pattern, SparseArray):
+        raise RuntimeError("sparse_mask(): the mask argument must be a sparse tensor, but got "
+                           f"{layout_name(mask.layout)}")  # fmt: skip
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            "sparse_mask(): operands have incompatible sizes; self has size "
+            f"{list(self.shape)} but mask has size {list(mask.shape)}"
+        )
+    return _masked(self, pattern)  # type: ignore[no-any-return]

@@ -1,0 +1,397 @@
+"""Matrix products with sparse operands, on SciPy's sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import sparse_coo, sparse_csr, strided
+from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Array
+from . import formats
+from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
+from .masking import _masked
+
+
+def to_scipy(a: Any) -> Any:
+    """The matrix as SciPy's, with compressed rows, in a dtype that SciPy multiplies."""
+    import scipy.sparse
+
+    values = a.values
+    if values.dtype.kind in "V" or values.dtype == np.float16:
+        values = values.astype(np.float32)
+    if isinstance(a, CompressedArray) and not a.blocked and not a.batch_dim:
+        kind = scipy.sparse.csr_array if a.by_row else scipy.sparse.csc_array
+        return kind((values, a.plain, a.compressed), shape=a.shape)
+    a = formats.to_coo(a)
+    if a.values is not values and values.shape != a.values.shape:
+        values = a.values
+    return scipy.sparse.coo_array((values, tuple(a.indices)), shape=a.shape).tocsr()
+
+
+def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
+    """A matrix of SciPy's in the layout of an operand."""
+    matrix = matrix.tocsr()
+    matrix.sort_indices()
+    form = like.layout
+    made = CompressedArray(
+        sparse_csr, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64),
+        matrix.data.astype(kind, copy=False), matrix.shape,
+    )  # fmt: skip
+    if form is sparse_coo:
+        return formats.compressed_to_coo(made)
+    block = like.block if like.blocked else None
+    made = formats.to_layout(made, form, block)
+    made.compressed = made.compressed.astype(like.compressed.dtype, copy=False)
+    made.plain = made.plain.astype(like.plain.dtype, copy=False)
+    return made
+
+
+def _wide(a: np.ndarray) -> np.ndarray:
+    return a.astype(np.float32) if a.dtype.kind == "V" or a.dtype == np.float16 else a
+
+
+def product(a: Any, b: Any) -> Any:
+    """The product of two matrices, at least one of them sparse: sparse when both are."""
+    if is_sparse_array(a) and is_sparse_array(b):
+        return from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
+    if _batched(a) or _batched(b):
+        return _batches(a, b)
+    if is_sparse_array(a):
+        if isinstance(a, CooArray) and a.sparse_dim == 1:
+            return (_wide(formats.coo_to_dense(a)) @ _wide(b)).astype(a.dtype)
+        return np.ascontiguousarray(to_scipy(a) @ _wide(b)).astype(a.dtype, copy=False)
+    made = (to_scipy(b).T @ _wide(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
+        else to_scipy(b).T @ _wide(a)  # fmt: skip
+    return np.ascontiguousarray(made).astype(b.dtype, copy=False)
+
+
+def _batched(a: Any) -> bool:
+    return is_sparse_array(a) and a.ndim > 2
+
+
+def _batches(a: Any, b: Any) -> np.ndarray:
+    """Products of batches of matrices, one by one."""
+    x = formats.to_dense(a) if is_sparse_array(a) else a
+    y = formats.to_dense(b) if is_sparse_array(b) else b
+    return np.matmul(_wide(x), _wide(y)).astype(x.dtype, copy=False)
+
+
+def _check_product(name: str, a: Tensor, b: Tensor) -> None:
+    for which, x in (("mat1", a), ("mat2", b)):
+        if isinstance(x._array, CooArray) and x.sparse_dim() != x.dim():
+            raise RuntimeError(f"addmm: matrices expected, got {x.sparse_dim()}D tensor")
+        if x.dim() != 2:
+            raise RuntimeError(f"{which} must be a matrix, got {x.dim()}-D tensor"
+                               if x.layout is strided
+                               else f"{name}: Matrices expected, got {x.dim()}D tensor")
+    if a.shape[1] != b.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
+            f"{b.shape[0]}x{b.shape[1]})"
+        )
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"expected scalar type {_scalar_name(a)} but found {_scalar_name(b)}"
+            if layout_name(a.layout) != "Sparse" else
+            f"{name}: expected 'mat1' and 'mat2' to have the same dtype, but got "
+            f"{_scalar_name(a)} and {_scalar_name(b)}")  # fmt: skip
+
+
+def _scalar_name(x: Tensor) -> str:
+    return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int",
+            "float16": "Half", "bfloat16": "BFloat16"}.get(x.dtype.name, x.dtype.name)  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ dense result
+
+
+@sparse_operator(node="MmBackward0")
+def _mm(input: Array, mat2: Array) -> Array:
+    return product(input, mat2)  # type: ignore[no-any-return]
+
+
+@_mm.vjp("input")  # type: ignore[attr-defined]
+def _(g, mat2):
+    return g @ mat2.transpose(-1, -2)
+
+
+@_mm.vjp("mat2")  # type: ignore[attr-defined]
+def _(g, input):
+    return input.transpose(-1, -2) @ g
+
+
+@sparse_operator(node="SparseSparseMatmulBackward0")
+def _sparse_sparse(input: Array, mat2: Array) -> Array:
+    return product(input, mat2)  # type: ignore[no-any-return]
+
+
+@_sparse_sparse.vjp("input")  # type: ignore[attr-defined]
+def _(g, input, mat2):
+    return _gradient_at(g @ mat2.t(), input)
+
+
+@_sparse_sparse.vjp("mat2")  # type: ignore[attr-defined]
+def _(g, input, mat2):
+    return _gradient_at(input.t() @ g, mat2)
+
+
+def _gradient_at(g: Tensor, x: Tensor) -> Tensor:
+    """A gradient at the places of the operand that it belongs to."""
+    pattern: Any = x._array
+    if not is_sparse_array(pattern):
+        return g
+    pattern = formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern
+    return _masked(g, pattern)  # type: ignore[no-any-return]
+
+
+@implements("mm")
+def mm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -> Tensor:
+    """The product of two matrices: sparse when both are."""
+    _check_product("addmm", input, mat2)
+    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
+
+
+@sparse_operator(node="MvBackward0")
+def _mv(input: Array, vec: Array) -> Array:
+    return product(input, vec)  # type: ignore[no-any-return]
+
+
+@_mv.vjp("input")  # type: ignore[attr-defined]
+def _(g, vec):
+    return g.ger(vec)
+
+
+@_mv.vjp("vec")  # type: ignore[attr-defined]
+def _(g, input):
+    return input.t().mv(g)
+
+
+@implements("mv")
+def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
+    """A matrix times a vector."""
+    if input.dim() != 2 or vec.dim() != 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {vec.dim()}, {input.dim()}, {vec.dim()}")
+    if input.shape[1] != vec.shape[0]:
+        rows, columns = input.shape
+        raise RuntimeError(
+            f"size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({vec.shape[0]})")
+    vec = vec.to_dense() if isinstance(vec, SparseTensor) else vec
+    return _mv(input, vec, out=out)  # type: ignore[no-any-return]
+
+
+@implements("bmm")
+def bmm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -> Tensor:
+    """Products of batches of matrices."""
+    if input.dim() != 3 or mat2.dim() != 3:
+        raise RuntimeError("bmm_sparse: Tensor 'self' must have 3 dimensions")
+    if input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
+        raise RuntimeError("bmm_sparse: 'self' and 'mat2' do not match: "
+                           f"{list(input.shape)} and {list(mat2.shape)}")  # fmt: skip
+    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
+
+
+@implements("matmul", "__matmul__")
+def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The product by the operands' ranks: of vectors, matrices and batches."""
+    ranks = input.dim(), other.dim()
+    if ranks == (2, 2):
+        return mm(input, other, out=out)  # type: ignore[no-any-return]
+    if ranks == (2, 1):
+        return mv(input, other, out=out)  # type: ignore[no-any-return]
+    if ranks == (1, 2):
+        return mv(other.transpose(0, 1), input, out=out)  # type: ignore[no-any-return]
+    if ranks == (3, 3):
+        return bmm(input, other, out=out)  # type: ignore[no-any-return]
+    if ranks == (1, 1):
+        refuse("dot", (input, other))
+    if isinstance(input._array, CompressedArray) or isinstance(other._array, CompressedArray):
+        return _mm(input, other, out=out)  # type: ignore[no-any-return]
+    return refuse("as_strided", (input, other))  # type: ignore[no-any-return]
+
+
+@implements("linear")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias, for a sparse weight."""
+    made = matmul(input, weight.t())
+    return made if bias is None else made + bias  # type: ignore[no-any-return]
+
+
+@implements("__rmatmul__")
+def rmatmul(self: Tensor, other: Tensor) -> Tensor:
+    """other @ self."""
+    return matmul(other, self)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ addmm
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    made = product(mat1, mat2)
+    if is_sparse_array(made):
+        raise RuntimeError("addmm: the product of two sparse matrices is no dense matrix")
+    made = made if alpha == 1 else (made * np.asarray(alpha, made.dtype)).astype(made.dtype)
+    if beta == 0:
+        return np.broadcast_to(made, np.broadcast_shapes(made.shape, input.shape)).copy()
+    return made + (input if beta == 1 else (input * np.asarray(beta, input.dtype)))
+
+
+@sparse_operator(node="AddmmBackward0")
+def _addmm_dense(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
+    return _addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+
+
+@_addmm_dense.vjp("mat1")  # type: ignore[attr-defined]
+def _(g, mat2, alpha):
+    return _times(g @ mat2.t(), alpha)
+
+
+@sparse_operator(node="SparseAddmmBackward0")
+def _sparse_addmm(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
+    return _addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+
+
+@_sparse_addmm.vjp("mat1")  # type: ignore[attr-defined]
+def _(g, mat1, mat2, alpha):
+    return _gradient_at(_times(g @ mat2.t(), alpha), mat1)
+
+
+def _times(x: Tensor, number: Any) -> Tensor:
+    return x if number == 1 else x * number
+
+
+for _operator in (_addmm_dense, _sparse_addmm):
+
+    @_operator.vjp("input")  # type: ignore[attr-defined]
+    def _(g, beta, input_shape):
+        return _times(g, beta).sum_to_size(input_shape)
+
+    @_operator.vjp("mat2")  # type: ignore[attr-defined]
+    def _(g, mat1, alpha):
+        return _times(mat1.t() @ g, alpha)
+
+
+@implements("addmm")
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    _check_product("addmm", mat1, mat2)
+    if isinstance(input, SparseTensor):
+        if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
+            return input * beta + mm(mat1, mat2) * alpha  # type: ignore[no-any-return]
+        if isinstance(input._array, CooArray):
+            raise RuntimeError("addmm: Expected self to be a dense tensor, but got a sparse one")
+        input = input.to_dense()
+    if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
+        made = input * beta + (mm(mat1, mat2) * alpha).to_dense()
+        return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return _addmm_dense(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
+
+
+in_place("addmm")
+
+
+def sparse_addmm(
+    mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0
+) -> Tensor:
+    """torch.sparse.addmm: addmm whose gradient of a sparse `mat1` has its places."""
+    _check_product("addmm", mat1, mat2)
+    return _sparse_addmm(mat, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+
+
+def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+    """torch.sparse.mm: mm whose gradient of a sparse operand has its places."""
+    if reduce is not None:
+        from .row_reductions import reduced_product
+
+        return reduced_product(mat1, mat2, reduce)
+    if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
+        _check_product("mm", mat1, mat2)
+        return _sparse_sparse(mat1, mat2)  # type: ignore[no-any-return]
+    if not isinstance(mat1, SparseTensor):
+        turned = sparse_mm(mat2.transpose(0, 1), mat1.transpose(0, 1))
+        return turned.transpose(0, 1)  # type: ignore[no-any-return]
+    _check_product("addmm", mat1, mat2)
+    zero = wrap(np.zeros((mat1.shape[0], mat2.shape[1]), mat1._array.dtype))
+    return _sparse_addmm(zero, mat1, mat2, 0, 1)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ sparse result
+
+
+def _as_coo(matrix: np.ndarray, rows: np.ndarray) -> CooArray:
+    indices = np.stack([
+        np.repeat(rows, matrix.shape[1]), np.tile(np.arange(matrix.shape[1]), rows.size)])
+    return CooArray(indices, matrix[rows].reshape(-1), matrix.shape)
+
+
+@implements("sspaddmm")
+def sspaddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`."""
+    _check_product("sspaddmm", mat1, mat2)
+    a: Any = mat1._array
+    full = product(a, mat2._array)
+    made = wrap_sparse(_as_coo(full, np.unique(a.indices[0])))
+    made = input * beta + made * alpha
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@implements("smm")
+def smm(input: Tensor, mat: Tensor) -> Tensor:
+    """The product of a sparse and a dense matrix as a sparse one."""
+    from .construction import empty_coo
+
+    zero = wrap_sparse(empty_coo((input.shape[0], mat.shape[1]), input._array.dtype))
+    return sspaddmm(zero, input, mat)  # type: ignore[no-any-return]
+
+
+@implements("hspmm")
+def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
+    """The product of a sparse and a dense matrix: sparse rows, dense columns."""
+    _check_product("hspmm", mat1, mat2)
+    a: Any = mat1._array
+    rows = np.unique(a.indices[0])
+    full = product(a, mat2._array)
+    made = wrap_sparse(CooArray(rows[None], full[rows], full.shape))
+    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+
+
+@sparse_operator(node="SparseSampledAddmmBackward0")
+def _sampled(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
+    from .masking import masked
+
+    a: Any = input
+    at = masked(mat1 @ mat2, a)
+    return a.like((a.values * beta + at.values * alpha).astype(a.dtype))  # type: ignore[no-any-return]
+
+
+@_sampled.vjp  # type: ignore[attr-defined]
+def _(g, input, mat1, mat2, beta, alpha):
+    return (_times(g, beta), _times(g @ mat2.transpose(-1, -2), alpha),
+            _times(mat1.transpose(-1, -2) @ g, alpha))  # fmt: skip
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None
+) -> Tensor:
+    """alpha * (mat1 @ mat2) at the places of `input`, plus beta * input."""
+    if not isinstance(input, SparseTensor) or input.layout is not sparse_csr:
+        raise RuntimeError(
+            "Expected self to have sparse csr layout, but got " + str(input.layout).removeprefix(
+                "torch.").capitalize())
+    if mat1.shape[-1] != mat2.shape[-2]:
+        raise RuntimeError(
+            "mat1 and mat2 shapes cannot be multiplied "
+            f"({mat1.shape[-2]}x{mat1.shape[-1]} and {mat2.shape[-2]}x{mat2.shape[-1]})")
+    if input.shape[-2:] != (mat1.shape[-2], mat2.shape[-1]):
+        raise RuntimeError("self.shape[-2] must match mat1.shape[-2]"
+                           if input.shape[-2] != mat1.shape[-2]
+                           else "self.shape[-1] must match mat2.shape[-1]")  # fmt: skip
+    return _sampled(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
+

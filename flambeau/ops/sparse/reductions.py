@@ -1,0 +1,299 @@
+"""Sums, norms and softmax over axes of sparse tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor.dtypes import as_dtype
+from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_sparse
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Array
+from . import formats
+from .conversion import coalesce, values
+from .dispatch import implements, refuse, sparse_operator
+from .masking import _masked, values_at
+
+
+def _axes(dim: Any, rank: int) -> tuple[int, ...]:
+    """The axes, counted from the front, in order; RuntimeError for one that occurs twice."""
+    wanted = (dim,) if isinstance(dim, int) else tuple(dim)
+    for axis in wanted:
+        if not -max(rank, 1) <= axis < max(rank, 1):
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
+                f"{max(rank, 1) - 1}], but got {axis})"
+            )
+    found = tuple(axis % max(rank, 1) for axis in wanted)
+    for axis in found:
+        if found.count(axis) > 1:
+            raise RuntimeError(f"dim {axis} appears multiple times in the list of dims")
+    return tuple(sorted(found))
+
+
+def _accumulated(array: np.ndarray) -> np.ndarray:
+    """The values in the dtype in which PyTorch adds up: int64 for integers and bools."""
+    return array.astype(np.int64) if array.dtype.kind in "biu" else array
+
+
+def _sum_values(array: np.ndarray, axes: tuple[int, ...], keepdim: bool = False) -> np.ndarray:
+    if not axes:
+        return array
+    made: np.ndarray = wrap(array).sum(axes, keepdim=keepdim)._array
+    return made
+
+
+# ------------------------------------------------------------------------------ sums
+
+
+@sparse_operator(node="SumBackward0")
+def _sum_all(input: Array) -> Array:
+    return np.asarray(wrap(input.values).sum()._array)  # type: ignore[attr-defined]
+
+
+@_sum_all.vjp("input")  # type: ignore[attr-defined]
+def _(g, input_shape):
+    return g.expand(input_shape)
+
+
+def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
+    """The sum over axes, coordinates staying coordinates; dense where no sparse axis stays."""
+    if isinstance(a, CompressedArray):
+        raise TypeError("compressed layouts have their own rule")
+    sparse = a.sparse_dim
+    over_sparse = [axis for axis in axes if axis < sparse]
+    over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)
+    kept = [axis for axis in range(sparse) if axis not in over_sparse]
+    new_values = _sum_values(_accumulated(a.values), over_dense, keepdim)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
+        tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
+    if not kept:
+        total = _sum_values(new_values, (0,))
+        return total.reshape(shape)
+    indices = a.indices.copy() if keepdim else a.indices[kept]
+    if keepdim:
+        indices[over_sparse] = 0
+    made = CooArray(indices, new_values, shape, a.coalesced and not over_sparse)
+    return formats.coalesce(made) if over_sparse else made
+
+
+@sparse_operator(node="SparseSumBackward0")
+def _sum_over(input: Array, axes, keepdim) -> Array:
+    return _sum_axes(input, axes, keepdim)  # type: ignore[no-any-return]
+
+
+@_sum_over.vjp("input")  # type: ignore[attr-defined]
+def _(g, input, axes, keepdim):
+    return _spread(g, input, axes, keepdim)
+
+
+@sparse_operator(node="SparseSumBackwardBackward0")
+def _spread(g: Array, input: Array, axes, keepdim) -> Array:
+    """The gradient of a sum at the places of its operand."""
+    a: Any = input
+    dense = g if isinstance(g, np.ndarray) else None
+    kept = [axis for axis in range(a.sparse_dim) if axis not in axes]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
+    if dense is None and not keepdim:
+        g = CooArray(g.indices, g.values.reshape(  # type: ignore[attr-defined,assignment]
+            -1, *shape[a.sparse_dim :]), tuple(a.shape[k] for k in kept) + shape[a.sparse_dim :],
+            g.coalesced)  # type: ignore[attr-defined]
+    elif not keepdim:
+        g = g.reshape(tuple(a.shape[k] for k in kept) + shape[a.sparse_dim :])
+    where = a.indices[kept]
+    if keepdim:
+        where = a.indices.copy()
+        where[[k for k in range(a.sparse_dim) if k in axes]] = 0
+    made = values_at(g, where)
+    made = np.broadcast_to(made, a.values.shape).astype(a.dtype)
+    return CooArray(np.ascontiguousarray(a.indices), np.ascontiguousarray(made), a.shape,
+                    a.coalesced)  # type: ignore[return-value]
+
+
+@_spread.vjp("g")  # type: ignore[attr-defined]
+def _(g, axes, keepdim):
+    return _sum_over(g, axes, keepdim)
+
+
+@implements("sum")
+def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+         out: Any = None) -> Tensor:  # fmt: skip
+    """The sum of all elements, or over axes."""
+    x = input if dtype is None else input.to(as_dtype(dtype))
+    every = dim is None or (not isinstance(dim, int) and len(dim) == 0)
+    if isinstance(x._array, CompressedArray):
+        return _sum_compressed(x, None if every else dim, keepdim)
+    if every:
+        return _sum_all(x)  # type: ignore[no-any-return]
+    made: Tensor = _sum_over(coalesce(x), _axes(dim, x.dim()), keepdim)
+    return made
+
+
+def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is None:
+        return _sum_all(x)  # type: ignore[no-any-return]
+    if not keepdim:
+        raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+    a: Any = x._array
+    axes = _axes(dim, x.dim())
+    if a.blocked or a.batch_dim:
+        refuse("sum.dim_IntList", (x,))
+    made: Any = _sum_axes(formats.to_coo(a), axes, True)
+    return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
+
+
+def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
+    """torch.sparse.sum: its gradient has the places of `input`."""
+    if not isinstance(input, SparseTensor):
+        return input.sum() if dim is None else input.sum(dim)  # type: ignore[no-any-return]
+    x = input if dtype is None else input.to(as_dtype(dtype))
+    if dim is None:
+        if isinstance(x._array, CompressedArray):
+            return _sum_all(x)  # type: ignore[no-any-return]
+        return values(coalesce(x)).sum()  # type: ignore[no-any-return]
+    if isinstance(x._array, CompressedArray):
+        return _sum_compressed(x, dim, True)
+    if not isinstance(dim, int) and not len(dim):
+        raise RuntimeError(
+            "Trying to sum over an empty list of dimensions, which is not supported")
+    return _sum_over(coalesce(x), _axes(dim, x.dim()), False)  # type: ignore[no-any-return]
+
+
+@implements("any")
+def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Whether any stored value is true."""
+    if dim is not None:
+        refuse("any.out", (input,))
+    return coalesce(input)._values().any() if input.is_sparse else input.values().any()  # type: ignore[no-any-return]
+
+
+@implements("norm")
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
+         out: Any = None) -> Tensor:  # fmt: skip
+    """The norm of all elements."""
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
+    every = dim is None or (not isinstance(dim, int) and not len(dim))
+    if not every and _axes(dim, input.dim()) != tuple(range(input.dim())):
+        raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must "
+                           "either be empty or contain all dimensions of the input")  # fmt: skip
+    if dtype is not None:
+        raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
+    order = 2.0 if p == "fro" or p is None else p
+    stored = values(coalesce(input)) if input.is_sparse else values(input)
+    return stored.reshape(-1).norm(order)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ softmax
+
+
+def _rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
+    """For each place, which row along `dim` it lies in, and how many such rows there are."""
+    others = [k for k in range(a.sparse_dim) if k != dim]
+    shape = tuple(a.shape[k] for k in others)
+    linear = CooArray(a.indices[others], a.values, shape).linear_indices()
+    found, row = np.unique(linear, return_inverse=True)
+    return row.reshape(-1), found.size
+
+
+def _summed_by_row(values: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
+    made = np.zeros((count, *values.shape[1:]), values.dtype)
+    np.add.at(made, row, values)
+    return made
+
+
+def _normalized(a: Any, dim: int, log: bool) -> Any:
+    a = formats.coalesce(a)
+    wide = a.values.astype(np.float32) if a.dtype.itemsize == 2 else a.values
+    if dim >= a.sparse_dim:
+        name = "log_softmax" if log else "softmax"
+        made = getattr(wrap(a.values), name)(dim - a.sparse_dim + 1)._array
+        return a.like(made)
+    row, count = _rows(a, dim)
+    largest = np.full((count, *wide.shape[1:]), -math.inf, wide.dtype)
+    np.maximum.at(largest, row, wide)
+    shifted = wide - largest[row]
+    exponentials = np.exp(shifted)
+    total = _summed_by_row(exponentials, row, count)[row]
+    made = shifted - np.log(total) if log else exponentials / total
+    return a.like(made.astype(a.dtype))
+
+
+def _declare(name: str, log: bool) -> Callable:
+    node = "SparseLogSoftmaxBackward0" if log else "SparseSoftmaxBackward0"
+
+    def body(input: Array, dim) -> Array:
+        return _normalized(input, dim, log)  # type: ignore[no-any-return]
+
+    body.__name__ = name
+    operator = sparse_operator(node=node)(body)
+
+    @operator.vjp("input")  # type: ignore[attr-defined]
+    def _(g, y, dim):
+        return _softmax_gradient(g, y, dim, log)
+
+    return operator
+
+
+def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
+    """The gradient from the cotangent and the result, both at the places of the result."""
+    a: Any = y._array
+    g = _masked(g, a)
+    at: Any = g._array
+    if dim >= a.sparse_dim:
+        axis = dim - a.sparse_dim + 1
+        gv, yv = wrap(at.values), wrap(a.values)
+        if log:
+            made = gv - yv.exp() * gv.sum(axis, keepdim=True)
+        else:
+            made = yv * (gv - (gv * yv).sum(axis, keepdim=True))
+        return wrap_sparse(at.like(made._array))
+    row, count = _rows(a, dim)
+    cotangent: np.ndarray = at.values
+    if log:
+        total = _summed_by_row(cotangent, row, count)[row]
+        return wrap_sparse(at.like(cotangent - np.exp(a.values) * total))
+    total = _summed_by_row(cotangent * a.values, row, count)[row]
+    return wrap_sparse(at.like(a.values * (cotangent - total)))
+
+
+_softmax, _log_softmax = _declare("softmax", False), _declare("log_softmax", True)
+
+
+def _checked(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
+    if not isinstance(input, SparseTensor):
+        return getattr(input, name)(dim, dtype=dtype)  # type: ignore[no-any-return]
+    x = input if dtype is None else input.to(as_dtype(dtype))
+    if x._array.dtype.kind not in "fV":
+        raise NotImplementedError(
+            f'"{name}" not implemented for \'{_TYPES.get(x.dtype.name, x.dtype.name)}\'')
+    rank = max(x.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got "
+            f"{dim})"
+        )
+    return operator(x, dim % rank)  # type: ignore[no-any-return]
+
+
+_TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+          "bool": "Bool"}  # fmt: skip
+
+
+@implements("_sparse_softmax")
+def softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
+            out: Any = None) -> Tensor:  # fmt: skip
+    """exp(x) / sum(exp(x)) over the stored values along `dim`."""
+    return _checked("softmax", _softmax, input, dim, dtype)
+
+
+@implements("_sparse_log_softmax")
+def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
+                out: Any = None) -> Tensor:  # fmt: skip
+    """The logarithm of `softmax`."""
+    return _checked("log_softmax", _log_softmax, input, dim, dtype)
+
+

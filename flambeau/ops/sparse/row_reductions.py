@@ -1,0 +1,45 @@
+"""Products of a matrix of compressed rows with a dense one whose terms are reduced otherwise than
+by their sum: their mean, largest or smallest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.layout import sparse_csr
+from ...tensor.tensor import Tensor, wrap
+from . import formats
+from .construction import _compressed_of_values
+from .conversion import _values_of
+from .products import sparse_mm
+
+_REDUCTIONS = ("sum", "mean", "amax", "amin")
+
+
+def reduced_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
+                           f"{reduce}")  # fmt: skip
+    if mat1.layout is not sparse_csr:
+        raise RuntimeError("torch.sparse.mm: reduce is supported for sparse CSR tensors only")
+    a = mat1._array
+    lengths = np.diff(a.compressed)  # type: ignore[attr-defined]
+    if reduce == "sum":
+        return sparse_mm(mat1, mat2)
+    if reduce == "mean":
+        count = np.repeat(np.maximum(lengths, 1), lengths).astype(a.dtype)
+        values = _values_of(mat1) / wrap(count)
+        scaled = _compressed_of_values(
+            values, a.layout, a.compressed, a.plain, a.shape)  # type: ignore[attr-defined]
+        return sparse_mm(scaled, mat2)
+    rows = formats.compressed_to_coo(a).indices[0]  # type: ignore[arg-type]
+    return _extreme(mat1, mat2, rows, reduce)
+
+
+def _extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
+    a = mat1._array
+    terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]  # type: ignore[attr-defined]
+    zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))
+    index = wrap(np.broadcast_to(rows[:, None], terms.shape).copy())
+    made: Tensor = zero.scatter_reduce(0, index, terms, reduce, include_self=False)
+    return made

@@ -1,0 +1,558 @@
+"""Axes and places of sparse tensors: transposes, slices, joins, comparisons of shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
+from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
+from ...tensor.tensor import Tensor
+from ..core.registry import Array
+from . import formats
+from .dispatch import implements, in_place, refuse, sparse_operator
+
+
+def _axis(dim: int, rank: int) -> int:
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
+            f"{max(rank, 1) - 1}], but got {dim})"
+        )
+    return dim % max(rank, 1)
+
+
+# ------------------------------------------------------------------------------ transposes
+
+_TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc,
+           sparse_bsc: sparse_bsr}  # fmt: skip
+
+
+def _swapped(a: Any, dim0: int, dim1: int) -> Any:
+    rank = a.ndim
+    order = list(range(rank))
+    order[dim0], order[dim1] = dim1, dim0
+    return _permuted(a, tuple(order))
+
+
+def _permuted(a: Any, order: tuple[int, ...]) -> Any:
+    if isinstance(a, CompressedArray):
+        return _permuted_compressed(a, order)
+    sparse = a.sparse_dim
+    if any((axis < sparse) != (i < sparse) for i, axis in enumerate(order)):
+        raise RuntimeError(
+            "transpose(sparse): only supports transposing two sparse dimensions or two dense "
+            "dimensions" if sum(i != axis for i, axis in enumerate(order)) == 2 else
+            "permute(sparse_coo): cannot permute sparse and dense dimensions with each other")
+    indices = np.ascontiguousarray(a.indices[list(order[:sparse])])
+    axes = (0, *(axis - sparse + 1 for axis in order[sparse:]))
+    moved = order[:sparse] != tuple(range(sparse))
+    made = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
+                    tuple(a.shape[axis] for axis in order))  # fmt: skip
+    made.coalesced = (a.coalesced and not moved) or made.nnz < 2
+    return made
+
+
+def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> CompressedArray:
+    batch = a.batch_dim
+    if order == tuple(range(a.ndim)):
+        return a
+    if a.dense_dim:
+        raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions "
+                           "are not supported")  # fmt: skip
+    if order[batch:] == (batch + 1, batch):
+        shape = (*a.shape[:batch], a.shape[batch + 1], a.shape[batch])
+        swapped = a.values.swapaxes(-1, -2) if a.blocked else a.values
+        return CompressedArray(
+            _TURNED[a.layout], a.compressed, a.plain, np.ascontiguousarray(swapped), shape)
+    if order[batch:] == (batch, batch + 1):
+        axes = order[:batch]
+        parts = [x.transpose(*axes, *range(batch, x.ndim))
+                 for x in (a.compressed, a.plain, a.values)]  # fmt: skip
+        return CompressedArray(
+            a.layout, parts[0], parts[1], parts[2], tuple(a.shape[axis] for axis in order))
+    raise RuntimeError(
+        "transpose(): can only transpose 2D sparse compressed tensors or two batch dimensions")
+
+
+@sparse_operator(node="TransposeBackward0")
+def _transpose(input: Array, dim0, dim1) -> Array:
+    return _swapped(input, dim0, dim1)  # type: ignore[no-any-return]
+
+
+@_transpose.vjp("input")  # type: ignore[attr-defined]
+def _(g, dim0, dim1):
+    return g.transpose(dim0, dim1)
+
+
+@sparse_operator(node="TBackward0")
+def _t(input: Array) -> Array:
+    return input if input.ndim < 2 else _swapped(input, 0, 1)
+
+
+@_t.vjp("input")  # type: ignore[attr-defined]
+def _(g):
+    return g.t()
+
+
+@sparse_operator(node="PermuteBackward0")
+def _permute(input: Array, order) -> Array:
+    return _permuted(input, order)  # type: ignore[no-any-return]
+
+
+@_permute.vjp("input")  # type: ignore[attr-defined]
+def _(g, order):
+    return g.permute(tuple(np.argsort(order).tolist()))
+
+
+@implements("transpose", "swapaxes", "swapdims")
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two axes exchanged, both sparse or both dense."""
+    rank = input.dim()
+    return _transpose(input, _axis(dim0, rank), _axis(dim1, rank))  # type: ignore[no-any-return]
+
+
+@implements("t")
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix."""
+    if input.dim() > 2 or (input.is_sparse and input.dense_dim()):
+        raise RuntimeError(
+            "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
+            f"{input.sparse_dim()} sparse and {input.dense_dim()} dense dimensions")
+    return _t(input)  # type: ignore[no-any-return]
+
+
+@implements("permute")
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The axes in another order, sparse ones among themselves."""
+    order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    if len(order) != input.dim():
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {input.dim()} is "
+            f"not equal to len(dims) = {len(order)}"
+        )
+    axes = tuple(_axis(dim, input.dim()) for dim in order)
+    if len(set(axes)) != len(axes):
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return _permute(input, axes)  # type: ignore[no-any-return]
+
+
+_methods: Any = SparseTensor
+_methods.T = property(lambda self: t(self) if self.dim() <= 2 else
+                      permute(self, *range(self.dim())[::-1]))
+_methods.mT = property(lambda self: transpose(self, -2, -1))
+for _name in ("transpose", "t", "swapaxes", "swapdims"):
+    in_place(_name)
+
+
+# ------------------------------------------------------------------------------ slices
+
+
+def _narrowed(a: Any, dim: int, start: int, length: int) -> Any:
+    if isinstance(a, CompressedArray):
+        made = formats.dense_to_compressed(
+            np.take(formats.to_dense(a), range(start, start + length), dim), a.layout,
+            a.block if a.blocked else None, a.dense_dim)
+        return made
+    shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
+    if dim >= a.sparse_dim:
+        at = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, range(start, start + length), at),
+                        shape, a.coalesced)  # fmt: skip
+    inside = (a.indices[dim] >= start) & (a.indices[dim] < start + length)
+    indices = a.indices[:, inside]
+    indices[dim] -= start
+    return CooArray(indices, a.values[inside], shape, a.coalesced)
+
+
+@sparse_operator(node="NarrowCopyBackward0")
+def _narrow(input: Array, dim, start, length) -> Array:
+    return _narrowed(input, dim, start, length)  # type: ignore[no-any-return]
+
+
+@_narrow.vjp("input")  # type: ignore[attr-defined]
+def _(g, dim, start, input_shape):
+    return _shifted(g, dim, start, input_shape)
+
+
+@sparse_operator(node="NarrowCopyBackwardBackward0")
+def _shifted(input: Array, dim, start, shape) -> Array:
+    """A part of an axis put back in its place."""
+    a: Any = input
+    if isinstance(a, np.ndarray):
+        made = np.zeros(shape, a.dtype)
+        made[(slice(None),) * dim + (slice(start, start + a.shape[dim]),)] = a
+        return made
+    if dim >= a.sparse_dim:
+        return formats.dense_to_coo(  # type: ignore[return-value]
+            _shifted.operator.body(formats.to_dense(a), dim, start, shape), a.sparse_dim)
+    indices = a.indices.copy()
+    indices[dim] += start
+    return CooArray(indices, a.values, tuple(shape), a.coalesced)  # type: ignore[return-value]
+
+
+@implements("narrow_copy", "narrow")
+def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
+    """The part of an axis from `start` on."""
+    axis = _axis(dim, input.dim())
+    n, start = input.shape[axis], int(start)
+    if not -n <= start <= n:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
+    start = start + n if start < 0 else start
+    if start + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return _narrow(input, axis, start, length)  # type: ignore[no-any-return]
+
+
+def _selected(a: Any, dim: int, index: int) -> Any:
+    if isinstance(a, CompressedArray):
+        return _selected_compressed(a, dim, index)
+    shape = (*a.shape[:dim], *a.shape[dim + 1 :])
+    if dim >= a.sparse_dim:
+        at = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, index, at), shape, a.coalesced)
+    inside = a.indices[dim] == index
+    others = [k for k in range(a.sparse_dim) if k != dim]
+    if not others:
+        return a.values[inside].sum(0, dtype=a.dtype)
+    return CooArray(np.ascontiguousarray(a.indices[others][:, inside]), a.values[inside], shape,
+                    a.coalesced)  # fmt: skip
+
+
+def _selected_compressed(a: CompressedArray, dim: int, index: int) -> Any:
+    batch = a.batch_dim
+    if dim < batch:
+        parts = [np.take(x, index, dim) for x in (a.compressed, a.plain, a.values)]
+        shape = (*a.shape[:dim], *a.shape[dim + 1 :])
+        return CompressedArray(a.layout, parts[0], parts[1], parts[2], shape)
+    if dim >= batch + 2:
+        at = dim - 2 + (3 if a.blocked else 1)
+        shape = (*a.shape[:dim], *a.shape[dim + 1 :])
+        return CompressedArray(a.layout, a.compressed, a.plain, np.take(a.values, index, at), shape)
+    if a.blocked:
+        raise RuntimeError("select(): selecting non-batch dimensions is currently only supported "
+                           "for non-blocked sparse compressed layouts tensors.")  # fmt: skip
+    if batch:
+        raise RuntimeError("select(): selecting sparse dimensions is not supported for batched "
+                           "sparse compressed tensors.")  # fmt: skip
+    return _selected(formats.to_coo(a), dim, index)
+
+
+@sparse_operator(node="SelectBackward0")
+def _select(input: Array, dim, index) -> Array:
+    return _selected(input, dim, index)  # type: ignore[no-any-return]
+
+
+@_select.vjp("input")  # type: ignore[attr-defined]
+def _(g, input, dim, index):
+    return _shifted(g.unsqueeze(dim), dim, index, tuple(input.shape))
+
+
+@implements("select")
+def select(input: Tensor, dim: int, index: Any) -> Tensor:
+    """The slice at one index of an axis, which goes."""
+    rank = input.dim()
+    if rank == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    axis, index = _axis(dim, rank), int(index)
+    n = input.shape[axis]
+    if not -n <= index < n:
+        raise IndexError(f"select(): index {index} out of range for tensor of size "
+                         f"{list(input.shape)} at dimension {axis}")  # fmt: skip
+    return _select(input, axis, index % n)  # type: ignore[no-any-return]
+
+
+@implements("unbind")
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along an axis."""
+    axis = _axis(dim, input.dim())
+    return tuple(select(input, axis, i) for i in range(input.shape[axis]))
+
+
+@implements("__iter__")
+def iterate(self: Tensor) -> Any:
+    """The slices along the first axis."""
+    if not self.dim():
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(unbind(self))
+
+
+@implements("__getitem__")
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """Integers, slices of step 1, None and tensors of indices, axis by axis."""
+    keys = key if isinstance(key, tuple) else (key,)
+    axis, made = 0, self
+    skipped = self.dim() - sum(k is not None and k is not Ellipsis for k in keys)
+    for k in keys:
+        if k is None:
+            made, axis = unsqueeze(made, axis), axis + 1
+        elif k is Ellipsis:
+            axis += skipped
+        elif isinstance(k, slice):
+            start, stop, step = k.indices(made.shape[axis])
+            if step != 1:
+                refuse("slice.Tensor", (self,))
+            if (start, stop) != (0, made.shape[axis]):
+                made = narrow_copy(made, axis, start, max(stop - start, 0))
+            axis += 1
+        elif isinstance(k, Tensor) and k.dim():
+            made, axis = index_select(made, axis, k), axis + 1
+        else:
+            made = select(made, axis, k)
+    return made
+
+
+# ------------------------------------------------------------------------------ index_select
+
+
+def _indexed(a: Any, dim: int, index: np.ndarray) -> Any:
+    shape = (*a.shape[:dim], index.size, *a.shape[dim + 1 :])
+    if isinstance(a, CompressedArray):
+        made = formats.coalesce(_indexed(formats.to_coo(a), dim, index))
+        return formats.to_layout(made, a.layout, a.block if a.blocked else None)
+    if dim >= a.sparse_dim:
+        at = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, index, at), shape, a.coalesced)
+    order = np.argsort(a.indices[dim], kind="stable")
+    places = a.indices[dim][order]
+    low, high = np.searchsorted(places, index), np.searchsorted(places, index, "right")
+    count = high - low
+    target = np.repeat(np.arange(index.size), count)
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    source = order[np.repeat(low, count) + offset]
+    indices = a.indices[:, source]
+    indices[dim] = target
+    return CooArray(indices, a.values[source], shape, a.coalesced and dim == 0)
+
+
+@sparse_operator(node="IndexSelectBackward0")
+def _index_select(input: Array, dim, index) -> Array:
+    return _indexed(input, dim, index)  # type: ignore[no-any-return]
+
+
+@_index_select.vjp("input")  # type: ignore[attr-defined]
+def _(g, dim, index, input_shape):
+    return _index_added(g, dim, index, input_shape)
+
+
+@sparse_operator(node="IndexAddBackward0")
+def _index_added(input: Array, dim, index, shape) -> Array:
+    """The slices put back where they were taken from, added up."""
+    a: Any = input
+    if isinstance(a, CooArray) and dim < a.sparse_dim:
+        indices = a.indices.copy()
+        indices[dim] = index[indices[dim]]
+        return CooArray(indices, a.values, tuple(shape))  # type: ignore[return-value]
+    dense = a if isinstance(a, np.ndarray) else formats.to_dense(a)
+    made = np.zeros(shape, a.dtype)
+    np.add.at(made, (slice(None),) * dim + (index,), dense)
+    return made if isinstance(a, np.ndarray) else formats.dense_to_coo(made, a.sparse_dim)  # type: ignore[return-value]
+
+
+@implements("index_select")
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
+    """The slices at the indices, in their order."""
+    if not input.dim():
+        raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
+    axis = _axis(dim, input.dim())
+    array: Any = index._array
+    if array.ndim != 1 or array.dtype != np.int64:
+        raise IndexError("index_select() argument index must be 1-D long-tensor.")
+    n = input.shape[axis]
+    if array.size and not (-n <= array.min() and array.max() < n):
+        wrong = array[(array < -n) | (array >= n)][0]
+        raise IndexError(f"index_select(): index contains {wrong} that is out of range for tensor "
+                         f"of size {list(input.shape)} at dimension {axis}")  # fmt: skip
+    made = np.where(array < 0, array + n, array)
+    return _index_select(input, axis, made, out=out)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ new axes, joins
+
+
+@sparse_operator(node="UnsqueezeBackward0")
+def _unsqueeze(input: Array, dim) -> Array:
+    a: Any = input
+    shape = (*a.shape[:dim], 1, *a.shape[dim:])
+    if dim <= a.sparse_dim:
+        return CooArray(  # type: ignore[return-value]
+            np.insert(a.indices, dim, 0, 0), a.values.copy(), shape, a.coalesced)
+    at = dim - a.sparse_dim + 1
+    return CooArray(a.indices.copy(), np.expand_dims(a.values, at), shape, a.coalesced)  # type: ignore[return-value]
+
+
+@_unsqueeze.vjp("input")  # type: ignore[attr-defined]
+def _(g, dim):
+    return g.select(dim, 0)
+
+
+@implements("unsqueeze")
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A new axis of length 1 at `dim`."""
+    if isinstance(input._array, CompressedArray):
+        refuse("unsqueeze", (input,))
+    return _unsqueeze(input, _axis(dim, input.dim() + 1))  # type: ignore[no-any-return]
+
+
+def _refused(name: str, text: str) -> None:
+    def function(input: Tensor, *args: Any, **named: Any) -> Tensor:
+        raise RuntimeError(text)
+
+    implements(name)(function)
+
+
+_refused("reshape", "reshape is not implemented for sparse tensors")
+_refused("expand", "expand is unsupported for Sparse tensors")
+
+
+def _joined(arrays: Sequence[Any], dim: int) -> Any:
+    first = arrays[0]
+    shape = list(first.shape)
+    shape[dim] = sum(a.shape[dim] for a in arrays)
+    if dim >= first.sparse_dim:
+        return _joined_dense(arrays, dim, tuple(shape))
+    start, indices = 0, []
+    for a in arrays:
+        moved = a.indices.copy()
+        moved[dim] += start
+        start += a.shape[dim]
+        indices.append(moved)
+    return CooArray(np.concatenate(indices, 1), np.concatenate([a.values for a in arrays]),
+                    tuple(shape))  # fmt: skip
+
+
+def _joined_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
+    """Values side by side along a dense axis, each padded with zeros to the whole of it."""
+    at, start, parts = dim - arrays[0].sparse_dim + 1, 0, []
+    for a in arrays:
+        wide = list(a.values.shape)
+        wide[at] = shape[dim]
+        padded = np.zeros(wide, a.dtype)
+        padded[(slice(None),) * at + (slice(start, start + a.shape[dim]),)] = a.values
+        start += a.shape[dim]
+        parts.append(padded)
+    return CooArray(np.concatenate([a.indices for a in arrays], 1), np.concatenate(parts), shape)
+
+
+@sparse_operator(node="CatBackward0")
+def _cat(tensors: Sequence[Array], dim) -> Array:
+    return _joined(tensors, dim)  # type: ignore[no-any-return]
+
+
+@_cat.vjp("tensors")  # type: ignore[attr-defined]
+def _(g, tensors_shape, dim):
+    found, start = [], 0
+    for shape in tensors_shape:
+        found.append(g.narrow(dim, start, shape[dim]))
+        start += shape[dim]
+    return tuple(found)
+
+
+@implements("cat", "concat", "concatenate")
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
+    """Sparse tensors joined along an axis."""
+    for i, x in enumerate(tensors):
+        if not isinstance(x._array, CooArray):
+            if isinstance(x._array, CompressedArray):
+                refuse("cat", (x,))
+            raise RuntimeError(
+                f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
+    axis = _axis(dim, tensors[0].dim())
+    first = tensors[0]
+    for i, x in enumerate(tensors[1:], 1):
+        if x.sparse_dim() != first.sparse_dim() or x.dense_dim() != first.dense_dim():
+            raise RuntimeError(
+                "All tensors must have the same sparse_dim and dense_dim, but tensor at position "
+                f"{i} has {x.sparse_dim()}, {x.dense_dim()}.")
+        rest = [(m, n) for k, (m, n) in enumerate(zip(first.shape, x.shape, strict=True))
+                if k != axis]  # fmt: skip
+        if any(m != n for m, n in rest):
+            raise RuntimeError(
+                f"All tensors must have the same shape: {tuple(first.shape)} (except in the "
+                f"concatenating dimension), but found shape: {tuple(x.shape)}")
+    return _cat(list(tensors), axis, out=out)  # type: ignore[no-any-return]
+
+
+@implements("stack")
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
+    """Sparse tensors along a new axis."""
+    return cat([unsqueeze(x, dim) for x in tensors], dim, out=out)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ in place
+
+
+@implements("new_zeros", "new_empty", "new")
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
+    """A sparse tensor of the same layout and dtype without values."""
+    from ..creation.creation import numpy_dtype, shape_of
+    from .construction import empty_of_layout
+
+    kind = self._array.dtype if dtype is None else numpy_dtype(dtype)
+    return empty_of_layout(shape_of(size, named.get("size")), kind, self.layout)
+
+
+@implements("equal")
+def equal(input: Tensor, other: Tensor) -> bool:
+    """NotImplementedError, as in PyTorch."""
+    return refuse("equal", (input, other))  # type: ignore[no-any-return]
+
+
+@implements("zero_")
+def zero_(self: Tensor) -> Tensor:
+    """Forgets all values."""
+    from ..core.inplace import bump
+    from .conversion import zeros_like
+
+    a: Any = self._array
+    if isinstance(a, CooArray):
+        self._array = zeros_like(self)._array
+    else:
+        a.values[...] = 0
+    bump(self)
+    return self
+
+
+@implements("sparse_resize_")
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Another shape, with as many sparse and dense axes."""
+    a: Any = self._array
+    shape = tuple(int(n) for n in size)
+    if len(shape) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
+            f"sparse_dim = {sparse_dim}, dense_dim = {dense_dim}")
+    if a.nnz and (sparse_dim, dense_dim) != (a.sparse_dim, a.ndim - a.sparse_dim):
+        raise RuntimeError(
+            "changing the number of sparse dimensions on a non-empty tensor is not supported")
+    values = np.zeros((a.nnz, *shape[sparse_dim:]), a.dtype)
+    kept = tuple(slice(0, min(m, n)) for m, n in zip(values.shape, a.values.shape, strict=False))
+    if a.nnz:
+        values[kept] = a.values[kept]
+    indices = a.indices if a.nnz else np.empty((sparse_dim, 0), np.int64)
+    self._array = CooArray(indices, values, shape, a.coalesced)  # type: ignore[assignment]
+    return self
+
+
+@implements("resize_as_")
+def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
+    """The shape of another sparse tensor, without values."""
+    a: Any = other._array
+    return sparse_resize_(self, a.shape, a.sparse_dim, a.ndim - a.sparse_dim)  # type: ignore[no-any-return]
+
+
+def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Another shape, without values."""
+    from .construction import empty_coo
+
+    shape = tuple(int(n) for n in size)
+    self._array = empty_coo(shape, self._array.dtype, sparse_dim)  # type: ignore[assignment]
+    return self
+
+
+implements("sparse_resize_and_clear_")(sparse_resize_and_clear_)
+implements("resize_as_sparse_")(resize_as_)

@@ -1,0 +1,163 @@
+"""Functions of one sparse tensor that leave zero at zero: they go over the stored values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor.sparse import CooArray, SparseTensor
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import OPERATORS, Array, Number
+from . import formats
+from .arithmetic import mul
+from .conversion import itself
+from .dispatch import implements, in_place, sparse_operator
+
+# Operators that PyTorch has for all sparse layouts, by name; the stored values are summed first.
+ZERO_PRESERVING = (
+    "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac log1p rad2deg round sgn "
+    "sign sin sinh sqrt tan tanh trunc isinf isnan isneginf isposinf signbit"
+).split()
+_ALIASES = {"asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh",
+            "trunc": "fix", "abs": "absolute"}  # fmt: skip
+
+
+def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool = True) -> None:
+    """Registers an operator that applies the dense one to the stored values."""
+    dense_operator = OPERATORS[dense or name]
+
+    def body(input: Array) -> Array:
+        return on_values(input, dense_operator.function, coalesces)  # type: ignore[no-any-return]
+
+    body.__name__ = name
+    sparse_operator(name, *aliases, like=dense or name)(body)
+
+
+def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
+    """The array with a function of tensors applied to its values."""
+    if coalesces and isinstance(a, CooArray):
+        a = formats.coalesce(a)
+    return a.like(function(wrap(a.values))._array)
+
+
+for _name in ZERO_PRESERVING:
+    if _name in OPERATORS:
+        _declare(_name, *([_ALIASES[_name]] if _name in _ALIASES else []))
+_declare("neg", "negative", "__neg__", coalesces=False)
+
+
+@sparse_operator("relu", node="ReluBackward0")
+def relu(input: Array) -> Array:
+    """The values, negative ones replaced by zero."""
+    return on_values(input, lambda values: values.relu())  # type: ignore[no-any-return]
+
+
+@relu.vjp("input")  # type: ignore[attr-defined]
+def _(g, input):
+    return mul(g, on_values_of(input, "relu").sign())
+
+
+@sparse_operator("nan_to_num")
+def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
+    """The values with NaN and infinities replaced."""
+    replace = wrap(input.values).nan_to_num  # type: ignore[attr-defined]
+    return on_values(input, lambda _: replace(nan, posinf, neginf), False)  # type: ignore[no-any-return]
+
+
+@sparse_operator(node="PowBackward0")
+def _pow(input: Array, exponent: Array | Number) -> Array:
+    return on_values(input, lambda values: values.pow(exponent))  # type: ignore[no-any-return]
+
+
+@_pow.vjp("input")  # type: ignore[attr-defined]
+def _(g, input, exponent):
+    return g * 0 if exponent == 0 else mul(g, pow_(input, exponent - 1) * exponent)
+
+
+@implements("pow", "__pow__")
+def pow_(input: Tensor, exponent: Any, *, out: Any = None) -> Tensor:
+    """The values to a power that is a number other than zero."""
+    if isinstance(exponent, Tensor):
+        if exponent.dim():
+            raise NotImplementedError(
+                "Could not run 'aten::pow.Tensor_Tensor_out' with arguments from the 'SparseCPU' "
+                "backend."
+            )
+        exponent = exponent.item()
+    if exponent == 0:
+        raise RuntimeError("pow(): sparse tensors do not support 0 as exponent, whose result is "
+                           "dense")  # fmt: skip
+    return _pow(input, exponent, out=out)  # type: ignore[no-any-return]
+
+
+@implements("square")
+def square(input: Tensor, *, out: Any = None) -> Tensor:
+    """The squares."""
+    return pow_(input, 2, out=out)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ complex numbers
+
+
+def _linear(name: str, *aliases: str) -> Any:
+    """An operator that is linear over the reals, so that it need not coalesce."""
+
+    def body(input: Array) -> Array:
+        return on_values(  # type: ignore[no-any-return]
+            input, lambda x: getattr(wrap(x._array), name)() if name == "conj" else
+            (x.real if name == "real" else x.imag).clone(), False)
+
+    body.__name__ = name
+    made = sparse_operator(node=name.capitalize() + "Backward0")(body)
+    made.operator.holomorphic = False
+    return made
+
+
+_conj, _real, _imag = map(_linear, ("conj", "real", "imag"))
+
+
+@_conj.vjp("input")  # type: ignore[untyped-decorator]
+def _(g):
+    return g.conj()
+
+
+@_real.vjp("input")  # type: ignore[untyped-decorator]
+def _(g, input_dtype):
+    return g.to(input_dtype)
+
+
+@_imag.vjp("input")  # type: ignore[untyped-decorator]
+def _(g, input_dtype):
+    return g.to(input_dtype) * 1j
+
+
+@implements("conj", "conj_physical")
+def conj(input: Tensor, *, out: Any = None) -> Tensor:
+    """The complex conjugate; the tensor itself where it is real."""
+    return _conj(input, out=out) if input.is_complex() else input  # type: ignore[no-any-return]
+
+
+def _part(function: Any) -> property:
+    return property(lambda self: function(self) if self.is_complex() else itself(self))
+
+
+implements("real")(lambda input: _real(input) if input.is_complex() else input)
+implements("imag")(_imag)
+_methods: Any = SparseTensor
+_methods.real, _methods.imag = _part(_real), property(lambda self: _imag(self))
+_methods.H = property(lambda self: conj(self.t()))
+_methods.angle = lambda self: on_values_of(self, "angle")
+
+
+def on_values_of(x: Tensor, name: str) -> Tensor:
+    """A method of dense tensors on the stored values, without history."""
+    from ...tensor.sparse import wrap_sparse
+
+    return wrap_sparse(on_values(x._array, lambda values: getattr(values, name)()))
+
+
+for _name in ZERO_PRESERVING:
+    in_place(_name, coalesced=True)
+for _name in ("neg", "relu", "nan_to_num", "pow", "square"):
+    in_place(_name)
+for _name, _alias in _ALIASES.items():
+    setattr(_methods, _alias + "_", getattr(_methods, _name + "_"))

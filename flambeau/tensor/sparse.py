@@ -1,0 +1,348 @@
+"""Sparse arrays, and the tensor class that lies on them.
+
+A SparseTensor's window is a SparseArray: it knows its shape and dtype, and every use of it as a
+dense array fails. An operator that meets one therefore fails, and the failure hands the call over
+to the sparse operators (`ops/sparse/dispatch.py`): dense tensors pay no check.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from .printing import prints_as_tensor, sparse_str, tensor_str
+from .size import Size
+from .tensor import Tensor, creation, wrap
+
+
+class NoDenseArray(AttributeError, NotImplementedError):
+    """An operator without a sparse implementation met a sparse array."""
+
+
+def _operator_at_work() -> str:
+    """The name of the outermost function of flambeau's that is being called."""
+    frame: FrameType | None = sys._getframe(2)
+    name = ""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class SparseArray:
+    """What all layouts share: a shape, and the values that are stored."""
+
+    __slots__ = ("shape", "values")
+    shape: tuple[int, ...]
+    values: np.ndarray
+    layout: layout
+    __array_ufunc__ = None  # NumPy's ufuncs raise TypeError
+    strides = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return self.values.itemsize
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are, sparse and dense."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements the dense array would have."""
+        return math.prod(self.shape)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        backend = "SparseCPU" if self.layout is sparse_coo else "SparseCsrCPU"
+        raise NoDenseArray(
+            f"Could not run 'aten::{_operator_at_work()}' with arguments from the '{backend}' "
+            "backend. This could be because the operator doesn't exist for this backend, or was "
+            "omitted during the selective/custom build process (if using custom build)."
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"a {self.layout} array is not a dense array")
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        raise TypeError(f"{func.__name__} is not defined on a {self.layout} array")
+
+
+class CooArray(SparseArray):
+    """Coordinates: `indices` (sparse axes, nnz) and `values` (nnz, *dense axes).
+
+    Coalesced: the indices are sorted and none occurs twice. Else values at one place add up.
+    """
+
+    __slots__ = ("coalesced", "indices")
+    layout = sparse_coo
+
+    def __init__(
+        self, indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...],
+        coalesced: bool = False,
+    ) -> None:  # fmt: skip
+        self.indices, self.values, self.shape = indices, values, tuple(shape)
+        self.coalesced = coalesced
+
+    @property
+    def sparse_dim(self) -> int:
+        """How many leading axes are sparse."""
+        return self.indices.shape[0]
+
+    @property
+    def nnz(self) -> int:
+        """How many places are stored."""
+        return self.indices.shape[1]
+
+    def like(self, values: np.ndarray) -> CooArray:
+        """Other values at the same places."""
+        shape = self.shape[: self.sparse_dim] + values.shape[1:]
+        return CooArray(self.indices, values, shape, self.coalesced)
+
+    def linear_indices(self) -> np.ndarray:
+        """Each place as one number, in row-major order of the sparse axes."""
+        linear = np.zeros(self.nnz, np.int64)
+        for length, index in zip(self.shape[: self.sparse_dim], self.indices, strict=True):
+            linear *= length
+            linear += index
+        return linear
+
+
+# Of each compressed layout: whether rows are compressed, and whether values are blocks.
+COMPRESSED = {
+    sparse_csr: (True, False), sparse_csc: (False, False),
+    sparse_bsr: (True, True), sparse_bsc: (False, True),
+}  # fmt: skip
+
+
+class CompressedArray(SparseArray):
+    """Compressed rows or columns of (batches of) matrices, of single values or of blocks.
+
+    `compressed` (*batch, rows + 1) says where in `plain` (*batch, nnz) and `values`
+    (*batch, nnz, [*block,] *dense axes) each row or column begins.
+    """
+
+    __slots__ = ("compressed", "layout", "plain")
+
+    def __init__(
+        self, form: layout, compressed: np.ndarray, plain: np.ndarray, values: np.ndarray,
+        shape: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.layout, self.compressed, self.plain = form, compressed, plain
+        self.values, self.shape = values, tuple(shape)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are compressed."""
+        return COMPRESSED[self.layout][0]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the values are blocks."""
+        return COMPRESSED[self.layout][1]
+
+    @property
+    def batch_dim(self) -> int:
+        """How many leading axes are batches."""
+        return self.compressed.ndim - 1
+
+    @property
+    def dense_dim(self) -> int:
+        """How many trailing axes are dense."""
+        return self.values.ndim - self.batch_dim - (3 if self.blocked else 1)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """The shape of a block: (1, 1) for single values."""
+        if not self.blocked:
+            return 1, 1
+        at = self.batch_dim + 1
+        rows, columns = self.values.shape[at : at + 2]
+        return rows, columns
+
+    @property
+    def nnz(self) -> int:
+        """How many values or blocks are stored in each matrix."""
+        return self.plain.shape[-1]
+
+    def like(self, values: np.ndarray) -> CompressedArray:
+        """Other values at the same places."""
+        return CompressedArray(self.layout, self.compressed, self.plain, values, self.shape)
+
+
+def _refused(error: type[Exception], text: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise error(text)
+
+    return method
+
+
+_NO_POINTER = "Cannot access data pointer of Tensor that doesn't have storage"
+
+
+@prints_as_tensor
+class SparseTensor(Tensor):
+    """A tensor whose window is a SparseArray. Its methods come from `ops/sparse`."""
+
+    __slots__ = ()
+
+    @property
+    def layout(self) -> layout:
+        """Its layout, such as `torch.sparse_coo`."""
+        array: Any = self._array
+        form: layout = array.layout
+        return form
+
+    def _alias(self, cls: type | None = None) -> Tensor:
+        return Tensor._alias(self, SparseTensor if cls is None else cls)
+
+    @property
+    def data(self) -> Tensor:
+        """The same values, seen by nobody."""
+        return wrap_sparse(self._array)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._array = value._array
+
+    def _is_view(self) -> bool:
+        return False
+
+    def _owned(self, shared: bool) -> Tensor:
+        """A cotangent as a leaf's grad: a copy where somebody else holds it."""
+        array: Any = self._array
+        if shared or not isinstance(array, CooArray) or not (
+            array.indices.flags.c_contiguous and array.values.flags.c_contiguous
+        ):
+            return self.clone()
+        return wrap_sparse(CooArray(array.indices, array.values, array.shape))
+
+    # mypy forgets what the keywords of special methods are called.
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
+        if tensor_contents is not None:
+            return tensor_str(self, tensor_contents=tensor_contents)
+        array: Any = self._array
+        if isinstance(array, CooArray):
+            parts = {"indices": array.indices}
+        else:
+            first, second = ("crow", "col") if array.by_row else ("ccol", "row")
+            parts = {f"{first}_indices": array.compressed, f"{second}_indices": array.plain}
+        text = sparse_str(self, {**parts, "values": array.values}, array.nnz)
+        return f"Parameter containing:\n{text}" if self.__dict__.get("_is_param") else text
+
+    is_sparse = property(lambda self: self.layout is sparse_coo)
+    is_sparse_csr = property(lambda self: self.layout is sparse_csr)
+    is_cpu = property(lambda self: True)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """False: it has no strides."""
+        return False
+
+    def storage_offset(self) -> int:
+        """0: it has no storage."""
+        return 0
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Zeros for a COO tensor; RuntimeError for the compressed layouts."""
+        if self.layout is not sparse_coo:
+            raise RuntimeError("Sparse CSR tensors do not have strides")
+        return 0 if dim is not None else (0,) * self._array.ndim
+
+    @property
+    def nbytes(self) -> int:
+        """RuntimeError: its parts have bytes."""
+        raise RuntimeError(
+            "nbytes is not defined for sparse tensors.  If you want the size of the constituent "
+            "tensors, add the nbytes of the indices and values.  If you want the size of the  "
+            "equivalent dense tensor, multiply numel() by element_size()"
+        )
+
+    def _numpy(self, *, force: bool = False) -> Any:
+        """TypeError: `to_dense()` comes first."""
+        name = "Sparse" if self.layout is sparse_coo else str(self.layout).removeprefix("torch.")
+        raise TypeError(f"can't convert {_LAYOUT_NAMES.get(name, name)} layout tensor to numpy. "
+                        "Use Tensor.to_dense() first.")  # fmt: skip
+
+    untyped_storage = storage = _refused(
+        NotImplementedError, "Cannot access storage of SparseTensorImpl")
+    data_ptr = tolist = _refused(RuntimeError, _NO_POINTER)
+
+    def item(self) -> Any:
+        """Its only element; RuntimeError when it has more."""
+        array: Any = self._array
+        if array.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        return wrap(array.values.sum()).item()
+
+    def __len__(self) -> int:
+        if not self._array.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def is_shared(self) -> bool:
+        """False: its parts may be."""
+        return False
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether both have the same shape."""
+        return self._array.shape == other._array.shape
+
+    @property
+    def shape(self) -> Size:
+        """Its lengths along each axis, sparse ones first."""
+        return Size(self._array.shape)
+
+
+_methods: Any = SparseTensor
+_methods.numpy = _methods.__array__ = SparseTensor._numpy
+SparseTensor.__name__ = SparseTensor.__qualname__ = "Tensor"
+SparseTensor.__module__ = Tensor.__module__
+_LAYOUT_NAMES = {"sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_bsr": "SparseBsr",
+                 "sparse_bsc": "SparseBsc"}  # fmt: skip
+
+
+def layout_name(form: layout) -> str:
+    """What PyTorch's messages call a layout."""
+    if form is sparse_coo:
+        return "Sparse"
+    return _LAYOUT_NAMES.get(form.name, "Strided")
+
+
+class Created:
+    """Told when the first sparse tensor appears; `ops/sparse/dispatch.py` sets it."""
+
+    first: Any = None
+
+
+def wrap_sparse(array: Any) -> SparseTensor:
+    """A sparse tensor on `array`: a leaf that does not require grad."""
+    if Created.first is not None:
+        first, Created.first = Created.first, None
+        first()
+    made: SparseTensor = object.__new__(SparseTensor)
+    made._array = array
+    made._requires_grad = made._tracked = False
+    made._node = made._grad = made._counter = made._base = None
+    made._stamp = creation.stamp
+    return made
+
+
+def wrap_any(array: Any) -> Tensor:
+    """A tensor on a dense or a sparse array."""
+    return wrap_sparse(array) if isinstance(array, SparseArray) else wrap(array)
