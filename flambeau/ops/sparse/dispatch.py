@@ -222,6 +222,8 @@ def _wear_stubs() -> None:
     Overriding.ask = _ask  # type: ignore[method-assign]
     seen: set[int] = set()
     for name in SPARSE:
+        if name.startswith("__"):
+            continue  # Python asks the class of either operand
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
             function = space.get(name)
             if not isinstance(function, FunctionType) or id(function) in seen:

@@ -148,7 +148,7 @@ for _name in ("ccol_indices", "row_indices"):
 
 
 def values(self: Tensor) -> Tensor:
-    """The stored values: RuntimeError for a dense tensor."""
+    """RuntimeError: only sparse tensors store values apart."""
     raise RuntimeError("values expected sparse tensor layout but got Strided")
 
 
