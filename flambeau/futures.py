@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
+
+_log = logging.getLogger(__name__)
+
+
+def _callback_error(error: BaseException) -> RuntimeError:
+    """What PyTorch reports for an error in a callback: its type, its text and where it was."""
+    message = f"Got the following error when running the callback: {type(error).__name__}: {error}"
+    # The first frame is the one here that called back.
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    if frames:
+        lines = [f"  {f.filename}({f.lineno}): {f.name}\n" for f in reversed(frames)]
+        message += "\n\nAt:\n" + "".join(lines)
+    return RuntimeError(message)
+
+
+def _check_futures(futures: Sequence[Future | None]) -> None:
+    if any(future is None for future in futures):
+        raise RuntimeError("Future can't be None")
 
 
 class Future:
@@ -30,6 +50,9 @@ class Future:
         self._value: Any = None
         self._error: BaseException | None = None
 
+    def __getstate__(self) -> Any:
+        raise RuntimeError("Can not pickle torch.futures.Future")
+
     def done(self) -> bool:
         """Whether there is a value, or an error."""
         return self._event.is_set()
@@ -47,7 +70,7 @@ class Future:
 
     def _taken(self) -> Any:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # without the frames of earlier waits
         return self._value
 
     def set_result(self, result: Any) -> None:
@@ -56,8 +79,8 @@ class Future:
 
     def set_exception(self, result: BaseException) -> None:
         """Sets an error, which `wait` and `value` raise."""
-        if not isinstance(result, BaseException):
-            raise TypeError(f"{result} is of type {type(result)}, not an Exception.")
+        if not isinstance(result, Exception):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._complete(None, result)
 
     def _complete(self, value: Any, error: BaseException | None) -> None:
@@ -69,32 +92,45 @@ class Future:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[Future], Any]) -> None:
+        """Runs a callback; the thread that sets a value does not fail with it."""
+        try:
             callback(self)
+        except Exception as error:
+            _log.error(str(_callback_error(error)))
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Calls `callback(future)` when there is a value; at once if there is one already."""
+        """Calls `callback(future)` when there is a value; at once if there is one already.
+
+        An error in `callback` is logged, and concerns nobody else.
+        """
         with self._lock:
             if not self.done():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A future of what `callback(future)` will give."""
+        """A future of what `callback(future)` returns, or of a RuntimeError if it raises."""
         later = Future()
 
         def run(done: Future) -> None:
             try:
-                later.set_result(callback(done))
+                result = callback(done)
             except Exception as error:
-                later.set_exception(error)
+                later.set_exception(_callback_error(error))
+            else:
+                later.set_result(result)
 
         self.add_done_callback(run)
         return later
 
 
-def collect_all(futures: list[Future]) -> Future:
-    """A future of the list itself, which is done when all of them are."""
+def collect_all(futures: Sequence[Future]) -> Future:
+    """A future of the list of them, which is done when all of them are."""
+    _check_futures(futures)
     whole, left = Future(), len(futures)
     lock = threading.Lock()
     if not futures:
@@ -106,14 +142,14 @@ def collect_all(futures: list[Future]) -> Future:
             left -= 1
             last = left == 0
         if last:
-            whole.set_result(futures)
+            whole.set_result(list(futures))
 
     for future in list(futures):
         future.add_done_callback(one_done)
     return whole
 
 
-def wait_all(futures: list[Future]) -> list[Any]:
+def wait_all(futures: Sequence[Future]) -> list[Any]:
     """The values of all, when they are there; raises the first error.
 
     >>> future = torch.futures.Future()

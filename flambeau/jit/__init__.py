@@ -13,11 +13,11 @@ from typing import Any, Final, NoReturn
 from ..tensor.absent import lacking
 
 __all__ = [
-    "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "freeze",
-    "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
+    "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "fork",
+    "freeze", "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
     "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution", "save", "script",
     "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion", "trace",
-    "trace_module", "unused",
+    "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 _isinstance = isinstance
@@ -72,6 +72,26 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     """The module as it is."""
     return mod
+
+
+def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Calls the function at once, as PyTorch does outside scripts: a Future of its result.
+
+    >>> torch.jit.wait(torch.jit.fork(max, 1, 2))
+    2
+    """
+    from ..futures import Future
+
+    future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Any) -> Any:
+    """The value of a Future, when it is there."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
+    return future.wait()
 
 
 def interface(obj: Any) -> Any:

@@ -30,6 +30,19 @@ forward: dict[int, Callable] = OrderedDict()
 forward_always_called: dict[int, bool] = OrderedDict()
 forward_with_kwargs: dict[int, bool] = OrderedDict()
 
+# By the names that PyTorch gives them in torch.nn.modules.module.
+HOOKS: dict[str, dict] = {
+    "_global_backward_pre_hooks": backward_pre,
+    "_global_backward_hooks": backward,
+    "_global_forward_pre_hooks": forward_pre,
+    "_global_forward_hooks": forward,
+    "_global_forward_hooks_always_called": forward_always_called,
+    "_global_forward_hooks_with_kwargs": forward_with_kwargs,
+    "_global_buffer_registration_hooks": buffer_registration,
+    "_global_module_registration_hooks": module_registration,
+    "_global_parameter_registration_hooks": parameter_registration,
+}
+
 _lock = threading.Lock()
 
 
@@ -51,7 +64,25 @@ class _GlobalHandle(RemovableHandle):
     def remove(self) -> None:
         super().remove()
         with _lock:
-            Flag._flambeau_is_hooked = bool(backward_pre or backward or forward_pre or forward)
+            _set_flag()
+
+
+def _set_flag() -> None:
+    Flag._flambeau_is_hooked = bool(backward_pre or backward or forward_pre or forward)
+
+
+def replace(name: str, hooks: dict[int, Any]) -> None:
+    """Gives the global hooks of a kind, by PyTorch's name of it, other contents.
+
+    The dictionary stays the same object: guards of compiled steps and handles refer to it.
+    """
+    kept = HOOKS[name]
+    with _lock:
+        if hooks is not kept:
+            contents = dict(hooks)
+            kept.clear()
+            kept.update(contents)
+        _set_flag()
 
 
 def _register(hooks: dict[int, Callable], hook: Callable, extra: Any = None) -> RemovableHandle:

@@ -286,3 +286,21 @@ def test_full_backward_hook_and_second_derivatives(torch, nn):
     (first,) = torch.autograd.grad(cube(x).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
     assert (first.item(), second.item()) == (54.0, 36.0)
+
+
+def test_global_hooks_are_those_of_the_module_of_modules(torch):
+    """`torch.nn.modules.module._global_*`: what libraries save, clear and set again."""
+    home, calls = torch.nn.modules.module, []  # reads and writes by attribute
+    handle = home.register_module_forward_hook(lambda *args: calls.append("hook"))
+    assert list(home._global_forward_hooks) == [handle.id]
+    saved = dict(home._global_forward_hooks)
+    layer = torch.nn.Linear(2, 2)
+    home._global_forward_hooks = {}
+    layer(torch.ones(1, 2))
+    assert not calls
+    home._global_forward_hooks = saved
+    layer(torch.ones(1, 2))
+    assert calls == ["hook"]
+    handle.remove()
+    layer(torch.ones(1, 2))
+    assert calls == ["hook"]

@@ -1,0 +1,137 @@
+"""What PyTorch's test harness needs beside its own files and flambeau lacks: private names.
+
+Each entry is a gap of flambeau's; the shorter this file, the better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import types
+from typing import Any
+
+from stand_ins import StandIn, StandInModule
+
+# Modules of the installed PyTorch that the harness consists of; read as modules of flambeau.
+FROM_PYTORCH = (
+    "testing._internal", "testing._pt_comparison", "testing._utils", "utils._import_utils",
+    "utils._dtype_abbrs", "_vendor", "autograd._pt_gradcheck",
+)  # fmt: skip
+FILES = {
+    "testing._pt_comparison": "testing/_comparison.py",
+    "autograd._pt_gradcheck": "autograd/gradcheck.py",
+}
+
+# Modules that only have to be importable.
+STAND_INS = frozenset(
+    """
+_export _export.wrappers _functorch _functorch.aot_autograd _functorch.apis
+_functorch.eager_transforms _functorch.vmap _higher_order_ops.flex_attention
+_higher_order_ops.inline_asm_elementwise _higher_order_ops.invoke_subgraph
+_higher_order_ops.register_hook _logging _logging._internal _logging.scribe _prims _prims_common
+_prims_common.wrappers _refs _refs._conversions _refs.fft _refs.linalg _refs.nn
+_refs.nn.functional _refs.special _utils_internal _vmap_internals ao ao.nn ao.nn.quantized
+ao.quantization backends.xnnpack jit._logging jit.frontend jit.quantized utils._device
+utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension utils.weak
+""".split()
+)
+# Parts of the harness that test what flambeau does not have (TorchScript, quantised tensors).
+LEFT_OUT = frozenset("testing._internal." + name for name in (
+    "custom_op_db", "hop_db", "common_quantized", "common_quantization", "jit_utils", "common_jit",
+))  # fmt: skip
+
+# By module: (text, what stands there instead).
+CHANGES = {
+    "testing._internal.common_utils": [
+        ("from torch.testing._comparison import", "from torch.testing._pt_comparison import"),
+        ("self._check_invariants = torch.sparse.check_sparse_tensor_invariants.is_enabled()",
+         "self._check_invariants = None"),
+        ("torch.sparse.check_sparse_tensor_invariants.enable()", "pass"),
+        ("torch.sparse.check_sparse_tensor_invariants.disable()", "pass"),
+    ],
+    "testing._internal.common_device_type": [
+        ('if os.environ.get("OPINFO_RESTRICT_TO_DSL"):\n                return', "return"),
+    ],
+    "testing._internal.common_nn": [
+        ("from torch.autograd.gradcheck import", "from torch.autograd._pt_gradcheck import"),
+    ],
+    "testing._internal.common_modules": [
+        ("namespace.__name__.replace('torch.', '')",
+         "namespace.__name__.replace('torch.', '').replace('flambeau.', '')"),
+    ],
+    "testing._internal.common_methods_invocations": [
+        ("torch.cuda.jiterator._create_jit_fn(", "(lambda *a, **k: torch.sin)("),
+        ("torch.cuda.jiterator._create_multi_output_jit_fn(", "(lambda *a, **k: torch.sin)("),
+    ],
+}  # fmt: skip
+
+
+def _fill(module: Any, **names: Any) -> None:
+    for name, value in names.items():
+        try:
+            is_lacking = type(getattr(module, name)).__name__ == "Lacking"
+        except (AttributeError, NotImplementedError):
+            is_lacking = True
+        if is_lacking:
+            setattr(module, name, value)
+
+
+class _Unchanged(contextlib.ContextDecorator):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Unchanged:
+        return self
+
+    def __exit__(self, *error: Any) -> bool:
+        return False
+
+
+def fill(torch: Any) -> None:
+    """Gives flambeau the private names that the harness asks for when it is imported."""
+    for name in ("_inductor.utils", "_C._profiler", "_C._autograd", "_C._functorch",
+                 "_C._distributed_c10d"):  # fmt: skip
+        parent, _, last = name.rpartition(".")
+        module = StandInModule(f"flambeau.{name}")
+        for package in ("flambeau", "torch"):
+            sys.modules.setdefault(f"{package}.{name}", module)
+        _fill(importlib.import_module(f"flambeau.{parent}"), **{last: module})
+    for module in ("cpu", "profiler", "compiler", "types", "_inductor", "_utils", "backends",
+                   "_prims_common", "_logging.scribe", "utils._foreach_utils",
+                   "utils._mode_utils"):  # fmt: skip
+        importlib.import_module(f"torch.{module}")
+    _fill_processor(torch)
+    _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
+          _nnpack_available=lambda: False)  # fmt: skip
+    _fill(torch._C, _get_all_dtypes=list, _DisableFuncTorch=contextlib.nullcontext,
+          ScriptMethod=type("ScriptMethod", (), {}), ScriptFunction=type("ScriptFunction", (), {}),
+          ScriptDict=StandIn, ScriptList=StandIn, TensorType=StandIn)  # fmt: skip
+    _fill(torch.profiler, itt=types.SimpleNamespace(is_available=lambda: False))
+    _fill(torch.compiler, set_stance=lambda *args, **kwargs: None)
+    _fill(torch.types, _TensorOrOptionalTensors=object)
+    _fill(torch.backends, disable_global_flags=lambda: None)
+    _fill(torch._utils, _is_privateuse1_backend_available=lambda: False)
+    torch._inductor.config.patch = _Unchanged
+    torch._logging.scribe.open_source_signpost = lambda *args, **kwargs: None
+    torch.utils._mode_utils.no_dispatch = contextlib.nullcontext
+    torch.utils._foreach_utils._get_foreach_kernels_supported_devices = lambda: ["cuda"]
+    torch.utils._foreach_utils._get_fused_kernels_supported_devices = lambda: ["cuda", "cpu"]
+    torch._prims_common.dtype_to_type = lambda dtype: (
+        bool if dtype == torch.bool else complex if dtype.is_complex
+        else float if dtype.is_floating_point else int
+    )  # fmt: skip
+
+
+def _fill_processor(torch: Any) -> None:
+    """What the harness asks about the processor and the libraries of a build."""
+
+    def no() -> bool:
+        return False
+
+    _fill(torch.cpu, get_capabilities=dict, _is_avx2_supported=lambda: True,
+          **dict.fromkeys(("_is_avx512_supported", "_is_vnni_supported", "_is_amx_tile_supported",
+                           "_is_avx512_vnni_supported"), no))  # fmt: skip
+    torch._C.has_lapack = True  # there is no LAPACK build, and linalg is there
+    _fill(torch._C, has_spectral=True, _get_cpu_capability=lambda: "AVX2", _has_mkldnn=False,
+          _has_mkl=False)  # fmt: skip

@@ -1,0 +1,185 @@
+"""Runs samples of PyTorch's own tests on PyTorch and on flambeau, and writes docs/pytorch_tests.md.
+
+    python tests/wild/pytorch_tests.py [--seconds 60] [--tests FOLDER] [FILE ...]
+
+Needs an environment with torch==2.13.0 and flambeau: `make wild-pytorch` has one. The test files
+are PyTorch's at the tag v2.13.0, cloned once into the cache; --tests names another folder that
+holds them. A sample's outcomes stay in the cache too, so that a run that was cut goes on; --fresh
+runs flambeau's anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from outcomes import Compared, Reasons, compare, share
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PAGE = ROOT / "docs" / "pytorch_tests.md"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau-wild"
+SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())["pytorch"]
+
+SILENT_S = 75  # a run that writes nothing for as long hangs
+RESTARTS = 12
+
+HEAD = """# PyTorch's own tests
+
+Written by `make wild-pytorch`. Each file of PyTorch's tests runs in a sample, on PyTorch {version}
+and on flambeau, in one process of one thread; of what passes on PyTorch the table says how much
+passes here. A sample is a prefix of the tests in the order of a checksum of their names. Tests of
+`torch._refs`, fake tensors, dispatcher tags and negative views are left out, and those that take
+PyTorch more than four seconds.
+
+"absent": tests that need a subsystem which flambeau does not have. "theirs": tests of PyTorch's
+private names. "open": the rest. The last column leaves out the first two.
+
+| file | tests | pass on PyTorch | run here | pass | % | absent | theirs | open | % of the others |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="*", help="as they are called in wild.toml; all without")
+    parser.add_argument("--seconds", type=float, default=SETTINGS["seconds"], help="per sample")
+    parser.add_argument("--tests", type=Path, help="a folder with PyTorch's test files")
+    parser.add_argument("--results", type=Path, default=CACHE / "pytorch")
+    parser.add_argument("--fresh", action="store_true", help="run flambeau's samples anew")
+    parser.add_argument("--table", action="store_true", help="only write the page")
+    given = parser.parse_args()
+    given.results = given.results.resolve()
+    given.results.mkdir(parents=True, exist_ok=True)
+    files = given.files or SETTINGS["files"]
+    if not given.table:
+        tests = (given.tests or cloned_tests()).resolve()
+        for file in files:
+            sample(file, tests, given)
+            print(row(compared(file, given.results)), flush=True)
+    PAGE.write_text(page([compared(file, given.results) for file in SETTINGS["files"]]))
+
+
+def cloned_tests() -> Path:
+    """PyTorch's test folder, cloned without history and without the rest of the repository."""
+    folder = CACHE / f"pytorch-{SETTINGS['tag']}"
+    if not folder.exists():
+        url = "https://github.com/pytorch/pytorch"
+        subprocess.run(["git", "clone", "--depth", "1", "--filter=blob:none", "--sparse",
+                        "--branch", SETTINGS["tag"], url, str(folder)], check=True)  # fmt: skip
+        subprocess.run(["git", "-C", str(folder), "sparse-checkout", "set", "test"], check=True)
+    return folder / "test"
+
+
+def outputs(file: str, results: Path) -> tuple[Path, Path]:
+    """Where a file's outcomes go: on PyTorch, on flambeau."""
+    name = file.replace("/", ".")
+    return results / f"{name}.torch.jsonl", results / f"{name}.flambeau.jsonl"
+
+
+def compared(file: str, results: Path) -> Compared:
+    return compare(file, *outputs(file, results), Reasons(HERE / "reasons.toml"))
+
+
+def sample(file: str, tests: Path, given: argparse.Namespace) -> None:
+    """Runs a file's sample on PyTorch, unless it is there, and what passed on flambeau."""
+    theirs, ours = outputs(file, given.results)
+    run("torch", tests, file, theirs, given.seconds)
+    if given.fresh:
+        ours.unlink(missing_ok=True)
+    run("flambeau", tests, file, ours, 2 * given.seconds, theirs)
+
+
+def run(
+    backend: str, tests: Path, file: str, out: Path, seconds: float, only: Path | None = None
+) -> None:
+    """Runs a sample to its end: after a crash or a hang it goes on with the next test."""
+    command = [sys.executable, str(HERE / "pytorch_sample.py"), backend, str(tests), file,
+               str(out), str(seconds), *([str(only)] if only else [])]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for _ in range(RESTARTS):
+        with out.with_suffix(".log").open("a") as log:
+            process = subprocess.Popen(command, cwd=(tests / file).parent, env=environment,
+                                       stdout=log, stderr=log)  # fmt: skip
+        hung = not finished(process, out)
+        lines = [json.loads(line) for line in out.open()] if out.exists() else []
+        if not lines or lines[-1]["ev"] in ("finished", "budget"):
+            return
+        ended = {line["id"] for line in lines if line["ev"] == "end"}
+        started = [line["id"] for line in lines if line["ev"] == "start"]
+        unfinished = [id for id in started if id not in ended]
+        if not unfinished:
+            return
+        outcome = "hang" if hung else "crash"
+        message = f"{outcome}: the process ended with {process.returncode}"
+        with out.open("a") as log:
+            for id in unfinished:
+                print(json.dumps({"ev": "end", "id": id, "outcome": outcome, "msg": message,
+                                  "s": 0}), file=log)  # fmt: skip
+
+
+def finished(process: subprocess.Popen, out: Path) -> bool:
+    """Waits for a process; kills it, and says False, when it has written nothing for long."""
+    size, changed = -1, time.monotonic()
+    while True:
+        try:
+            process.wait(timeout=5)
+            return True
+        except subprocess.TimeoutExpired:
+            now = out.stat().st_size if out.exists() else 0
+            if now != size:
+                size, changed = now, time.monotonic()
+            elif time.monotonic() - changed > SILENT_S:
+                process.kill()
+                process.wait()
+                return False
+
+
+def counts(found: Compared) -> list[int]:
+    return [sum(found.lost[kind].values()) for kind in ("absent", "theirs", "open")]
+
+
+def row(found: Compared) -> str:
+    absent, theirs, still_open = counts(found)
+    others = found.ran - absent - theirs
+    return (f"| {found.name} | {found.collected} | {found.on_torch} | {found.ran} | {found.passed} "
+            f"| {share(found.passed, found.ran)} | {absent} | {theirs} | {still_open} "
+            f"| {share(found.passed, others)} |")  # fmt: skip
+
+
+def page(all_found: list[Compared]) -> str:
+    """The whole page: the table, its sums, and why tests fail."""
+    all_found = [found for found in all_found if found.ran]
+    if not all_found:
+        return HEAD
+    kinds = ("absent", "theirs", "open")
+    lost: dict[str, dict] = {kind: {} for kind in kinds}
+    for found in all_found:
+        for kind, reasons in found.lost.items():
+            for reason, n in reasons.items():
+                lost[kind].setdefault(reason, []).append((n, found))
+    totals = [sum(found[i] for found in all_found) for i in range(1, 5)]
+    all_lost = {kind: sum((found.lost[kind] for found in all_found), Counter()) for kind in kinds}
+    sums = Compared("**all**", *totals, all_lost, {})
+    text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"))
+    text += "\n".join(row(found) for found in [*all_found, sums]) + "\n"
+    titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
+              "open": "Open"}  # fmt: skip
+    for kind, title in titles.items():
+        text += f"\n## {title}\n\n| tests | reason | for example |\n|---:|---|---|\n"
+        ordered = sorted(lost[kind].items(), key=lambda item: -sum(n for n, _ in item[1]))
+        for reason, places in ordered:
+            n, found = sum(n for n, _ in places), places[0][1]
+            text += f"| {n} | {reason} | {found.name}::{found.examples[reason]} |\n"
+    return text
+
+
+if __name__ == "__main__":
+    main()
