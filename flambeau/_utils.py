@@ -19,6 +19,7 @@ from .serialization.rebuild import (
     _rebuild_tensor_v3,
     _rebuild_wrapper_subclass,
 )
+from .tensor.dtypes import dtype as _dtype
 
 __all__ = [
     "ExceptionWrapper", "KeyErrorMessage",
@@ -28,3 +29,14 @@ __all__ = [
     "_rebuild_sparse_tensor", "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3",
     "_rebuild_wrapper_subclass",
 ]  # fmt: skip
+
+
+def _element_size(dtype: _dtype) -> int:
+    """Bytes of an element of a dtype.
+
+    >>> torch._utils._element_size(torch.int16)
+    2
+    """
+    if not isinstance(dtype, _dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype.itemsize

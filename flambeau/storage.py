@@ -1,5 +1,14 @@
 """torch.storage: memory, untyped and typed."""
 
-from .tensor.storage import TypedStorage, UntypedStorage
+from .tensor.dtypes import dtype
+from .tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage
 
 __all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def _dtype_to_storage_type_map() -> dict[dtype, str]:
+    return {kind: made.__name__ for kind, made in STORAGE_TYPES.items()}
+
+
+def _storage_type_to_dtype_map() -> dict[str, dtype]:
+    return {made.__name__: kind for kind, made in STORAGE_TYPES.items()}

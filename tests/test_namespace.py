@@ -224,6 +224,13 @@ def test_make_tensor():
     assert bool(((x >= 1) & (x < 2)).all())
     assert bool((make(50, dtype=torch.int64, low=0, high=2, exclude_zero=True) == 1).all())
     assert make(2, dtype=torch.complex64).dtype is torch.complex64
+    for limits, message in [
+        ((1, 0.0), "`low` must be less than `high`, but got 1 >= 0.0"),
+        ((float("nan"), 0), "`low` and `high` cannot be NaN"),
+        ((-9, -5), r"is \[-9, -5\), but torch.uint8 only supports \[0, 256\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(2, dtype=torch.uint8, low=limits[0], high=limits[1])
 
 
 def test_assert_close():

@@ -9,7 +9,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype, set_default_dtype
-from ..tensor.storage import TypedStorage, UntypedStorage
+from ..tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage
 from ..tensor.tensor import Tensor
 
 _DTYPES = {
@@ -74,7 +74,8 @@ def legacy_types() -> dict[str, type]:
                                        {"legacy_dtype": kind, "dtype": kind})  # fmt: skip
     for name, short in (_DTYPES | _COMPLEX).items():
         kind = types.by_name(short)
-        found[f"{name}Storage"] = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
+        made = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
+        found[f"{name}Storage"] = STORAGE_TYPES[kind] = made
     return found
 
 

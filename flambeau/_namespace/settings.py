@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.devices import device
+from ..tensor.uninitialized import Filling
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -94,11 +95,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def _choose(mode: str) -> None:
-    """Kernels are for later calls than the first, which a resumed process begins with."""
+    """Sets the mode. Kernels are for later calls than the first, which a resumed process begins
+    with; new memory is filled."""
     from ..native.runtime.background_jit import Policy
 
     _Chosen.deterministic = mode
     Policy.allowed = mode == "default"
+    Filling.deterministic = mode != "default"
 
 
 def are_deterministic_algorithms_enabled() -> bool:

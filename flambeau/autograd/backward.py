@@ -40,7 +40,8 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{y.dtype}"
             )
-        g = wrap(np.ones(y._array.shape, y._array.dtype))
+        g = wrap(np.ones(y._array.shape, y._array.dtype)) if y.__class__ is Tensor \
+            else _ones_like(y)  # fmt: skip
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -59,6 +60,11 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
     if g._array.dtype != y._array.dtype:
         g = g.to(y.dtype)
     return y._history() or y, g
+
+
+def _ones_like(y: Tensor) -> Tensor:
+    """Ones of a subclass's own making: a wrapper's operators take its own objects."""
+    return y.detach().new_ones(y.shape)
 
 
 def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -50,6 +51,28 @@ cudnn.version = lambda: None
 cudnn.is_acceptable = lambda tensor: False
 cuda = _backend("cuda", None)
 cuda.is_built = lambda: False
+
+
+def _preferred(kind: str, names: str) -> Callable[..., Enum]:
+    """A setting of the library that a GPU would compute with: remembered, and asked for."""
+    choices: Any = Enum(f"_{kind}Backend", names.split(), start=0)
+    by_name = {choice.name.lower(): choice for choice in choices}
+    chosen = next(iter(choices))
+
+    def preferred(backend: Any = None) -> Enum:
+        nonlocal chosen
+        if isinstance(backend, str) and backend.lower() not in by_name:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(by_name)}.")
+        if backend is not None:
+            chosen = by_name[backend.lower()] if isinstance(backend, str) else backend
+        return chosen
+
+    return preferred
+
+
+cuda.preferred_blas_library = _preferred("Blas", "Default Cublas Cublaslt Ck")
+cuda.preferred_linalg_library = _preferred("Linalg", "Default Cusolver Magma")
+cuda.preferred_rocm_fa_library = _preferred("ROCmFA", "Default AOTriton Ck")
 cuda.matmul = SimpleNamespace(
     allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,

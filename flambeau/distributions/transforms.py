@@ -10,7 +10,7 @@ from .pointwise_transforms import (
     AbsTransform, AffineTransform, CumulativeDistributionTransform, ExpTransform, PowerTransform,
     SigmoidTransform, SoftplusTransform, TanhTransform,
 )  # fmt: skip
-from .transform import Transform
+from .transform import Transform, _InverseTransform
 from .vector_transforms import (
     CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform, SoftmaxTransform,
     StickBreakingTransform,
@@ -22,5 +22,5 @@ __all__ = [
     "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform",
     "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
     "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
-    "identity_transform",
+    "_InverseTransform", "identity_transform",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 
 from .dtypes import FROM_NUMPY, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
+from .meta import MetaArray, meta_array
 from .storage_casts import StorageCasts
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class UntypedStorage(StorageCasts):
     (4, 4)
     """
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("__dict__", "__weakref__", "_bytes")
 
     def __init__(self, size: Any = 0, *, device: Any = None) -> None:
         if isinstance(size, np.ndarray):
@@ -124,8 +125,13 @@ class UntypedStorage(StorageCasts):
             self._bytes = np.empty(size, np.uint8)
         else:
             self._bytes = np.array(_integers(size, "torch.UntypedStorage()"), np.uint8)
+        if is_meta(device):
+            self._bytes = meta_array(self._bytes.shape, self._bytes.dtype)
 
     def _array(self) -> np.ndarray:
+        """The bytes; NotImplementedError for storages of meta tensors, which have none."""
+        if self._bytes.__class__ is MetaArray:
+            raise NotImplementedError("Not available for 'meta' device type")
         return self._bytes
 
     @classmethod
@@ -150,6 +156,9 @@ class UntypedStorage(StorageCasts):
 
     def resize_(self, size: int) -> UntypedStorage:
         """Another size in bytes; tensors on it keep the memory that they had."""
+        if self._bytes.__class__ is MetaArray:
+            self._bytes = meta_array((size,), self._bytes.dtype)
+            return self
         made = np.empty(size, np.uint8)
         kept = min(size, self._bytes.size)
         made[:kept] = self._bytes[:kept]
@@ -176,6 +185,7 @@ class UntypedStorage(StorageCasts):
         """Moves it to memory that other processes can see."""
         from .shared_memory import moved
 
+        self._share_fd_cpu_()
         self._bytes = moved(self._bytes)
         return self
 
@@ -212,8 +222,8 @@ class UntypedStorage(StorageCasts):
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """The address of its first byte."""
-        return self._bytes.ctypes.data
+        """The address of its first byte; 0 on the meta device."""
+        return 0 if self._bytes.__class__ is MetaArray else self._bytes.ctypes.data
 
     @property
     def _cdata(self) -> int:
@@ -221,9 +231,9 @@ class UntypedStorage(StorageCasts):
 
     @property
     def device(self) -> Any:
-        from .devices import CPU
+        from .devices import CPU, META
 
-        return CPU
+        return META if self._bytes.__class__ is MetaArray else CPU
 
     @property
     def is_cuda(self) -> bool:
@@ -235,35 +245,40 @@ class UntypedStorage(StorageCasts):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return UntypedStorage(self._bytes[index])
-        return int(self._bytes[index])
+            return UntypedStorage(self._array()[index])
+        return int(self._array()[index])
 
     def __setitem__(self, index: int | slice, value: int) -> None:
-        self._bytes[index] = value
+        self._array()[index] = value
 
     def tolist(self) -> list[int]:
         """Its bytes as Python numbers."""
-        return self._bytes.tolist()
+        return self._array().tolist()
 
     def fill_(self, value: int) -> UntypedStorage:
         """Sets every byte."""
-        self._bytes[...] = value
+        if self._bytes.__class__ is not MetaArray:
+            self._bytes[...] = value
         return self
 
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         """Copies the bytes of another storage of this size."""
-        self._bytes[...] = source._bytes
+        if self._bytes.__class__ is not MetaArray:
+            self._bytes[...] = source.cpu()._bytes
         return self
 
     def clone(self) -> UntypedStorage:
         """A copy."""
-        return UntypedStorage(self._bytes.copy())
+        is_meta = self._bytes.__class__ is MetaArray
+        return UntypedStorage(self._bytes if is_meta else self._bytes.copy())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return storage_from_bytes, (self._bytes.tobytes(),)
 
     def cpu(self) -> UntypedStorage:
-        """Itself: it lies in main memory."""
+        """Itself, in main memory; NotImplementedError on the meta device."""
+        if self._bytes.__class__ is MetaArray:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -274,8 +289,15 @@ class UntypedStorage(StorageCasts):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        lines = "".join(f" {b}\n" for b in self._bytes[:1000])
-        return f"{lines}[torch.storage.UntypedStorage(device=cpu) of size {self.nbytes()}]"
+        lines = "...\n" if self._bytes.__class__ is MetaArray \
+            else "".join(f" {b}\n" for b in self._bytes[:1000])  # fmt: skip
+        size = self.nbytes()
+        return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {size}]"
+
+
+def is_meta(device: Any) -> bool:
+    """Whether a device, or a device's name, is the meta device."""
+    return device is not None and str(device).partition(":")[0] == "meta"
 
 
 def storage_from_bytes(data: bytes) -> UntypedStorage:
@@ -327,14 +349,14 @@ class TypedStorage(StorageCasts):
             return
         given, kind = (args[0] if args else 0), self.dtype.numpy
         array = np.empty(given, kind) if isinstance(given, int) else np.array(given, kind)
-        self._untyped_storage = UntypedStorage(array.view(np.uint8))
+        self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
     def untyped(self) -> UntypedStorage:
         """The memory itself."""
         return self._untyped_storage
 
     def _array(self) -> np.ndarray:
-        return self._untyped_storage._bytes.view(self.dtype.numpy)
+        return self._untyped_storage._array().view(self.dtype.numpy)
 
     def data_ptr(self) -> int:
         """The address of its first byte."""
@@ -381,12 +403,14 @@ class TypedStorage(StorageCasts):
 
     def fill_(self, value: Any) -> TypedStorage:
         """Sets every element."""
-        self._array()[...] = value
+        if not is_meta(self.device):
+            self._array()[...] = value
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
         """Copies the elements of another storage of this size, cast to this dtype."""
-        self._array()[...] = source._array()
+        if not is_meta(self.device):
+            self._array()[...] = source.cpu()._array()
         return self
 
     def clone(self) -> TypedStorage:
@@ -394,7 +418,8 @@ class TypedStorage(StorageCasts):
         return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
-        """Itself: it lies in main memory."""
+        """Itself, in main memory; NotImplementedError on the meta device."""
+        self._untyped_storage.cpu()
         return self
 
     def resizable(self) -> bool:
@@ -446,10 +471,13 @@ class TypedStorage(StorageCasts):
         return TypedStorage(wrap_storage=made, dtype=kind)
 
     def __repr__(self) -> str:
-        lines = "".join(f" {v}\n" for v in self.tolist())
+        lines = "...\n" if is_meta(self.device) else "".join(f" {v}\n" for v in self.tolist())
         return (f"{lines}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
                 f"of size {self.size()}]")  # fmt: skip
 
+
+# The classes torch.FloatStorage and so on, by dtype.
+STORAGE_TYPES: dict[Dtype, type] = {}
 
 # Dtypes in the names of old classes.
 _OLD_NAMES = {
@@ -467,6 +495,8 @@ def _named_dtype(name: str) -> Dtype:
 
 def storage_of(array: np.ndarray) -> UntypedStorage:
     """The storage that the window `array` lies on."""
+    if array.__class__ is MetaArray:
+        return UntypedStorage(meta_array((array.size * array.itemsize,), np.dtype(np.uint8)))
     return UntypedStorage(_as_bytes(owner_of(array)))
 
 

@@ -22,8 +22,14 @@ class StorageCasts:
     is_sparse = is_sparse_csr = is_hpu = False
     filename: str | None = None
 
+    device: device
+
     def _array(self) -> np.ndarray:
         """The elements, as an array on the memory."""
+        raise NotImplementedError
+
+    def cpu(self) -> Any:
+        """The same elements in main memory."""
         raise NotImplementedError
 
     def _cast(self, kind: dtype) -> TypedStorage:
@@ -45,6 +51,24 @@ class StorageCasts:
     def is_pinned(self, device: Any = "cuda") -> bool:
         """Whether it is page-locked: never."""
         return False
+
+    def _share_fd_cpu_(self) -> Any:
+        self._check_shareable("_share_fd_")
+
+    def _share_filename_cpu_(self) -> Any:
+        self._check_shareable("_share_filename_")
+
+    def _check_shareable(self, name: str) -> None:
+        if self.device != CPU:
+            raise RuntimeError(f"{name}: only available on CPU")
+
+    def _write_file(self, file: Any, is_real_file: bool, save_size: bool,
+                    element_size: int) -> None:  # fmt: skip
+        """Writes the elements to a file, after their number if `save_size`."""
+        data = self.cpu()._array().tobytes()
+        if save_size:
+            file.write((len(data) // element_size).to_bytes(8, "little"))
+        file.write(data)
 
     def pin_memory(self, device: Any = "cuda") -> Any:
         """RuntimeError: there is no accelerator."""

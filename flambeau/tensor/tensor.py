@@ -19,7 +19,9 @@ from .layout import (
 )
 from .meta import MetaArray
 from .size import Size
-from .storage import TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of
+from .storage import (
+    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from .methods import Methods  # a generated stub: what the operators attach
@@ -270,10 +272,10 @@ class Tensor(Methods, metaclass=_TensorType):
     def storage_type(self) -> type:
         """The class of its storage.
 
-        >>> torch.zeros(2).storage_type() is type(torch.zeros(2).storage())
+        >>> torch.zeros(2).storage_type() is torch.FloatStorage
         True
         """
-        return TypedStorage
+        return STORAGE_TYPES.get(self.dtype, TypedStorage)
 
     def is_floating_point(self) -> bool:
         """Whether its dtype is floating.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 from .. import ops
@@ -9,17 +11,46 @@ from ..tensor import Tensor, device, dtype
 from ..tensor import dtypes as types
 
 
-def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
+def _supported(dtype: dtype) -> tuple[float, float, float, float]:
+    """The default limits of a dtype, its least value, and the value that it ends below."""
     if dtype is types.bool_:
-        default = (0.0, 2.0)
-    elif dtype.is_floating_point or dtype.is_complex:
-        default = (-9.0, 9.0)
+        return 0, 2, 0, 2
+    if dtype.is_floating_point or dtype.is_complex:
+        found = types.finfo(dtype)
+        return -9, 9, found.min, found.max
+    limits = types.iinfo(dtype)
+    return -9, 10, limits.min, limits.max + (dtype is not types.int64)
+
+
+def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
+    default_low, default_high, least, end = _supported(dtype)
+    low = default_low if low is None else low
+    high = default_high if high is None else high
+    if low != low or high != high:
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    is_floating = dtype.is_floating_point or dtype.is_complex
+    if low == high and is_floating:
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is "
+            "deprecated since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning, stacklevel=4,
+        )  # fmt: skip
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < least or low >= end:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} "
+            f"only supports [{least}, {end})"
+        )
+    low, high = (min(max(limit, least), end) for limit in (low, high))
+    return (low, high) if is_floating else (math.ceil(low), math.ceil(high))
+
+
+def _fill_evenly(target: Tensor, low: float, high: float) -> None:
+    if high - low <= types.finfo(target.dtype).max:
+        target.uniform_(low, high)
     else:
-        default = (max(-9.0, float(types.iinfo(dtype).min)), 10.0)
-    found = (default[0] if low is None else low, default[1] if high is None else high)
-    if found[0] >= found[1]:
-        raise ValueError(f"make_tensor: low must be below high, but got {found[0]} >= {found[1]}")
-    return found
+        target.uniform_(low / 2, high / 2).mul_(2)
 
 
 def make_tensor(
@@ -38,23 +69,29 @@ def make_tensor(
     if noncontiguous and memory_format is not None:
         raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually "
                          f"exclusive, but got {noncontiguous=} and {memory_format=}")  # fmt: skip
-    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+    is_floating = dtype.is_floating_point or dtype.is_complex
+    if requires_grad and not is_floating:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, "
                          f"but got {dtype=}")  # fmt: skip
-    bottom, top = _limits(dtype, low, high)
-    wide = (*shape[:-1], 2 * shape[-1]) if noncontiguous and shape else tuple(shape)
+    if dtype in types.NOMINAL.values() and not is_floating:
+        raise TypeError(
+            f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor(). To "
+            "request support, file an issue at: https://github.com/pytorch/pytorch/issues"
+        )
+    low, high = _limits(dtype, low, high)
     if dtype.is_complex:
-        part = types.float64 if dtype is types.complex128 else types.float32
-        made = ops.complex(*(ops.empty(wide, dtype=part).uniform_(bottom, top) for _ in "ri"))
-        made = made.to(dtype)
+        made = ops.empty(shape, dtype=dtype)
+        _fill_evenly(ops.view_as_real(made), low, high)
     elif dtype.is_floating_point:
-        made = ops.empty(wide, dtype=types.float64).uniform_(bottom, top).to(dtype)
+        made = ops.empty(shape, dtype=dtype if dtype.itemsize > 1 else types.float32)
+        _fill_evenly(made, low, high)
+        made = made.to(dtype)
     else:
-        made = ops.randint(int(bottom), int(top), wide, dtype=types.int64).to(dtype)
-    if noncontiguous and shape:
-        made = made[..., ::2]
+        made = ops.randint(int(low), int(high), shape, dtype=dtype)
+    if noncontiguous and made.numel() > 1:
+        made = ops.repeat_interleave(made, 2, dim=-1)[..., ::2]
+    elif memory_format is not None:
+        made = made.clone(memory_format=memory_format)
     if exclude_zero:
-        made[made == 0] = True if dtype is types.bool_ else 1
-    if memory_format is not None:
-        made = made.contiguous(memory_format=memory_format)
+        made[made == 0] = types.finfo(dtype).tiny if is_floating else True
     return made.to(device).requires_grad_(requires_grad)

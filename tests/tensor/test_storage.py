@@ -41,3 +41,55 @@ def test_from_buffer(torch):
     assert torch.FloatStorage.from_buffer(b"\0\0\x80?", "little").tolist() == [1.0]
     turned = torch.UntypedStorage.from_buffer(b"\1\0\2\0", dtype=torch.int16, byte_order="big")
     assert turned.tolist() == [0, 1, 0, 2]
+
+
+def test_meta_storages_have_a_size_and_no_bytes(torch):
+    for storage in (torch.UntypedStorage(24, device="meta"),
+                    torch.TypedStorage([0] * 6, device="meta", dtype=torch.int32),
+                    torch.empty(2, 3, device="meta").storage()):  # fmt: skip
+        assert (storage.device.type, storage.nbytes(), storage.data_ptr()) == ("meta", 24, 0)
+        assert storage.clone().device.type == "meta"
+        for read in (storage.tolist, lambda s=storage: s[0]):
+            with pytest.raises(NotImplementedError, match="Not available for 'meta' device type"):
+                read()
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            storage.cpu()
+        with pytest.raises(RuntimeError, match="_share_fd_: only available on CPU"):
+            storage.share_memory_()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        torch.zeros(3).copy_(torch.empty(3, device="meta"))
+
+
+def test_tensors_of_storages(torch):
+    x = torch.ones(2, dtype=torch.int32)
+    assert torch.tensor(x.storage(), dtype=torch.int32).tolist() == [1, 1]
+    assert torch.tensor(x.untyped_storage(), dtype=torch.int32).tolist() == [1, 1]
+    assert x.storage_type() is torch.IntStorage
+    for make in (lambda s: torch.tensor(s, dtype=torch.float32),
+                 lambda s: torch.tensor([]).set_(s)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="Expected a Storage of type"):
+            make(x.storage())
+
+
+def test_asarray_shares_memory_with_buffers(torch):
+    memory = bytearray(8)
+    x = torch.asarray(memory, dtype=torch.int32)
+    memory[0] = 7
+    assert x.tolist() == [7, 0]
+    assert torch.asarray(memory, dtype=torch.int32, copy=True).data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint32", "bool"])
+def test_deterministic_algorithms_fill_new_memory(torch, dtype):
+    kind = getattr(torch, dtype)
+    torch.use_deterministic_algorithms(True)
+    try:
+        made = [torch.empty(3, dtype=kind), torch.empty_strided((2, 2), (1, 2), dtype=kind),
+                torch.empty_like(torch.zeros(3, dtype=kind)), torch.zeros(3, dtype=kind).new_empty(2),
+                torch.zeros(1, dtype=kind).resize_(3)[1:]]  # fmt: skip
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for x in made:
+        full = x.isnan() if kind.is_floating_point else \
+            x == (True if dtype == "bool" else torch.iinfo(kind).max)  # fmt: skip
+        assert full.all()

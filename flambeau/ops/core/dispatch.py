@@ -196,8 +196,8 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
             other = wrap(other)
             if unknown is NotImplemented:  # NumPy's own rules for `tensor + array`
                 input, other = _promoted_by_numpy(input, other)
-        if unknown is NotImplemented and not isinstance(
-            other, (Tensor, bool, int, float, complex, np.generic)
+        if unknown is NotImplemented and not (
+            isinstance(other, _OPERANDS) and isinstance(input, _OPERANDS)
         ):
             return NotImplemented
         if unknown is not NotImplemented:
@@ -207,6 +207,10 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
         return laid_out(_ITERATOR, y, arrays) if y.ndim > 1 else y
     except Exception as error:
         raise explained(operator, error, (input, other)) from None
+
+
+# What Python's own operators know; other operands are asked for their reflected operator.
+_OPERANDS = (Tensor, bool, int, float, complex, np.generic, np.ndarray)
 
 
 def _promoted_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

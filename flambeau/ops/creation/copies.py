@@ -105,6 +105,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 def _copy_array(target: Tensor, src: Tensor) -> None:
     source, array = src._array, target._array
+    if source.__class__ is MetaArray:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     check_no_internal_overlap(array)
     check_no_overlap(array, source)
     if source.ndim > array.ndim:

@@ -19,6 +19,7 @@ from ...tensor.layout import (
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
+from ...tensor.uninitialized import fill_new, fills, new_memory
 from ..core.scalar_conversion import convert_scalar, fits
 from ..core.number_cache import number
 from ..core.registry import PUBLIC, publish
@@ -156,6 +157,7 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
             array = make(size, kind)
         if memory_format is not None and name == "empty":
             array = empty_strided_array(size, format_strides(size, memory_format), kind)
+            array = fill_new(array) if fills() else array
         made = _new(Tensor)
         made._array = array
         made._requires_grad = made._tracked = False
@@ -199,7 +201,7 @@ ones = _filled(np.ones, "ones", """A tensor of ones, of shape `size`.
     >>> torch.ones(3), torch.ones((), dtype=torch.int64)
     (tensor([1., 1., 1.]), tensor(1))
     """)
-empty = _filled(np.empty, "empty", """A tensor of shape `size` whose memory holds anything.
+empty = _filled(new_memory, "empty", """A tensor of shape `size` whose memory holds anything.
 
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
@@ -262,6 +264,8 @@ def empty_strided(
     (1, 2)
     """
     array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
+    if fills():
+        fill_new(array)
     return place(array, device, requires_grad)
 
 
@@ -277,7 +281,7 @@ def empty_permuted(
     """
     order = tuple(physical_layout)
     _check_layout(tuple(size), order)
-    memory = np.empty([size[i] for i in order], numpy_dtype(dtype))
+    memory = new_memory([size[i] for i in order], numpy_dtype(dtype))
     return place(memory.transpose(np.argsort(order)), device, requires_grad)
 
 
@@ -518,7 +522,10 @@ def _like(name: str, value: Any) -> Callable:
         # Zeros of the system's need no writing, and no memory before they are used.
         clear = value == 0 and memory_format is None
         array = like_array(input, dtype, memory_format, device, clear)
-        if value is not None and array.__class__ is not MetaArray and not clear:
+        if value is None:
+            if fills() and array.__class__ is not MetaArray:
+                fill_new(array)
+        elif array.__class__ is not MetaArray and not clear:
             array[...] = value
         made = wrap(array)
         return made.requires_grad_() if requires_grad else made

@@ -14,7 +14,8 @@ from ...tensor.layout import (
     preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.storage import TypedStorage, UntypedStorage, owner_of, window
+from ...tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage, owner_of, window
+from ...tensor.uninitialized import new_memory
 from ...tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
 from ..indexing.index import overwrite
@@ -106,7 +107,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     count = int(np.prod(shape, dtype=np.int64))
     flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
     if count > flat.size:
-        larger = np.empty(count, array.dtype)
+        larger = new_memory(count, array.dtype)
         larger[: flat.size] = flat
         flat = larger
     form = memory_format or contiguous_format
@@ -155,7 +156,14 @@ def set_(
         if size is not None:
             self.set_(source.untyped_storage(), storage_offset, size, stride)
     elif isinstance(source, (UntypedStorage, TypedStorage)):
-        memory = source.untyped() if isinstance(source, TypedStorage) else source
+        if isinstance(source, TypedStorage) and source.dtype is not self.dtype:
+            wanted, has = (STORAGE_TYPES[t].__name__.removesuffix("Storage")
+                           for t in (self.dtype, source.dtype))  # fmt: skip
+            raise RuntimeError(
+                f"Expected a Storage of type {wanted} or an UntypedStorage, but got type {has} for "
+                "argument 1 'storage'"
+            )
+        memory = source.untyped()
         kind = self._array.dtype
         shape = (memory.nbytes() // kind.itemsize,) if size is None else tuple(size)
         strides = contiguous_strides(shape) if stride is None else tuple(stride)

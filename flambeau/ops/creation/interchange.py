@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as ArrayOfNumbers
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
-from ...tensor.storage import UntypedStorage, anchored
+from ...tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage, anchored
 from ...tensor.tensor import Tensor, _TensorType, wrap
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of
@@ -51,10 +52,24 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
         data, "__array_interface__"
     ) or hasattr(data, "__array__"):
         array = _native(np.asarray(data))
+    elif isinstance(data, (TypedStorage, UntypedStorage)):
+        inferred = types.int64 if isinstance(data, UntypedStorage) else types.get_default_dtype()
+        array = _of_storage(data, dtype or inferred)
     else:
         return array_of(data, dtype)
     kind = array.dtype if dtype is None else numpy_dtype(dtype)
     return array.astype(kind, copy=copy) if array.dtype != kind or copy else array
+
+
+def _of_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarray:
+    """A storage's memory as elements of `kind`, which a typed one must have."""
+    if isinstance(storage, TypedStorage) and storage.dtype is not kind:
+        wanted, has = (STORAGE_TYPES[t].__name__.removesuffix("Storage")
+                       for t in (kind, storage.dtype))  # fmt: skip
+        raise RuntimeError(
+            f"Expected a Storage of type {wanted} or an UntypedStorage, but got {has}"
+        )
+    return storage.untyped()._array().view(kind.numpy)
 
 
 def _native(array: np.ndarray) -> np.ndarray:
@@ -93,7 +108,10 @@ def asarray(
     False
     """
     if isinstance(obj, UntypedStorage):
-        made = wrap(obj._bytes.view(numpy_dtype(dtype)))
+        made = wrap(obj._array().view(numpy_dtype(dtype)))
+    elif isinstance(obj, (memoryview, bytes, bytearray, ArrayOfNumbers)):
+        made = wrap(np.frombuffer(obj, numpy_dtype(dtype)))
+        made = made.clone() if copy else made
     elif type(obj).__name__ == "PyCapsule":
         made = as_tensor(from_dlpack(obj), dtype, device)
         made = made.clone() if copy else made

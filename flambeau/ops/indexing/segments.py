@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
+from ..core.promotion import compute_dtype
+from ...tensor.tensor import wrap
 from ..core.axes import canonical_dim
-from ..core.registry import composite
-from ..pointwise.extrema import maximum, minimum
-from ..view.join import stack
+from ..core.registry import Array, composite, opaque
 
 # What an empty segment gives where there is no initial value.
 _NEUTRAL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "prod": 1.0, "mean": 0.0}
+_UFUNCS = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add,
+           "prod": np.multiply}  # fmt: skip
 
 
 @composite(expose=("torch",), aliases=("_segment_reduce",))
@@ -42,7 +44,8 @@ def segment_reduce(
         _check_lengths(sizes, data._array.shape[at], unsafe)
         bounds = np.concatenate([np.zeros_like(sizes[..., :1]), np.cumsum(sizes, -1)], -1)
     start = _NEUTRAL[reduce] if initial is None else initial
-    return _of_batch(data, bounds, reduce, start, initial is None)
+    empty = math.nan if reduce == "mean" and initial is None else start
+    return _segment_reduce(data, wrap(bounds.astype(np.int64)), reduce, start, empty)
 
 
 def _check_lengths(sizes: Any, length: int, unsafe: bool) -> None:
@@ -57,22 +60,72 @@ def _check_lengths(sizes: Any, length: int, unsafe: bool) -> None:
         )
 
 
-def _of_batch(data: Tensor, bounds: Any, reduce: str, start: float, bare: bool) -> Tensor:
-    if bounds.ndim > 1:
-        rows = [_of_batch(data[i], bounds[i], reduce, start, bare) for i in range(len(bounds))]
-        return stack(rows)
-    pieces = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    return stack([_reduced(data[a:b], reduce, start, bare) for a, b in pieces])
+def _rows(data: Array, bounds: Array) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """Each batch index, and the segments' bounds there; segments lie along the next axis."""
+    for row in np.ndindex(bounds.shape[:-1]):
+        yield row, bounds[row]
 
 
-def _reduced(piece: Tensor, reduce: str, start: float, bare: bool) -> Tensor:
-    if not piece._array.shape[0]:
-        value = math.nan if bare and reduce == "mean" else start
-        return piece.new_full(piece.shape[1:], value)
-    if reduce == "prod":
-        return piece.prod(0) * start
-    if reduce in ("sum", "mean"):
-        total = piece.sum(0) + start
-        return total / len(piece) if reduce == "mean" else total
-    found, pick = (piece.amax(0), maximum) if reduce == "max" else (piece.amin(0), minimum)
-    return pick(found, piece.new_full((), start))
+@opaque(expose=(), second_order=False)
+def _segment_reduce(data: Array, bounds: Array, reduce, start, empty) -> Array:
+    """The reductions of data[..., bounds[i]:bounds[i + 1]], which begin with `start`.
+
+    `empty` is what a segment without elements gives.
+    """
+    at = bounds.ndim - 1
+    shape = (*data.shape[:at], bounds.shape[-1] - 1, *data.shape[at + 1 :])
+    inside = compute_dtype(data.dtype)
+    made = np.full(shape, empty, inside)
+    for row, ends in _rows(data, bounds):
+        full = np.flatnonzero(ends[:-1] < ends[1:])
+        if not full.size:
+            continue
+        values = data[row][: ends[-1]].astype(inside, copy=False)
+        found = _UFUNCS[reduce].reduceat(values, ends[full], axis=0)
+        found = _UFUNCS[reduce](found, np.asarray(start, inside))
+        if reduce == "mean":
+            found = found / _down(np.diff(ends)[full], found.ndim)
+        made[row][full] = found
+    return made.astype(data.dtype, copy=False)
+
+
+@_segment_reduce.vjp("data")
+def _(g, y, data, bounds, reduce, start):
+    inside = compute_dtype(data._array.dtype)
+    x, cotangent, result = (t._array.astype(inside) for t in (data, g, y))
+    made = np.zeros(x.shape, inside)
+    for row, ends in _rows(x, bounds._array):
+        sizes = np.diff(ends)
+        first, last = int(ends[0]), int(ends[-1])
+        segment = np.repeat(np.arange(len(sizes)), sizes)
+        here, along = x[row][first:last], cotangent[row][segment]
+        if reduce == "mean":
+            along = along / _down(sizes[segment], along.ndim)
+        elif reduce in ("max", "min"):
+            chosen = np.isnan(here) | (here == result[row][segment])
+            counts = np.zeros(cotangent[row].shape, inside)
+            np.add.at(counts, segment, chosen)
+            along = np.where(chosen, along / np.maximum(counts[segment], 1), 0)
+        elif reduce == "prod":
+            along = along * _products_of_others(here, result[row], sizes, start)
+        made[row][first:last] = along
+    return wrap(made.astype(data._array.dtype))
+
+
+def _down(values: Array, ndim: int) -> Array:
+    """A vector along the first of `ndim` axes."""
+    return values.reshape(-1, *(1,) * (ndim - 1))
+
+
+def _products_of_others(x: Array, products: Array, sizes: Array, start: float) -> Array:
+    """For each element the product of its segment's others: by division where that is exact."""
+    segment = np.repeat(np.arange(len(sizes)), sizes)
+    with np.errstate(all="ignore"):
+        made = products[segment] / x
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    for place in np.argwhere(np.isnan(x) | (x == 0)):
+        i, rest = place[0], tuple(place[1:])
+        begin, end = first[segment[i]], first[segment[i] + 1]
+        others = np.delete(x[(slice(begin, end), *rest)], i - begin)
+        made[tuple(place)] = start * np.prod(others)
+    return made

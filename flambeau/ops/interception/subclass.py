@@ -55,6 +55,10 @@ class EnableTorchFunction:
     __del__ = __exit__
 
 
+# Where a tensor's state is. A name in `__dict__` follows what it names.
+_SLOTS = [name for name in Tensor.__slots__ if not name.startswith("__")]
+
+
 def as_subclass(self: Tensor, cls: type) -> Tensor:
     """The tensor seen as an object of `cls`, on the same memory, with its history.
 
@@ -67,7 +71,12 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
         raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
     with DisableTorchFunction():
         made: Tensor = Tensor.view_as(self, self)
-    made.__class__ = cls
+    try:
+        made.__class__ = cls
+    except TypeError:  # a class with slots of its own
+        plain, made = made, object.__new__(cls)
+        for name in _SLOTS:
+            setattr(made, name, getattr(plain, name))
     torch_function.meet(cls)
     return made
 

@@ -136,6 +136,8 @@ def _targets() -> dict[Any, Callable]:
     found[Tensor.detach] = _detach
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
         found[PUBLIC["torch"][name]] = functools.partial(_factory, name)
+    for space, name in _LIKE:
+        found[PUBLIC[space][name]] = functools.partial(_factory_like, name)
     return found
 
 
@@ -228,6 +230,24 @@ def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any])
     if name in ("ones", "zeros", "empty", "rand", "randn") and args and isinstance(args[0], int):
         args = (list(args),)
     return _hand_over(getattr(aten, name).default, [], args, kwargs)
+
+
+# What makes a tensor after the pattern of another.
+_LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros")] + [
+    ("torch", f"{name}_like") for name in ("empty", "full", "ones", "rand", "randint", "randn",
+                                           "zeros")
+]  # fmt: skip
+
+
+def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    found = _asked((*args, *kwargs.values()))
+    if not found and not STATE.modes:
+        return original(*args, **kwargs)
+    if name in ("new_empty", "new_ones", "new_zeros") and args[1:] and isinstance(args[1], int):
+        args = (args[0], list(args[1:]))
+    needs_grad = kwargs.pop("requires_grad", False)
+    result = _hand_over(getattr(aten, name).default, found, args, kwargs)
+    return result.requires_grad_() if needs_grad else result
 
 
 # ------------------------------------------------------------------------------ names in aten

@@ -253,3 +253,26 @@ def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflected_matmul
+
+
+@composite(expose=("torch",))
+def _int_mm(input, mat2, *, out=None):
+    """Product of two int8 or uint8 matrices, in int32.
+
+    >>> torch._int_mm(torch.full((1, 2), 100, dtype=torch.int8), torch.ones(2, 1, dtype=torch.int8))
+    tensor([[200]], dtype=torch.int32)
+    """
+    for name, x in (("self", input), ("mat2", mat2)):
+        if x._array.ndim != 2:
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} to be of dimension 2 but got "
+                               f"{x._array.ndim}")  # fmt: skip
+    if input.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            "int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got "
+            f"{input.shape[1]} and {mat2.shape[0]}"
+        )
+    for name, x in (("self", input), ("mat2", mat2)):
+        if x._array.dtype not in (np.int8, np.uint8):
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be int8 or uint8 but got "
+                               f"{legacy_name(x.dtype).lower()}")  # fmt: skip
+    return matmul(input.int(), mat2.int(), out=out)

@@ -220,3 +220,11 @@ def test_gradient_of_a_norm_at_zero_is_zero():
         x = torch.zeros(3, requires_grad=True)
         x.norm(order).backward()
         assert x.grad.tolist() == [0, 0, 0]
+
+
+def test_int_mm():
+    a = torch.full((2, 3), 127, dtype=torch.int8)
+    b = torch.full((3, 2), 100, dtype=torch.int8)
+    assert torch._int_mm(a, b).tolist() == [[38100, 38100], [38100, 38100]]
+    with pytest.raises(RuntimeError, match="Expected self dtype to be int8 or uint8"):
+        torch._int_mm(a.float(), b)
