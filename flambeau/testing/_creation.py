@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from .. import ops
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor, device, dtype
 from ..tensor import dtypes as types
 
@@ -30,10 +30,10 @@ def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float,
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
     is_floating = dtype.is_floating_point or dtype.is_complex
     if low == high and is_floating:
-        warnings.warn(
+        warn(
             "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is "
             "deprecated since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
-            FutureWarning, stacklevel=4,
+            FutureWarning,
         )  # fmt: skip
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
