@@ -55,7 +55,8 @@ cuda.is_built = lambda: False
 
 def _preferred(kind: str, names: str) -> Callable[..., Enum]:
     """A setting of the library that a GPU would compute with: remembered, and asked for."""
-    choices: Any = Enum(f"_{kind}Backend", names.split(), start=0)
+    make: Any = Enum
+    choices: Any = make(f"_{kind}Backend", names.split(), start=0)
     by_name = {choice.name.lower(): choice for choice in choices}
     chosen = next(iter(choices))
 

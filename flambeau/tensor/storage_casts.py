@@ -22,7 +22,10 @@ class StorageCasts:
     is_sparse = is_sparse_csr = is_hpu = False
     filename: str | None = None
 
-    device: device
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        raise NotImplementedError
 
     def _array(self) -> np.ndarray:
         """The elements, as an array on the memory."""
