@@ -17,9 +17,11 @@ from .events.scope import (
 )
 from .state.state import State
 from .trainer import Trainer
+from .training_step.trainable_module import TrainableModule
 
 if TYPE_CHECKING:
     from .callbacks.averaging import EMA, SWA
+    from .callbacks.batch_size_finder import BatchSizeFinder
     from .checkpointing.checkpoint import Checkpoint
     from .callbacks.clipping import GradientClipping
     from .callbacks.divergence import TerminateOnNaN
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .kfold import KFold, cross_validate
     from .loggers import CSVLogger, JSONLogger, MLflowLogger, TensorBoardLogger, WandbLogger
     from .callbacks.lr_finder import LRFinder
+    from .callbacks.memory_monitor import MemoryMonitor
     from .reporting.learning_curves import PlotCurves
     from .reporting.progress import Progress
     from .checkpointing.resume import Resume
@@ -46,11 +49,13 @@ _CALLBACKS = {
     **dict.fromkeys(
         ("CSVLogger", "JSONLogger", "MLflowLogger", "TensorBoardLogger", "WandbLogger"), "loggers"
     ),
+    "BatchSizeFinder": "callbacks.batch_size_finder",
     "Checkpoint": "checkpointing.checkpoint",
     "EarlyStopping": "callbacks.early_stopping",
     "Experiment": "reporting.experiment",
     "GradientClipping": "callbacks.clipping",
     "LRFinder": "callbacks.lr_finder",
+    "MemoryMonitor": "callbacks.memory_monitor",
     "PlotCurves": "reporting.learning_curves",
     "Progress": "reporting.progress",
     "Resume": "checkpointing.resume",
@@ -61,13 +66,14 @@ _CALLBACKS = {
 }
 
 __all__ = [
-    "CHECKPOINT", "CONTROL", "EMA", "IO", "METRICS", "OUTER", "SWA", "USER", "Band", "CSVLogger",
-    "Checkpoint", "EarlyStopping", "Event", "EventSet", "Events", "Experiment", "Freeze",
-    "GradientClipping", "Handle", "HandlerProfile", "JSONLogger", "KFold", "LRFinder", "Loop",
-    "MLflowLogger", "MissingMetric", "Outcome", "PlotCurves", "Progress", "Resume", "Schedule",
-    "Scope", "State", "TensorBoardLogger", "TerminateOnNaN", "TimeLimit", "Timers", "Trainer",
-    "Unfreeze", "WandbLogger", "Warmup", "backward", "callback", "cross_validate", "epoch", "fetch",
-    "forward", "optim", "predict", "run", "step", "stopped", "test", "train", "valid",
+    "CHECKPOINT", "CONTROL", "EMA", "IO", "METRICS", "OUTER", "SWA", "USER", "Band",
+    "BatchSizeFinder", "CSVLogger", "Checkpoint", "EarlyStopping", "Event", "EventSet", "Events",
+    "Experiment", "Freeze", "GradientClipping", "Handle", "HandlerProfile", "JSONLogger", "KFold",
+    "LRFinder", "Loop", "MLflowLogger", "MemoryMonitor", "MissingMetric", "Outcome", "PlotCurves",
+    "Progress", "Resume", "Schedule", "Scope", "State", "TensorBoardLogger", "TerminateOnNaN",
+    "TimeLimit", "Timers", "TrainableModule", "Trainer", "Unfreeze", "WandbLogger", "Warmup",
+    "backward", "callback", "cross_validate", "epoch", "fetch", "forward", "optim", "predict",
+    "run", "step", "stopped", "test", "train", "valid",
 ]  # fmt: skip
 
 

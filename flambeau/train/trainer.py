@@ -22,6 +22,7 @@ from .state.epoch_numbers import Measures
 from .events.scope import Stage
 from .events.handler_arguments import step_of
 from .training_step.supervised import Supervised
+from .training_step.trainable_module import TrainableModule, attach_module, parse_optimizers
 
 if TYPE_CHECKING:
     from ..doctor import Doctor
@@ -53,7 +54,7 @@ class Trainer(Loop):
 
     Batches may be dicts: of named inputs with the target under "labels", "target" or "y". Without
     a `loss`, the net gets all of the batch and its output has the loss, as models of transformers
-    do: `model(**batch).loss`.
+    do: `model(**batch).loss`. A TrainableModule brings its own step and optimizers.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(2, 1)
@@ -85,6 +86,9 @@ class Trainer(Loop):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
         self._net: Any = net if net is None or device is None else net.to(device)
         self.device = device
+        schedules: list[tuple[Any, dict[str, Any]]] = []
+        if isinstance(net, TrainableModule) and optimizer is None:
+            optimizer, schedules = parse_optimizers(net.configure_optimizers())
         self._optimizer: Any = optimizer_named(optimizer, net)
         self._loss: Any = loss_named(loss)
         super().__init__()
@@ -104,8 +108,15 @@ class Trainer(Loop):
         self._sweeping: Measures | None = None  # of the evaluation that is under way
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
+        if isinstance(net, TrainableModule):
+            attach_module(self, net)
         for callback in listed(callbacks):
             self.use(callback)
+        if schedules:
+            from .callbacks.lr_schedule import Schedule
+
+            for i, (scheduler, options) in enumerate(schedules):
+                self.use(Schedule(scheduler, **options, name=f"lr_scheduler_{i}"))
 
     # ---- parts ----
 
@@ -177,6 +188,7 @@ class Trainer(Loop):
         progress: bool | str | None = None, validation_split: float | None = None,
         validate_every: int | None = None, class_weight: Any = None, limit: float | None = None,
         max_steps: int | None = None, overfit: int | None = None, fast: bool = False,
+        gradient_checkpointing: Any = False,
     ) -> History:  # fmt: skip
         """Train on a loader, a dataset or arrays; returns the logs of every epoch.
 
@@ -201,6 +213,9 @@ class Trainer(Loop):
             overfit: train on the first so many batches, again and again, to see whether the net
                 can learn them; they are the validation as well.
             fast: one batch of training and one of validation, to see whether everything runs.
+            gradient_checkpointing: compute blocks again in backward instead of storing what is
+                inside of them: True for the layers of each ModuleList (or Sequential), a class of
+                modules, or their names. Takes about a third more time.
 
         Raises:
             ValueError: before the first step, for data without a batch, a net without trainable
@@ -230,7 +245,10 @@ class Trainer(Loop):
 
             attached = [handle.function for handle in self.handlers.handles]
             callbacks = resuming(resume, attached, callbacks)
-        with self._weighing(class_weight), self._watching():
+        from .training_step.gradient_checkpointing import recomputing
+
+        again = recomputing(self, gradient_checkpointing)
+        with self._weighing(class_weight), self._watching(), again:
             return self._run(loader, epochs, callbacks)
 
     def _training_data(
@@ -341,7 +359,7 @@ class Trainer(Loop):
             self.validate()
 
     def _trained(self) -> None:
-        if self._stopping is None and not self._own_step:
+        if self._stopping is None:
             self.supervised.flush()
         if self._completed:
             self.state.metrics.update(self.measures.results())
@@ -479,25 +497,22 @@ class Trainer(Loop):
     # ---- saving ----
 
     def save(self, path: Any) -> None:
-        """Write `state_dict()` to a file, from which `load` goes on.
+        """Write `state_dict()` to a file or URL (`s3://...`), from which `load` goes on.
 
         >>> from flambeau.train import Trainer
         >>> trainer = Trainer(nn.Linear(4, 2), "sgd", "mse", compile=False)
         >>> trainer.save("runs/trainer.pt")
         >>> trainer.load("runs/trainer.pt")
         """
-        from pathlib import Path
+        from .checkpointing.storage import location_of, write_state
 
-        from ..serialization import save
-
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        save(self.state_dict(), path)
+        write_state(self.state_dict(), location_of(path))
 
     def load(self, path: Any) -> None:
         """Read what `save` wrote; the next fit goes on from there."""
-        from ..serialization import load
+        from .checkpointing.storage import location_of, read_state
 
-        self.load_state_dict(load(path))
+        self.load_state_dict(read_state(location_of(path)))
 
     def state_dict(self) -> dict[str, Any]:
         """Net, a loss that has parameters or buffers, optimisers, what is tracked, and where the

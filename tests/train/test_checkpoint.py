@@ -163,13 +163,13 @@ def deterministic():
 @pytest.mark.usefixtures("deterministic")
 def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
     """The thread writes while training goes on; what it writes is of the moment of the copy."""
-    go_on, real = threading.Event(), background_writer.save
+    go_on, real = threading.Event(), background_writer.write_state
 
     def slow(state, path):
         go_on.wait(20)
         real(state, path)
 
-    monkeypatch.setattr(background_writer, "save", slow)
+    monkeypatch.setattr(background_writer, "write_state", slow)
     trainer, then = make(), {}
 
     @trainer.on(step.end(once=5), band="checkpoint")
@@ -184,14 +184,14 @@ def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
     go_on.clear()
     other = make()
     copies = []
-    monkeypatch.setattr(background_writer, "save", lambda state, path: copies.append(state))
+    monkeypatch.setattr(background_writer, "write_state", lambda state, path: copies.append(state))
     fit(other, epochs=1, callbacks=[Checkpoint(tmp_path, steps=5, epochs=None)])
     for name, value in then.items():
         assert torch.equal(copies[0]["net"][name], value)
 
 
 def fails(times, error):
-    real, left = background_writer.save, [times]
+    real, left = background_writer.write_state, [times]
 
     def save(state, path):
         if left[0]:
@@ -210,7 +210,7 @@ def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
     def fill():
         checkpoint._writer.wait()  # that of step 4 is there
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        monkeypatch.setattr(background_writer, "save", fails(100, full))
+        monkeypatch.setattr(background_writer, "write_state", fails(100, full))
 
     checkpoint = Checkpoint(tmp_path, steps=4, epochs=None, background=background)
     with pytest.warns(UserWarning, match="was not written") as caught:
@@ -233,7 +233,8 @@ def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch)
     @loop.on(epoch.start(once=3))
     def fill():
         checkpoint._writer.wait()
-        monkeypatch.setattr(background_writer, "save", fails(1, OSError(errno.ENOSPC, "full")))
+        full = OSError(errno.ENOSPC, "full")
+        monkeypatch.setattr(background_writer, "write_state", fails(1, full))
 
     with pytest.warns(UserWarning, match=r"best-epoch-0003\.pt of epoch 3, step 3 was not written"):
         loop.run([1], epochs=4)
@@ -452,3 +453,20 @@ def test_numbers_and_arrays_of_numpy(tmp_path):
     assert all(row["rows"].tolist() == [0, 1, 2] for row in history)
     assert type(history[0]["rows"]) is np.ndarray
     assert torch.load(tmp_path / "last.pt")["run"]["history"]  # weights_only, as it is by default
+
+
+def test_a_url_is_a_folder_that_fsspec_knows() -> None:
+    upath = pytest.importorskip("upath")
+    url = "memory://checkpoints/first"
+    fit(make(), 3, resume=url, callbacks=[Checkpoint(url, monitor="loss", best=2)])
+    names = sorted(path.name for path in upath.UPath(url).glob("*.pt"))
+    assert names[-2:] == ["best.pt", "last.pt"]
+    assert len(names) == 4
+    resumed = make()
+    history = fit(resumed, 5, resume=url)
+    whole = fit(make(), 5, resume=Resume("memory://checkpoints/whole"))
+    assert [row["loss"] for row in history] == [row["loss"] for row in whole]
+    resumed.save("memory://checkpoints/other.pt")
+    make().load("memory://checkpoints/other.pt")
+    with pytest.raises(ValueError, match="plot=True needs a folder of this machine"):
+        Checkpoint(url, plot=True)

@@ -119,3 +119,11 @@ def test_kfold(output, few):
     assert [line[:7] for line in found[:5]] == [f"fold {i}:" for i in range(1, 6)]
     assert min(map(float, re.findall(r"best accuracy (\S+)%", "\n".join(found)))) > 70
     assert found[-1].startswith("5 folds: loss ")
+
+
+@pytest.mark.usefixtures("few")
+def test_optuna_finds_the_best_trial(output) -> None:
+    pytest.importorskip("optuna")
+    text = output("optuna_search", "--trials", 3, "--epochs", 1)
+    assert text.count("finished") == 3
+    assert accuracies(text)[-1] > 20

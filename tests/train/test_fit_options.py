@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import types
 
 import pytest
@@ -172,3 +173,54 @@ def test_models_that_return_their_loss(as_dict: bool) -> None:
 def test_a_net_without_any_loss() -> None:
     with pytest.raises(ValueError, match="training needs a loss"):
         Trainer(nn.Linear(2, 2), "sgd", compile=False).fit((X, Y), progress=False)
+
+
+class Deep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Dropout(0.1), nn.Linear(512, 64))
+            for _ in range(6)
+        )
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+@pytest.mark.parametrize("wanted", [True, nn.Sequential, ["blocks.0", "blocks.3"]])
+def test_gradient_checkpointing_gives_the_same_numbers(wanted) -> None:
+    x = torch.randn(64, 64)
+    histories = []
+    for option in (False, wanted):
+        net = Deep()
+        trainer = Trainer(
+            net, torch.optim.SGD(net.parameters(), lr=0.01), "mse", compile=False
+        )
+        torch.manual_seed(1)
+        histories.append(trainer.fit((x, x), (x, x), 2, progress=False, shuffle=False,
+                                     gradient_checkpointing=option))  # fmt: skip
+        assert all("forward" not in vars(module) for module in net.modules())
+    for row, other in zip(*histories, strict=True):
+        assert row == pytest.approx(other, rel=1e-6)
+
+
+def test_gradient_checkpointing_takes_less_memory() -> None:
+    x, peaks = torch.randn(512, 64), []
+    for option in (False, True):
+        net = Deep()
+        trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.01), "mse", compile=False)
+        tracemalloc.start()
+        trainer.fit((x, x), epochs=1, batch_size=512, progress=False, gradient_checkpointing=option)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 0.5 * peaks[0]
+
+
+def test_gradient_checkpointing_names_what_there_is_not() -> None:
+    with pytest.raises(ValueError, match="Linear has no ModuleList or Sequential"):
+        trainer().fit(X, Y, gradient_checkpointing=True)
+    with pytest.raises(ValueError, match="no module 'wieght'"):
+        trainer().fit(X, Y, gradient_checkpointing=["wieght"])

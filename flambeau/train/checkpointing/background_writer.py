@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import secrets
-import shutil
 import threading
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ...native.foundation.user_frames import warn
-from ...serialization import save
 from ...tensor.tensor import Tensor
+from .storage import Location, duplicate, free_space, write_state
 
 
 class Writer:
@@ -25,13 +21,13 @@ class Writer:
 
     def __init__(self, background: bool = True) -> None:
         self.background = background
-        self.failed: tuple[Path, str, BaseException] | None = None
+        self.failed: tuple[Location, str, BaseException] | None = None
         self.wrote = True  # whether the last state is on the disk
-        self._written: dict[Path, str] = {}
+        self._written: dict[Location, str] = {}
         self._thread: threading.Thread | None = None
 
     def write(
-        self, state: Any, paths: Sequence[Path], what: str, gone: Sequence[Path] = ()
+        self, state: Any, paths: Sequence[Location], what: str, gone: Sequence[Location] = ()
     ) -> None:
         """Writes `state` under each path in turn, then removes what is `gone`; waits for the one
         before, whose failure is told."""
@@ -71,21 +67,20 @@ class Writer:
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
         warn(
             f"the checkpoint {path.as_posix()} of {what} was not written: "
-            f"{error.strerror or error} ({_room(path.parent)}). {older}. The run goes on, and "
+            f"{error.strerror or error} ({free_space(path.parent)}). {older}. The run goes on, and "
             "tries again at the next",
             UserWarning,
         )
 
     def _work(
-        self, state: Any, paths: Sequence[Path], what: str, gone: Sequence[Path]
+        self, state: Any, paths: Sequence[Location], what: str, gone: Sequence[Location]
     ) -> None:
         path, self.wrote = paths[0], False
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save(state, path)  # beside it, and moved there when it is on the disk
+            write_state(state, path)
             self._written[path] = what
             for path in paths[1:]:
-                same_file(paths[0], path)
+                duplicate(paths[0], path)
                 self._written[path] = what
             self.wrote = True
             for path in gone:
@@ -95,21 +90,6 @@ class Writer:
                 error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
                                "pickled")  # fmt: skip
             self.failed = path, what, error
-
-
-def same_file(source: Path, target: Path) -> None:
-    """Gives a file a second name, or where that cannot be, copies it; `target` is replaced."""
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            os.link(source, beside)
-        except OSError:
-            shutil.copyfile(source, beside)
-            with open(beside, "rb") as file:
-                os.fsync(file.fileno())
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _unpicklable(tree: Any, place: str = "") -> str:
@@ -128,15 +108,3 @@ def _unpicklable(tree: Any, place: str = "") -> str:
             return place
         return ""
     return next(filter(None, (_unpicklable(v, f"{place}[{k!r}]") for k, v in parts)), "")
-
-
-def left_behind(folder: Path) -> list[Path]:
-    """The unfinished files of a process that was killed while it wrote."""
-    return sorted(folder.glob(".*.pt.*.tmp")) if folder.is_dir() else []
-
-
-def _room(folder: Path) -> str:
-    try:
-        return f"{shutil.disk_usage(folder).free / 2**20:.1f} MiB are free there"
-    except OSError:
-        return "the folder cannot be read"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from ..events.order import Band
@@ -16,6 +15,7 @@ from ..events.scope import step
 from ..state.ranks import writes_files
 from ..state.snapshot import copied
 from .background_writer import Writer
+from .storage import Location, is_remote, location_of
 
 
 class Checkpoint:
@@ -25,7 +25,8 @@ class Checkpoint:
     the run ends. Each has all that `trainer.state_dict()` has, the weights under "net". The state
     is copied, then a thread writes it beside the file that it replaces: a process that is killed,
     or a full disk, leaves the one before. With best=3 the files are `best.pt` (the best of all)
-    and `best-epoch-0007.pt`, .... With `plot`, the learning curves are kept beside them.
+    and `best-epoch-0007.pt`, .... With `plot`, the learning curves are kept beside them. `folder`
+    may be a URL that fsspec knows, `s3://bucket/run` (`pip install 'flambeau[remote]'`).
 
     >>> from flambeau.train import Trainer
     >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
@@ -61,8 +62,10 @@ class Checkpoint:
             raise ValueError(f"Checkpoint: best={best} of what? monitor='valid_loss', for instance")
         if minutes is not None and minutes <= 0:
             raise ValueError(f"Checkpoint: minutes is above 0, not {minutes}")
-        self.folder, self.name, self.monitor, self.count = Path(folder), name, monitor, best
+        self.folder, self.name, self.monitor, self.count = location_of(folder), name, monitor, best
         self.epochs, self.steps, self.minutes = epochs, steps, minutes
+        if plot and is_remote(self.folder):
+            raise ValueError("Checkpoint: plot=True needs a folder of this machine: PlotCurves")
         self.curves = PlotCurves(self.folder) if plot else None
         self._monitor = None if monitor is None else Monitor(monitor, mode)
         self._writer = Writer(background)
@@ -73,12 +76,12 @@ class Checkpoint:
         self._ranking: list[dict[str, Any]] | None = None  # the same, with what is to be written
 
     @property
-    def last(self) -> Path:
+    def last(self) -> Location:
         """Where the last one is."""
         return self.folder / "last.pt"
 
     @property
-    def best(self) -> Path:
+    def best(self) -> Location:
         """Where the best one is."""
         return self.folder / "best.pt"
 

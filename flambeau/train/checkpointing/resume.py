@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from pathlib import Path
 from typing import Any
 
-from ...serialization import load
 from ..events.order import Band
 from .checkpoint import Checkpoint
 from ..reporting.provenance import rounding
-from .background_writer import left_behind
+from .storage import Location, location_of, read_state, unfinished
 
 
 class Resume:
@@ -40,7 +38,7 @@ class Resume:
     def __init__(
         self, path: str | os.PathLike[str], *, weights_only: bool = True, quiet: bool = False
     ) -> None:
-        self.path, self.weights_only, self.quiet = Path(path), weights_only, quiet
+        self.path, self.weights_only, self.quiet = location_of(path), weights_only, quiet
 
     @property
     def is_file(self) -> bool:
@@ -81,7 +79,7 @@ class Resume:
 
     # ---- files ----
 
-    def candidates(self) -> list[Path]:
+    def candidates(self) -> list[Location]:
         """The checkpoints there are, the one to take first."""
         if self.is_file:
             if not self.path.is_file():
@@ -89,15 +87,15 @@ class Resume:
             return [self.path]
         if not self.path.is_dir():
             return []
-        found = sorted(self.path.glob("*.pt"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        found = sorted(self.path.glob("*.pt"), key=lambda p: p.stat().st_mtime, reverse=True)
         last = self.path / "last.pt"
         return [last, *(p for p in found if p != last)] if last in found else found
 
-    def _newest(self) -> tuple[Path, dict[str, Any] | None]:
+    def _newest(self) -> tuple[Location, dict[str, Any] | None]:
         wrong: list[str] = []
         for path in self.candidates():
             try:
-                state = load(path, weights_only=self.weights_only)
+                state = read_state(path, self.weights_only)
                 if not isinstance(state, dict) or not {"run", "stage"} & set(state):
                     raise ValueError("it is no checkpoint of a run")
             except pickle.UnpicklingError as error:
@@ -119,7 +117,7 @@ class Resume:
 
     def _tidy(self) -> None:
         """Says, and removes, what a process left that was killed while it wrote."""
-        for path in left_behind(self.path.parent if self.is_file else self.path):
+        for path in unfinished(self.path.parent if self.is_file else self.path):
             name = path.name[1:].partition(".pt.")[0] + ".pt"
             path.unlink(missing_ok=True)
             self._say(f"the last process ended while it wrote {name}: the unfinished file is "

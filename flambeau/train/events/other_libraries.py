@@ -92,6 +92,19 @@ METHODS: dict[str, tuple[Event, str | None]] = {
     "on_backward_end": (scope.backward.end, "batch_number"),
     "on_optim_start": (scope.optim.start, None),
     "on_optim_end": (scope.optim.end, None),
+    # Lightning's
+    "on_fit_start": (scope.run.start, None),
+    "on_fit_end": (scope.run.end, None),
+    "on_train_start": (scope.run.start, None),
+    "on_train_epoch_start": (scope.epoch.start, None),
+    "on_train_epoch_end": (scope.epoch.end, None),
+    "on_train_batch_start": (scope.step.start, "batch_number"),
+    "on_validation_start": (scope.valid.start, None),
+    "on_validation_end": (scope.valid.end, None),
+    "on_validation_epoch_start": (scope.valid.start, None),
+    "on_validation_epoch_end": (scope.valid.end, None),
+    "on_test_epoch_start": (scope.test.start, None),
+    "on_test_epoch_end": (scope.test.end, None),
 } | {
     f"on_{stage.name}_{word}": (getattr(stage, moment), None)
     for stage in (scope.valid, scope.test, scope.predict)

@@ -58,8 +58,8 @@ class Supervised:
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
         self.listen()
         self.pending = 0  # batches whose gradients no update has used yet
-        self._region = region_of(self.fast)
-        self._compile = compiled
+        self.region = region_of(self.fast)
+        self.compiled = compiled
         self.kinds, self.look_kinds = Kinds(), Kinds()
         self._looks: dict[tuple[int, bool], Look] = {}  # by net: averages have one of their own
         self.hooked = False  # whether somebody's hook keeps all this from being compiled
@@ -109,7 +109,7 @@ class Supervised:
     def _make(self, *batch: Any) -> Any:
         """The step in one piece, for which there may be no program yet. Where hooks were added
         since the last look, they are looked for first: they have to be called."""
-        if self._compile and HANDLES.count != self._handles:
+        if self.compiled and HANDLES.count != self._handles:
             self.attend()
         return self._whole(*batch)
 
@@ -151,20 +151,20 @@ class Supervised:
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         parts = net, loss, self._optimizers, self._clip
-        region = None if self.fast is None else self._region
+        region = None if self.fast is None else self.region
         if self.accumulate == 1:
-            step = train_step_of(*parts, region, self._compile)
+            step = train_step_of(*parts, region, self.compiled)
         else:
-            step = accumulating_step_of(*parts, self._region, self.accumulate)
+            step = accumulating_step_of(*parts, self.region, self.accumulate)
         # Accumulated gradients are other memory in each round of plain calls: nothing that a
         # recording beside the training could hold on to.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
-        if self._compile and exact:
+        if self.compiled and exact:
             from .deterministic import ExactStep  # brings the compiler
 
             self._whole = ExactStep(step, (net, loss), self._optimizers, self.kinds)
         else:
-            self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
+            self._whole = compiled_by_its_first_call(step, self._adopt) if self.compiled else step
 
         self._plain = step
         self._single = region is None and self._clip is None and len(self._optimizers) == 1
@@ -193,7 +193,7 @@ class Supervised:
     def attend(self) -> None:
         """Looks for hooks, before an epoch or an evaluation, and when some were added since: they
         have to be called."""
-        if not self._compile:
+        if not self.compiled:
             return
         self._handles = HANDLES.count
         who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
@@ -205,7 +205,7 @@ class Supervised:
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The output and its loss. Raises ValueError for a loss that has no way back."""
-        with self._region():
+        with self.region():
             y_pred = call(self.trainer.net, x)
             loss = self.criterion(y_pred, y)
         check_loss(loss)
@@ -214,7 +214,7 @@ class Supervised:
     def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The same, with its parts as scopes."""
         trainer, n = self.trainer, self.trainer.state.step
-        if self._compile:
+        if self.compiled:
             self._tell()
         if not self.pending:
             for optimizer in self._optimizers:
@@ -296,8 +296,8 @@ class Supervised:
         net = trainer.net if trainer.averaged is None else trainer.averaged
         found = self._looks.get((id(net), self.hooked))
         if found is None:
-            region = None if self.fast is None else self._region
-            compiled = self._compile and not self.hooked
+            region = None if self.fast is None else self.region
+            compiled = self.compiled and not self.hooked
             found = Look(net, self._judge(), region, compiled, self.look_kinds)
             self._looks[id(net), self.hooked] = found
         return found

@@ -1,0 +1,71 @@
+"""The memory of a training, in its logs, and a warning before it runs out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...native.foundation.user_frames import warn
+from ..events.order import Band
+from ..reporting.memory import PeakMemory, available_bytes, psutil_for, resident_bytes
+
+_MIB = 2**20
+
+
+class MemoryMonitor:
+    """Adds `memory_mb` and `memory_peak_mb` to each epoch's logs: what the process has, and the
+    most that it had in the epoch.
+
+    Warns once where less than `warn_below_mb` MiB are left, and once where memory has grown in
+    each of `leak_epochs` epochs: something is kept from step to step, a loss with its graph for
+    instance. Needs psutil (`pip install 'flambeau[memory]'`).
+
+    >>> from flambeau.train import Trainer
+    >>> x, monitor = torch.zeros(4, 2), MemoryMonitor()
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[monitor])
+    >>> history = trainer.fit((x, x[:, :1]), epochs=1, progress=False)
+    >>> history[0]["memory_peak_mb"] >= history[0]["memory_mb"] > 0
+    True
+    """
+
+    band = Band.METRICS
+
+    def __init__(self, *, warn_below_mb: float = 500, leak_epochs: int = 5) -> None:
+        psutil_for("MemoryMonitor")
+        self.warn_below_mb, self.leak_epochs = warn_below_mb, leak_epochs
+        self._peak = PeakMemory(0.05)
+        self._sizes: list[int] = []
+        self._warned: set[str] = set()
+
+    def on_epoch_start(self, run: Any) -> None:
+        """Begins to look for the epoch's peak."""
+        self._peak.start()
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Logs, and warns."""
+        peak, size = self._peak.stop(), resident_bytes()
+        run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
+        left = available_bytes() / _MIB
+        if left < self.warn_below_mb:
+            self._warn("left", f"{left:.0f} MiB of memory are left, the process has "
+                               f"{size / _MIB:.0f}: a smaller batch or gradient_checkpointing "
+                               "takes less")  # fmt: skip
+        self._sizes.append(size)
+        latest = self._sizes[-self.leak_epochs - 1 :]
+        rising = all(b > a + _MIB for a, b in zip(latest, latest[1:], strict=False))
+        if len(latest) > self.leak_epochs and rising:
+            self._warn("leak", f"memory grew in each of {self.leak_epochs} epochs, from "
+                               f"{latest[0] / _MIB:.0f} to {size / _MIB:.0f} MiB: is a tensor "
+                               "with its graph kept, `total += loss` for instance?")  # fmt: skip
+
+    def on_run_end(self) -> None:
+        """Stops looking."""
+        self._peak.stop()
+
+    def on_run_error(self) -> None:
+        """Stops looking."""
+        self._peak.stop()
+
+    def _warn(self, about: str, text: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warn(f"MemoryMonitor: {text}")

@@ -1,0 +1,87 @@
+"""Where checkpoints lie: folders of this machine, or URLs (s3://, gs://, memory://) by fsspec."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ...serialization import load, save
+
+Location = Any  # a Path, or a UPath with the same methods
+
+
+def location_of(path: Any) -> Location:
+    """A Path, or for a URL a UPath. ImportError, with what to install, where that is lacking."""
+    if isinstance(path, Path) or hasattr(path, "fs"):
+        return path
+    text = os.fspath(path)
+    if "://" not in text:
+        return Path(text)
+    try:
+        from upath import UPath
+    except ImportError as error:
+        error.add_note(f"{text} is a URL: pip install 'flambeau[remote]'")
+        raise
+    return UPath(text)
+
+
+def is_remote(path: Location) -> bool:
+    """Whether it is read and written by fsspec."""
+    return not isinstance(path, Path)
+
+
+def write_state(state: Any, path: Location) -> None:
+    """Save a state. A file of this machine is replaced once the new one is complete; object
+    stores do so by themselves, when an upload ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if is_remote(path):
+        with path.open("wb") as file:
+            save(state, file)
+    else:
+        save(state, path)
+
+
+def read_state(path: Location, weights_only: bool = True) -> Any:
+    """Load what `write_state` saved."""
+    if not is_remote(path):
+        return load(path, weights_only=weights_only)
+    with path.open("rb") as file:
+        return load(file, weights_only=weights_only)
+
+
+def duplicate(source: Location, target: Location) -> None:
+    """Give a file a second name, or where that cannot be, copy it; `target` is replaced."""
+    if is_remote(source):
+        source.fs.copy(source.path, target.path)
+        return
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
+            with open(beside, "rb") as file:
+                os.fsync(file.fileno())
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def unfinished(folder: Location) -> list[Location]:
+    """The unfinished files of a process that was killed while it wrote."""
+    if is_remote(folder) or not folder.is_dir():
+        return []
+    return sorted(folder.glob(".*.pt.*.tmp"))
+
+
+def free_space(folder: Location) -> str:
+    """How much room there is, in words."""
+    if is_remote(folder):
+        return "it is remote"
+    try:
+        return f"{shutil.disk_usage(folder).free / 2**20:.1f} MiB are free there"
+    except OSError:
+        return "the folder cannot be read"

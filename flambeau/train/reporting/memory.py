@@ -1,0 +1,98 @@
+"""The memory of this process, through psutil: now, at its peak, and how much there is left."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_CGROUP = Path("/sys/fs/cgroup")  # a container's limit, which psutil does not know
+
+
+def psutil_for(who: str) -> Any:
+    """The package. Raises ImportError that says what to install."""
+    try:
+        import psutil
+    except ImportError as error:
+        error.add_note(f"{who} needs psutil: pip install 'flambeau[memory]'")
+        raise
+    return psutil
+
+
+def resident_bytes() -> int:
+    """The physical memory that this process has."""
+    return int(psutil_for("memory").Process().memory_info().rss)
+
+
+def high_water_bytes() -> int:
+    """The most physical memory that this process ever had, as the operating system counts."""
+    if sys.platform == "win32":
+        return int(psutil_for("memory").Process().memory_info().peak_wset)
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def available_bytes() -> int:
+    """What this process may still take before the machine swaps or its container ends it."""
+    available = int(psutil_for("memory").virtual_memory().available)
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):  # none, or "max"
+        return available
+    return max(min(available, limit - used), 0)
+
+
+class PeakMemory:
+    """The most memory that the process has between `start` and `stop`, in bytes: `peak`.
+
+    Exact where it is the most since the process began; otherwise a thread looks every
+    `interval_s` seconds, at 15 microseconds a look.
+    """
+
+    def __init__(self, interval_s: float = 0.002) -> None:
+        psutil_for("PeakMemory")
+        self.interval_s = interval_s
+        self.peak = self._highest_before = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Begin to look."""
+        self.peak, self._highest_before = resident_bytes(), high_water_bytes()
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._look, name="flambeau memory", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> int:
+        """End; returns the peak."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+            highest = high_water_bytes()
+            if highest > self._highest_before:
+                self.peak = max(self.peak, highest)
+        return self.look()
+
+    def look(self) -> int:
+        """Look now; returns the peak so far."""
+        self.peak = max(self.peak, resident_bytes())
+        return self.peak
+
+    def _look(self) -> None:
+        while not self._stop.wait(self.interval_s):
+            self.look()
+
+    __enter__ = start
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.stop()

@@ -1,0 +1,92 @@
+"""Gradient checkpointing: blocks whose outputs are computed again on the way back, not stored.
+
+Chen et al., 2016 (arXiv:1604.06174).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.mode import is_grad_enabled
+from ...nn import Module, ModuleList, Sequential
+from ...utils.checkpoint import checkpoint
+from ..events.suggestions import near
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+
+def blocks_of(net: Module, wanted: Any) -> list[Module]:
+    """The blocks to compute again: True for the layers of every ModuleList, or where there is none
+    of every outermost Sequential; a class, or names.
+
+    Raises ValueError where there is nothing of the kind.
+    """
+    named: dict[str, Module] = dict(net.named_modules())
+    found: list[Module]
+    if wanted is True:
+        lists = [module for module in named.values() if isinstance(module, ModuleList)]
+        found = [block for stack in lists for block in stack.children()]
+        found = found or _layers_of_sequentials(net)
+    elif isinstance(wanted, type):
+        found = [module for module in named.values() if isinstance(module, wanted)]
+    elif isinstance(wanted, Iterable):
+        wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+        for name in wanted:
+            if name not in named:
+                raise ValueError(f"gradient_checkpointing: no module '{name}'{near(name, named)}")
+        found = [named[name] for name in wanted]
+    else:
+        raise TypeError(
+            f"gradient_checkpointing is True, a class of modules or their names, got {wanted!r}"
+        )
+    found = [block for block in found if any(True for _ in block.parameters())]
+    if not found:
+        raise ValueError(
+            f"gradient_checkpointing: {type(net).__name__} has no ModuleList or Sequential with "
+            "layers; name the modules, or their class"
+        )
+    return found
+
+
+def _layers_of_sequentials(module: Module) -> list[Module]:
+    if isinstance(module, Sequential):
+        return list(module.children())
+    return [layer for child in module.children() for layer in _layers_of_sequentials(child)]
+
+
+@contextmanager
+def recomputing(trainer: Trainer, wanted: Any) -> Iterator[None]:
+    """Have these blocks of the trainer's net computed again in each backward pass meanwhile.
+
+    Steps run operator by operator: a compiled step shares memory between its operators already.
+    """
+    if not wanted:
+        yield
+        return
+    blocks = blocks_of(trainer.net, wanted)
+    supervised = trainer.supervised
+    compiled, supervised.compiled = supervised.compiled, False
+    for block in blocks:
+        block.__dict__["forward"] = _computed_again(block.forward)
+    supervised.renew()
+    try:
+        yield
+    finally:
+        for block in blocks:
+            block.__dict__.pop("forward", None)
+        supervised.compiled = compiled
+        supervised.renew()
+
+
+def _computed_again(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def run(*arguments: Any, **named: Any) -> Any:
+        if not is_grad_enabled():
+            return forward(*arguments, **named)
+        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+
+    return run
