@@ -164,6 +164,10 @@ def is_storage(obj: Any) -> bool:
 globals().update(_legacy_types())
 Storage = globals()["FloatStorage"]
 _install_finders()
+if "_pytest" in _sys.modules or "IPython" in _sys.modules:
+    from .native.foundation.tracebacks import install as _install_tracebacks
+
+    _install_tracebacks()
 _give_absent_methods(Tensor, (
     "chalf", "dequantize", "int_repr", "q_per_channel_axis", "q_per_channel_scales",
     "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "resize_as_sparse_",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 # Machine code made by tests is kept apart from the user's.
+os.environ.setdefault("FLAMBEAU_TRACEBACK", "full")  # whoever runs these tests works on flambeau
 os.environ.setdefault("FLAMBEAU_CACHE_DIR", str(Path(tempfile.gettempdir()) / "flambeau-tests"))
 
 

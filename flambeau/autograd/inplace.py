@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import noted
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
@@ -33,17 +34,19 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
     if not MODE.grad or not x._tracked or not requires(x):
         return False
     if x._node is None:
-        raise RuntimeError(
-            "a leaf Variable that requires grad is being used in an in-place operation."
-            + (f" ({operator})" if operator else "")
-        )
+        raise noted(
+            RuntimeError("a leaf Variable that requires grad is being used in an in-place "
+                         "operation."),
+            "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
+        )  # fmt: skip
     base = x._base
     if base is not None:
         if base._node is None and base._requires_grad:
-            raise RuntimeError(
-                "a view of a leaf Variable that requires grad is being used in an in-place "
-                "operation." + (f" ({operator})" if operator else "")
-            )
+            raise noted(
+                RuntimeError("a view of a leaf Variable that requires grad is being used in an "
+                             "in-place operation."),
+                "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
+            )  # fmt: skip
         node = x._node
         if node.__class__ is Output and node.node.operator is not None \
                 and node.node.operator.kind.name == "VIEW":  # fmt: skip

@@ -8,13 +8,17 @@ result has none is the one that cut the graph.
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
+import textwrap
 from collections.abc import Iterator
-from types import FrameType
+from contextlib import suppress
+from types import CodeType, FrameType
 from typing import Any
 
 from ..tensor.tensor import Tensor
-from ..native.foundation.user_frames import user_frame
+from ..native.foundation.call_advice import value_of
+from ..native.foundation.user_frames import is_internal, user_frame
 from .mode import MODE
 from .node import Node, Output
 
@@ -42,19 +46,32 @@ def why_no_graph(y: Tensor) -> str:
     if not MODE.grad:
         return "gradients are disabled here: backward() runs inside of torch.no_grad() or the like"
     frame = user_frame()
-    statements = [] if frame is None else _statements(frame)
-    if frame is not None and statements:
-        names = [name for name, value in list(frame.f_locals.items()) if value is y]
-        causes = [_trace(name, frame, statements, set()) for name in names]
-        causes += [_cut_in(value, line, frame) for line, value in _roots_at(frame, statements)]
-        for cause in causes:
-            if cause is not None:
-                return cause
+    cause = None
+    with suppress(Exception):  # whatever the source is like: the error itself has to be told
+        cause = _cause(y, frame)
+    if cause is not None:
+        return cause
     where = "" if frame is None else f" of {frame.f_code.co_name}"
     return (
         f"no statement{where} cuts the graph: what it is computed from does not require grad (a "
         "frozen model?), or a function that it calls cuts it: flambeau --doctor says where"
     )
+
+
+def _cause(y: Tensor, frame: FrameType | None) -> str | None:
+    if frame is None:
+        return None
+    statements = _statements(frame)
+    for name in [name for name, value in list(frame.f_locals.items()) if value is y]:
+        cause = _trace(name, frame, statements, set())
+        if cause is not None:
+            return cause
+    for line, value in _roots_at(frame, statements):
+        calls = [node for node in _flow(value) if isinstance(node, ast.Call)]
+        for cause in (_cut_in(value, line, frame), *(_cut_in_call(c, frame) for c in calls)):
+            if cause is not None:
+                return cause
+    return None
 
 
 def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
@@ -109,6 +126,10 @@ def _trace(
         return (f"line {line} runs inside of {switch[1]} (line {switch[0]}), which records no graph"
                 f"\n    {_text(frame, line)}")  # fmt: skip
     for node in _flow(value):
+        if isinstance(node, ast.Call):
+            cause = _cut_in_call(node, frame)
+            if cause is not None:
+                return cause
         if isinstance(node, ast.Name) and node.id not in done:
             found = frame.f_locals.get(node.id)
             if isinstance(found, Tensor) and found.requires_grad:
@@ -117,6 +138,78 @@ def _trace(
             if cause is not None:
                 return cause
     return None
+
+
+def _cut_in_call(call: ast.Call, frame: FrameType) -> str | None:
+    """The statement that cuts the graph in a function, or a forward method, of the user's."""
+    called = value_of(call.func, frame)
+    inner = [called]
+    if hasattr(called, "named_modules") and not isinstance(called, type):
+        parameters = list(called.parameters())
+        if parameters and not any(p.requires_grad for p in parameters):
+            return (f"no parameter of {ast.unparse(call.func)} requires grad (line {call.lineno}): "
+                    "all are frozen")  # fmt: skip
+        inner = [module.forward for _, module in called.named_modules()]
+    for function in map(inspect.unwrap, inner):
+        code = getattr(function, "__code__", None)
+        if code is not None and not is_internal(code):
+            cause = _cut_in_function(function, code)
+            if cause is not None:
+                return cause
+    return None
+
+
+def _cut_in_function(function: Any, code: CodeType) -> str | None:
+    lines, first = _source(function)
+    try:
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except SyntaxError:
+        return None
+    definition = tree.body[0] if tree.body else None
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    statements = [node for node in ast.walk(definition) if isinstance(node, ast.stmt)]
+    where = f"of {code.co_qualname} in {code.co_filename}"
+    for decorator in map(ast.unparse, definition.decorator_list):
+        if any(switch in decorator for switch in _SWITCHES):
+            return f"{code.co_qualname} is decorated by @{decorator}, which records no graph"
+    for statement in statements:
+        if not isinstance(statement, ast.Return) or statement.value is None:
+            continue
+        for line, value in _behind(statement, statements):
+            switch = _switched_off(line, statements)
+            if switch is not None:
+                return (f"line {line + first - 1} {where} runs inside of {switch[1]}, which "
+                        f"records no graph\n    {lines[line - 1].strip()}")  # fmt: skip
+            cut = next(filter(None, map(_cut_of, _flow(value))), None)
+            if cut is not None:
+                return (f"line {line + first - 1} {where} cuts the graph: {cut}"
+                        f"\n    {lines[line - 1].strip()}")  # fmt: skip
+    return None
+
+
+def _behind(
+    result: ast.Return, statements: list[ast.stmt]
+) -> Iterator[tuple[int, ast.expr]]:  # fmt: skip
+    """The expressions that a returned value comes from, the last assignments of its names first."""
+    assert result.value is not None
+    todo: list[tuple[int, ast.expr]] = [(result.lineno, result.value)]
+    seen: set[str] = set()
+    while todo:
+        line, value = todo.pop()
+        yield line, value
+        for node in _flow(value):
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                earlier = [pair for pair in _assignments(node.id, statements) if pair[0] < line]
+                todo += earlier[-1:]
+
+
+def _source(function: Any) -> tuple[list[str], int]:
+    try:
+        return inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return [], 0
 
 
 def _flow(node: ast.AST) -> Iterator[ast.AST]:
@@ -153,7 +246,7 @@ def _cut_of(node: ast.AST) -> str | None:
 def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | None:
     """The `with torch.no_grad():` around a line."""
     for node in statements:
-        if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno < line <= (
+        if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno <= line <= (
             node.end_lineno or 0
         ):  # fmt: skip
             for item in node.items:

@@ -38,7 +38,7 @@ class SavedOutput:
             again = worked_out_again(node, self.index)
             if again is not None:
                 return again
-            raise_stale(node.name(), self.array, self.counter, self.version, "output")
+            raise_stale(node.name(), self.array, self.counter, self.version)
         made = wrap(self.array)
         made._counter = self.counter
         return _as_output(made, node, self.index)
@@ -163,7 +163,7 @@ class Node:
             if isinstance(value, Tensor):
                 counter = value._counter
                 if counter is not None and counter.value != version:
-                    raise_stale(self.name(), value._array, counter, version, "input")
+                    raise_stale(self.name(), value._array, counter, version, value)
             else:
                 if values is None:
                     values = list(saved)
@@ -328,7 +328,7 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
         return value.tensor(node)
     counter = value._counter
     if counter is not None and counter.value != version:
-        raise_stale(node.name(), value._array, counter, version, "input")
+        raise_stale(node.name(), value._array, counter, version, value)
     return value
 
 
@@ -341,24 +341,34 @@ def raise_freed(node: Node) -> None:
         "after they have already been freed). Saved intermediate values of the graph are freed "
         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
         "backward through the graph a second time or if you need to access saved tensors after "
-        f"calling backward. (first freed node: {node.name()})"
+        "calling backward."
     )
-    raise noted(error, why_freed(node))
+    raise noted(error, f"The first freed node is {node.name()}.", why_freed(node))
 
 
-def raise_stale(node_name: str, array: np.ndarray, counter: Any, version: int, which: str) -> None:
-    """What PyTorch says when a saved tensor was overwritten, and who did it."""
-    where = ""
-    if counter.writer is not None:
-        where = f" It was last written in place at {counter.line()}."
+def raise_stale(
+    node_name: str, array: np.ndarray, counter: Any, version: int, source: Tensor | None = None
+) -> None:
+    """What PyTorch says when a saved tensor was overwritten; a note says by whom.
+
+    `source` is the tensor where a node saved an input, None where it saved its output.
+    """
+    made_by = source.grad_fn if source is not None else None
+    name = node_name if source is None else made_by.name() if made_by is not None else ""
+    role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
+        if name else ""  # fmt: skip
     kind = Tensor_dtype(array.dtype)
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
               "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
-    raise RuntimeError(
+    saved = "its output" if source is None else "an input"
+    writer = "" if counter.writer is None else (
+        f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
+        "`x += 1`, or clone it first"
+    )  # fmt: skip
+    raise noted(RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [torch.{legacy} {list(array.shape)}], which is "
-        f"{'output 0' if which == 'output' else 'an input'} of {node_name}, is at version "
-        f"{counter.value}; expected version {version} instead.{where} Hint: enable anomaly "
-        "detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True)."
-    )
+        f"operation: [torch.{legacy} {list(array.shape)}]{role} is at version {counter.value}; "
+        f"expected version {version} instead. Hint: enable anomaly detection to find the operation "
+        "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+        "check_nan=False)."
+    ), f"{node_name} saved {saved}{writer}.")  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..native.foundation.generated_code import define
 from ..tensor.tensor import INFERENCE
 
 if TYPE_CHECKING:
@@ -80,5 +82,6 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
                              "SavedOutput": SavedOutput}  # fmt: skip
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
-    exec("\n".join(source), names)  # written out: it is hot
+    text = "\n".join(source)
+    define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # written out: hot
     return names["keep"]

@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from .. import version
+from ..native.foundation import tracebacks
 from . import compile_models, interpreter_options, torch_alias
 
 SUMMARY = """\
@@ -217,6 +218,8 @@ def _run(program: Callable[[], None]) -> int:
         from ..distributed.elastic.multiprocessing.errors import record_uncaught
 
         record_uncaught()
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = tracebacks.excepthook
     try:
         with _around or nullcontext():
             program()

@@ -13,12 +13,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ..native.foundation.user_frames import noted
 from ..tensor.absent import answer_for_absent
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
     """AssertionError, as a PyTorch without CUDA has it."""
-    raise AssertionError("Torch not compiled with CUDA enabled: flambeau runs on the CPU")
+    raise noted(
+        AssertionError("Torch not compiled with CUDA enabled"), "flambeau runs on the CPU."
+    )
 
 
 # Functions, as lambdas for their parameters.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ..native.foundation.shared_constructors import own_constructor
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
@@ -18,6 +19,8 @@ from .positive import Chi2
 
 class _Located(Distribution):
     """With a location and a scale."""
+
+    __init_subclass__ = own_constructor
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "loc": constraints.real,

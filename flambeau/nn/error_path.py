@@ -1,4 +1,4 @@
-"""Where in a model an error arose: `fc2: Linear(...): mat1 and mat2 shapes cannot be ...`.
+"""Where in a model an error arose, as a note: `In fc2: Linear(in_features=4, ...)`.
 
 Runs only while an exception passes out of `Module.__call__`, one level at a time. Errors that a
 user's own code raises stay as they are.
@@ -12,23 +12,23 @@ _ERRORS = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 class _Place:
-    """The module in which an error arose, and its path seen from `root`."""
+    """The module in which an error arose, its path seen from `root`, and the note that says so."""
 
-    __slots__ = ("message", "module", "path", "root")
+    __slots__ = ("module", "note", "path", "root")
 
-    def __init__(self, module: Any, message: str) -> None:
+    def __init__(self, module: Any) -> None:
         self.module = self.root = module
-        self.path, self.message = "", message
+        self.path = self.note = ""
 
 
 def locate(error: Exception, module: Any) -> None:
-    """Puts the path of the module that failed, as seen from `module`, before the message."""
+    """Notes the path of the module that failed, as seen from `module`."""
     if error.__class__ not in _ERRORS or len(error.args) != 1:
         return
     place = error.__dict__.get("_flambeau_place")
     if place is None:
         if isinstance(error.args[0], str) and _raised_by_flambeau(error):
-            error.__dict__["_flambeau_place"] = _Place(module, error.args[0])
+            error.__dict__["_flambeau_place"] = _Place(module)
         return
     if place.root is module:
         return
@@ -36,7 +36,11 @@ def locate(error: Exception, module: Any) -> None:
         if child is place.root:
             place.path = f"{name}.{place.path}" if place.path else name
             place.root = module
-            error.args = (f"{place.path}: {_described(place.module)}: {place.message}",)
+            notes = error.__dict__.setdefault("__notes__", [])
+            if place.note in notes:
+                notes.remove(place.note)
+            place.note = f"In {place.path}: {_described(place.module)}"
+            notes.insert(0, place.note)
             return
 
 

@@ -17,7 +17,7 @@ from flambeau.autograd.handle import RemovableHandle
 from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import float32, float64
 
-from ..native.foundation.user_frames import warn
+from ..native.foundation.user_frames import noted, warn
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
@@ -145,7 +145,11 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
         if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+            raise noted(
+                ValueError("optimizer got an empty parameter list"),
+                "A module finds layers that are its attributes or stand in nn.ModuleList or "
+                "nn.ModuleDict, not those in a plain list or dict; a generator can be read once.",
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -314,11 +318,12 @@ class Optimizer:
             )
         for index, (group, own) in enumerate(zip(groups, self.param_groups, strict=True)):
             if len(group["params"]) != len(own["params"]):
-                raise ValueError(
-                    "loaded state dict contains a parameter group that doesn't match the size "
-                    f"of optimizer's group: group {index} has {len(group['params'])} parameters, "
-                    f"the optimizer's has {len(own['params'])}"
-                )
+                raise noted(
+                    ValueError("loaded state dict contains a parameter group that doesn't match "
+                               "the size of optimizer's group"),
+                    f"Group {index} has {len(group['params'])} parameters, the optimizer's has "
+                    f"{len(own['params'])}.",
+                )  # fmt: skip
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of all parameters, or fills them with zeros."""
@@ -400,9 +405,12 @@ class Optimizer:
 
     def _flambeau_check_param(self, param: Any) -> None:
         if not isinstance(param, Tensor):
-            raise TypeError(
-                f"optimizer can only optimize Tensors, but one of the params is {_type_name(param)}"
-            )
+            module = hasattr(param, "parameters")
+            raise noted(
+                TypeError("optimizer can only optimize Tensors, but one of the params is "
+                          f"{_type_name(param)}"),
+                "Pass the parameters: model.parameters()" if module else None,
+            )  # fmt: skip
         differentiable = self.defaults.get("differentiable")
         if not differentiable and not (param.is_leaf or param.retains_grad):
             raise ValueError("can't optimize a non-leaf Tensor")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from ..native.foundation.user_frames import noted
 from .ambient import note_change
 
 _KNOWN = (
@@ -130,8 +131,9 @@ def usable(wanted: device | str | int) -> device:
     if found.type in ("cpu", "meta"):
         return CPU if found.type == "cpu" else META
     if found.type == "cuda":
-        raise AssertionError(
-            "Torch not compiled with CUDA enabled: flambeau runs on the CPU; "
-            f"device '{found}' is not available. Check torch.cuda.is_available() first."
+        raise noted(
+            AssertionError("Torch not compiled with CUDA enabled"),
+            f"flambeau runs on the CPU; device '{found}' is not available. Check "
+            "torch.cuda.is_available() first.",
         )
     raise NotImplementedError(f"device '{found}' is not available in flambeau; use 'cpu' or 'meta'")

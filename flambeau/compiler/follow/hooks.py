@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.generated_code import define
 from ...ops.core.dispatch import _stub as _unwritten
 from ...ops.core.dispatch import written
 from ...ops.interception.code_patching import ENDS, STUBS, clone
@@ -54,7 +55,7 @@ def _template(free: int, always: bool) -> types.CodeType:
     source = _SOURCE.format(free=", ".join(names), free_or_pass="; ".join(names) or "pass",
                             unless=" and not hook.always" if always else "")  # fmt: skip
     space: dict[str, Any] = {}
-    exec(compile(source, "<flambeau follow>", "exec"), space)
+    define(source, "<flambeau follow>", space)
     code: types.CodeType = space["outer"](*names).__code__
     return code
 

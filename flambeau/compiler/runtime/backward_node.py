@@ -32,7 +32,7 @@ class CompiledFunctionBackward(Node):
             raise_freed(self)
         for tensor, version in self.seen:
             if tensor._version != version:
-                raise_stale(self.name(), tensor._array, tensor._counter, version, "input")
+                raise_stale(self.name(), tensor._array, tensor._counter, version, tensor)
         gs = g if g.__class__ is tuple else (g,)
         if MODE.grad:
             return self.runner.differentiate(self, gs)
@@ -154,7 +154,7 @@ class Runner:
         call = EagerCall(*node.call)
         for tensor, version in call.versions:
             if tensor._version != version:
-                raise_stale(node.name(), tensor._array, tensor._counter, version, "input")
+                raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
         with _set_aside(self.written):
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in outputs_of(returned, self.result)}

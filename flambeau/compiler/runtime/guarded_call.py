@@ -6,6 +6,7 @@ Guards that fail give MISS, with nothing changed.
 
 from __future__ import annotations
 
+import itertools
 import functools
 import operator
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.generated_code import define
 from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
 from ...native.target.matmul_precision import Chosen
@@ -40,6 +42,7 @@ from ..trace.plain_values import PLAIN, unlike
 from ..trace.operands import flat, is_named
 from .sample_inputs import Sample
 
+_numbers = itertools.count(1)  # of the programs whose calls are generated
 MISS = object()  # what a program gives for a call that it was not made for
 FEW = 64  # tensors that are looked at one by one, which is fastest, but more code
 
@@ -151,7 +154,7 @@ class _Writer:
         self.states()
         self.run()
         source = "\n".join([*self.lines, ""])
-        exec(compile(source, "<flambeau program>", "exec"), self.names)
+        define(source, f"<flambeau program {next(_numbers)}>", self.names)
         return source, self.names["call"]
 
     def name(self, value: Any, prefix: str = "v") -> str:

@@ -76,7 +76,12 @@ MAKERS = Flag(
     "How many processes at most make machine code, in which neither Python's lock nor the memory "
     "of the program is used. 0: it is made on threads of the program.",
 )  # fmt: skip
-FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS)
+TRACEBACK = Flag(
+    "FLAMBEAU_TRACEBACK", "", "", "ends at your line",
+    "`full`: tracebacks show every frame inside flambeau, in programs that `flambeau` runs, in "
+    "notebooks and under pytest.",
+)
+FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS, TRACEBACK)
 
 
 def page() -> str:

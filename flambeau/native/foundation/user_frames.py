@@ -22,20 +22,23 @@ _internal: dict[CodeType, bool] = {}
 E = TypeVar("E", bound=BaseException)
 
 
-def is_own(code: CodeType) -> bool:
-    """Whether code is flambeau's: a file of the package, or source that it generated."""
-    return code.co_filename.startswith((PACKAGE, *_GENERATED))
+def is_own_file(file: str) -> bool:
+    """Whether a file is flambeau's: one of the package, or source that it generated."""
+    return file.startswith((PACKAGE, *_GENERATED))
+
+
+def is_internal_file(file: str) -> bool:
+    """Whether a file is flambeau's or the standard library's, not the user's."""
+    return is_own_file(file) or (
+        file.startswith(_LIBRARY) and not any(name in file for name in _INSTALLED)
+    )
 
 
 def is_internal(code: CodeType) -> bool:
     """Whether code is flambeau's or the standard library's, not the user's."""
     internal = _internal.get(code)
     if internal is None:
-        file = code.co_filename
-        internal = is_own(code) or (
-            file.startswith(_LIBRARY) and not any(name in file for name in _INSTALLED)
-        )
-        _internal[code] = internal
+        internal = _internal[code] = is_internal_file(code.co_filename)
     return internal
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor import Tensor
@@ -49,6 +50,8 @@ __all__ = [
 
 class _Switchable(Module):
     """An activation whose only setting is whether it overwrites its input."""
+
+    __init_subclass__ = own_constructor
 
     inplace: bool
 
@@ -475,6 +478,8 @@ class Softshrink(Module):
 
 class _Along(Module):
     """A function along one dimension; None leaves the choice to F, which warns."""
+
+    __init_subclass__ = own_constructor
 
     dim: int | None
 

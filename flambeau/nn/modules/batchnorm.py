@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import Any
 
+from ...native.foundation.shared_constructors import renamed
 from ... import ops
 from ...autograd import no_grad
 from ...tensor import Tensor
@@ -114,6 +115,8 @@ def _batch_count(device: Any) -> Tensor:
 
 class _BatchNorm(_NormBase):
     """Batch normalisation of any number of dimensions."""
+
+    __init__ = renamed(_NormBase.__init__, "_BatchNorm.__init__")
 
     def _flambeau_average_factor(self) -> float:
         """The weight of this batch in the running statistics; counts it, in training."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ...tensor import Tensor
 from .. import functional as F
 from ..parameter import UninitializedParameter
@@ -180,6 +181,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
 class _LazyConvolution(_LazyConvXdMixin):
     """The constructor of the forward convolutions, without in_channels."""
 
+    __init_subclass__ = own_constructor
+
     def __init__(
         self,
         out_channels: int,
@@ -211,6 +214,8 @@ class _LazyConvolution(_LazyConvXdMixin):
 
 class _LazyTransposed(_LazyConvXdMixin):
     """The constructor of the transposed convolutions, without in_channels."""
+
+    __init_subclass__ = own_constructor
 
     def __init__(
         self,

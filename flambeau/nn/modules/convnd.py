@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import no_grad
@@ -155,6 +156,8 @@ class _ConvNd(Module):
 class _Convolution(_ConvNd):
     """A forward convolution. A subclass gives `_tuple` and `_conv_forward`."""
 
+    __init_subclass__ = own_constructor
+
     _flambeau_tuple: Any
 
     def __init__(
@@ -273,6 +276,8 @@ class _ConvTransposeNd(_ConvNd):
 
 class _Transposed(_ConvTransposeNd):
     """The constructor that users call. A subclass gives `_tuple` and `forward`."""
+
+    __init_subclass__ = own_constructor
 
     _flambeau_tuple: Any
 

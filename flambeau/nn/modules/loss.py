@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import _reduction
@@ -87,6 +88,8 @@ class _WeightedLoss(_Loss):
 
 class _MarginLoss(_Loss):
     """Holds the reduction and a margin."""
+
+    __init_subclass__ = own_constructor
 
     margin: float
 

@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ... import ops
 from ...tensor import Tensor
 from .. import functional as F
@@ -19,6 +20,8 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 
 class _ResponseNorm(Module):
     """Settings of local response normalisation."""
+
+    __init_subclass__ = own_constructor
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...native.foundation.shared_constructors import own_constructor
 from ...tensor import Tensor
 from .. import functional as F
 from ..common_types import (
@@ -125,6 +126,8 @@ class MaxPool3d(_MaxPoolNd):
 class _MaxUnpoolNd(Module):
     """A subclass gives `_tuple`."""
 
+    __init_subclass__ = own_constructor
+
     _flambeau_tuple: Any
 
     def __init__(
@@ -238,6 +241,8 @@ class AvgPool1d(_AvgPoolNd):
 
 class _DivisiblePool(_AvgPoolNd):
     """Average pooling in which `divisor_override` may replace the count of elements."""
+
+    __init_subclass__ = own_constructor
 
     def __init__(
         self,

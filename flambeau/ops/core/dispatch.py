@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.generated_code import define
 from ...autograd.tape import record, record_binary, record_number, record_unary, requires
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.size import Size
@@ -657,7 +658,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "LAYOUT": operator.layout,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
-    exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)
+    define(source, f"<flambeau operator {operator.name}>", names)
     return source, names[operator.name]
 
 

@@ -96,7 +96,7 @@ def _about_shapes(operator: Operator, error: Exception, args: tuple) -> Exceptio
         found = broadcast_mismatch([t._array.shape for t in tensors])
         if found is not None:
             explained = RuntimeError(found)
-            explained.add_note(f"In {operator.name} of {described(tensors)}.")
+            explained.add_note(f"In {operator.name.strip('_')} of {described(tensors)}.")
             return explained
     if isinstance(error, np.exceptions.AxisError):
         return IndexError(

@@ -220,7 +220,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
     >>> torch.zeros(2).cuda()
     Traceback (most recent call last):
         ...
-    AssertionError: Torch not compiled with CUDA enabled: flambeau runs on the CPU; ...
+    AssertionError: Torch not compiled with CUDA enabled
     """
     return self.to(device="cuda" if device is None else device)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...autograd.inplace import bump
 from ...autograd.tape import requires
 from ...tensor.dtypes import FROM_NUMPY
@@ -31,10 +32,10 @@ def _samples(rng: Rng):
 def check_indices(indices: Array, rows: int, name: str) -> None:
     """RuntimeError for indices that are no integers, IndexError for one outside the table."""
     if indices.dtype != np.int64 and indices.dtype != np.int32:
+        kind = legacy_name(FROM_NUMPY[indices.dtype])
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got torch.{legacy_name(FROM_NUMPY[indices.dtype])} instead (while "
-            f"checking arguments for {name})"
+            f"Long, Int; but got torch.{kind}Tensor instead (while checking arguments for {name})"
         )
     if indices.__class__ is np.ndarray and indices.dtype == np.int64 \
             and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:  # fmt: skip
@@ -211,8 +212,7 @@ def one_hot(tensor, num_classes=-1):
     classes = peek(tensor)
     if classes.dtype != np.int64:
         raise RuntimeError(
-            "one_hot is only applicable to index tensor of type LongTensor, but got "
-            f"{tensor.dtype}"
+            "one_hot is only applicable to index tensor of type LongTensor."
         )
     if not classes.size:
         if num_classes <= 0:
@@ -225,9 +225,10 @@ def one_hot(tensor, num_classes=-1):
     elif num_classes < 1:
         raise RuntimeError(f"num_classes should be positive, but got {num_classes}")
     elif classes.max() >= num_classes:
-        raise RuntimeError(
-            f"Class values must be smaller than num_classes, but got {classes.max()} with "
-            f"{num_classes} classes."
+        raise noted(
+            RuntimeError("Class values must be smaller than num_classes."),
+            f"The greatest is {classes.max()}; with num_classes={num_classes} they run from 0 to "
+            f"{num_classes - 1}.",
         )
     made = np.zeros((classes.size, num_classes), np.int64)
     made[np.arange(classes.size), classes.reshape(-1)] = 1

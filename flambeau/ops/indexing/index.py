@@ -76,7 +76,7 @@ class VersionedPositions(tuple[Any, ...]):
         for tensor, version in self.tensors:
             counter = tensor._counter
             if counter is not None and counter.value != version:
-                raise_stale(node_name, tensor._array, counter, version, "input")
+                raise_stale(node_name, tensor._array, counter, version, tensor)
 
 
 def versioned(where: tuple, index: Any, *operands: Tensor) -> tuple:

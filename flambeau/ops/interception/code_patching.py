@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
 from ..core.dispatch import written
 from ..core.registry import Operator
@@ -44,7 +45,7 @@ def _stub(free: int, checked: bool, name: str) -> types.CodeType:
         "    return stub",
     ])  # fmt: skip
     space: dict[str, Any] = {}
-    exec(compile(source, _FILE, "exec"), space)
+    define(source, _FILE, space)
     code: types.CodeType = space["outer"](*names).__code__
     return code.replace(co_name=name, co_qualname=name)
 

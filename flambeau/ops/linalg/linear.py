@@ -99,19 +99,25 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
     for other, what in ((weight, "mat2"), (bias, "bias")):
         if other is not None and other.dtype != input.dtype:
             kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, other)]
-            raise RuntimeError(f"mat1 and {what} must have the same dtype, but got {kinds[0]} and "
-                               f"{kinds[1]}")  # fmt: skip
+            raise noted(
+                RuntimeError(f"mat1 and {what} must have the same dtype, but got {kinds[0]} and "
+                             f"{kinds[1]}"),
+                f"Convert the input to the layer's dtype: x.to({FROM_NUMPY[other.dtype]}). NumPy's "
+                "arrays are float64 unless they are told otherwise.",
+            )  # fmt: skip
     if input.shape[-1] != weight.shape[-1]:
         rows = input.size // max(input.shape[-1], 1)
         given = f"{rows}x{input.shape[-1]}"
         if weight.ndim == 1:
             raise RuntimeError(f"size mismatch, got input ({rows}), mat ({given}), vec "
                                f"({weight.shape[0]})")  # fmt: skip
-        raise noted(RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({given} and {weight.shape[1]}x"
-            f"{weight.shape[0]}): Linear expects {weight.shape[1]} features, got "
-            f"{tuple(input.shape)}"
-        ), _features_advice(tuple(input.shape), weight.shape[1]))  # fmt: skip
+        raise noted(
+            RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({given} and "
+                         f"{weight.shape[1]}x{weight.shape[0]})"),
+            f"The layer expects {weight.shape[1]} features, the input has the shape "
+            f"{tuple(input.shape)}.",
+            _features_advice(tuple(input.shape), weight.shape[1]),
+        )  # fmt: skip
     out = input.shape[:-1] + weight.shape[:-1]
     if bias is not None and (bias.ndim > len(out) or any(
         n not in (1, m) for n, m in zip(bias.shape[::-1], out[::-1], strict=False)

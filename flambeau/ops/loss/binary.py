@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.random.distributions import within_unit
@@ -26,6 +27,31 @@ def _probabilities(rng: Rng) -> Iterator[Sample]:
     yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), weight, MEAN), {}
 
 
+def _dtype_advice(target: Array) -> str | None:
+    """What to do about a target whose dtype does not fit."""
+    if target.dtype.kind in "iub":
+        return f"The target is {FROM_NUMPY[target.dtype]}: pass target.float()."
+    return None
+
+
+def _range_advice(name: str, values: Array) -> str:
+    """What to do about values that are no probabilities."""
+    text = f"They run from {values.min():.4g} to {values.max():.4g}."
+    if name == "input":
+        text += " For outputs without a sigmoid there is binary_cross_entropy_with_logits."
+    return text
+
+
+def _shape_advice(input: Tensor, target: Tensor) -> str | None:
+    """What to do about an axis of length 1 that one of two has."""
+    shapes = tuple(input.shape), tuple(target.shape)
+    if shapes[0] == (*shapes[1], 1):
+        return "The target lacks the last axis: target.unsqueeze(1), or input.squeeze(1)."
+    if shapes[1] == (*shapes[0], 1):
+        return "The target has an axis of length 1 too many: target.squeeze(1)."
+    return None
+
+
 def _bce_reference(x, t, weight, reduction):
     y = -(t * np.log(x) + (1 - t) * np.log(1 - x)) * (1 if weight is None else weight)
     return (y, y.mean(), y.sum())[reduction]
@@ -41,10 +67,12 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
         raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
     if target.dtype != input.dtype:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
-        raise RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}")
+        raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
+                    _dtype_advice(target))  # fmt: skip
     for name, a in (("input", input), ("target", target)):
         if not within_unit(a):
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+            raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
+                        _range_advice(name, a))  # fmt: skip
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
@@ -75,10 +103,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     """
     number = reduction_number(reduction, size_average, reduce)
     if target.size() != input.size():
-        raise ValueError(
+        raise noted(ValueError(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
-        )
+        ), _shape_advice(input, target))  # fmt: skip
     if weight is not None:
         weight = weight.expand(np.broadcast_shapes(target._array.shape, weight._array.shape))
     return _bce(input, target, weight, number)
@@ -117,9 +145,9 @@ def _bce_logits(
         raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{kind}'")
     if not FROM_NUMPY[target.dtype].is_floating_point:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
-        raise RuntimeError(
+        raise noted(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
-        )
+        ), _dtype_advice(target))  # fmt: skip
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
@@ -180,9 +208,9 @@ def binary_cross_entropy_with_logits(
     """
     number = reduction_number(reduction, size_average, reduce)
     if target.size() != input.size():
-        raise ValueError(
+        raise noted(ValueError(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
-        )
+        ), _shape_advice(input, target))  # fmt: skip
     return _bce_logits(input, target, weight, pos_weight, number)
 
 

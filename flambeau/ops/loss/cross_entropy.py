@@ -304,11 +304,15 @@ def _check_input(input: Tensor, target: Tensor) -> None:
         )
 
 
-def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+def _indices(
+    input: Tensor, target: Tensor, weight: Tensor | None, scores: bool = False
+) -> Tensor:  # fmt: skip
     """The target, checked against the input, in the input's shape without the classes."""
     try:
         _check_indices(input, target)
     except (RuntimeError, ValueError) as error:
+        if scores:
+            _check_scores(input, target)
         noted(error, _advice(input, target))
         raise
     if weight is not None:
@@ -317,15 +321,22 @@ def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     return target.reshape(()) if len(shape) == 1 and wanted else target
 
 
+def _check_scores(input: Tensor, target: Tensor) -> None:
+    """NotImplementedError for scores that are no floating-point numbers."""
+    if not input.is_floating_point():
+        kernel = "log_softmax_lastdim_kernel_impl" if input.dim() <= 2 else "softmax_kernel_impl"
+        raise noted(
+            NotImplementedError(f'"{kernel}" not implemented for \'{legacy_name(input.dtype)}\''),
+            _advice(input, target),
+        )
+
+
 def _check_indices(input: Tensor, target: Tensor) -> None:
     _check_input(input, target)
     shape, wanted = input._array.shape, target._array.shape
     if len(shape) <= 2:
         if len(wanted) > 1:
-            raise RuntimeError(
-                "0D or 1D target tensor expected, multi-target not supported (input "
-                f"{list(shape)}, target {list(wanted)})"
-            )
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if len(shape) == 1 and wanted not in ((), (1,)):
             raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(wanted)})")
     elif len(shape) == 4 and len(wanted) != 3:
@@ -393,7 +404,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
                 f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
             )
         return _smoothed(input, target, weight, number, ignore_index, label_smoothing)
-    target = _indices(input, target, weight)
+    target = _indices(input, target, weight, scores=True)
     operator = _cross_entropy if input._array.ndim < 3 else _cross_entropy2d
     return operator(input, target, weight, number, ignore_index)[0]
 
@@ -404,8 +415,11 @@ def _along_classes(weight: Tensor, ndim: int) -> Tensor:
 
 def _with_probabilities(input, target, weight, reduction, ignore_index, smoothing):
     if not target.is_floating_point():
-        raise RuntimeError("Expected floating point type for target with class probabilities, got "
-                           f"{legacy_name(target.dtype)}")  # fmt: skip
+        raise noted(
+            RuntimeError("Expected floating point type for target with class probabilities, got "
+                         f"{legacy_name(target.dtype)}"),
+            "Of one-hot targets pass target.float(), or the classes: target.argmax(1).",
+        )  # fmt: skip
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
     if weight is not None:
@@ -427,7 +441,7 @@ def _with_probabilities(input, target, weight, reduction, ignore_index, smoothin
 
 
 def _smoothed(input, target, weight, reduction, ignore_index, smoothing):
-    target = _indices(input, target, weight)
+    target = _indices(input, target, weight, scores=True)
     ndim = input._array.ndim
     axis = 0 if ndim == 1 else 1
     n = input._array.shape[axis]

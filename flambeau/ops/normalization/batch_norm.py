@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...autograd.mode import MODE
 from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
@@ -204,10 +205,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     if training:
         shape = input._array.shape
         if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
-            raise ValueError(
-                "Expected more than 1 value per channel when training, got input size "
-                f"{input.size()}"
-            )
+            raise noted(
+                ValueError("Expected more than 1 value per channel when training, got input size "
+                           f"{input.size()}"),
+                "A batch of one sample has no variance: DataLoader(..., drop_last=True) leaves the "
+                "last, short batch out; model.eval() uses the running statistics.",
+            )  # fmt: skip
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...autograd.tape import record
 from ...tensor.dtypes import as_dtype
 from ...tensor.dtypes import dtype as Dtype
@@ -72,11 +73,10 @@ def _view(input: Array, size) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     found = viewed(input, inferred_shape(size, input.size))
     if found is None:
-        raise RuntimeError(
+        raise noted(RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
-            f" (view of {tuple(input.shape)} as {tuple(size)})"
-        )
+        ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")  # fmt: skip
     return found
 
 

@@ -9,11 +9,14 @@ from typing import Any
 from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
 
+from ...native.foundation.shared_constructors import own_constructor
 from .scheduler import LRScheduler, warn_outside_step
 
 
 class _FunctionLR(LRScheduler):
     """A function a group. Callable objects are saved by their attributes, functions not at all."""
+
+    __init_subclass__ = own_constructor
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ def test_reading(make, axes):
     x, index = torch.randn(4, 3, requires_grad=True), make()
     y = x[axes(index)]
     change(index)
-    with pytest.raises(RuntimeError, match=f"{STALE}.*IndexBackward0, is at version 1; expected"):
+    with pytest.raises(RuntimeError, match=f"(?s){STALE}.*is at version 1; expected.*IndexBackward0 saved an input"):
         y.sum().backward()
 
 
@@ -38,7 +38,7 @@ def test_writing(make, of_values):
     y = x * 1
     y[index] = torch.ones((), requires_grad=of_values)
     change(index)
-    with pytest.raises(RuntimeError, match=f"{STALE}.*IndexPutBackward0"):
+    with pytest.raises(RuntimeError, match=f"(?s){STALE}.*IndexPutBackward0"):
         y.sum().backward()
 
 

@@ -1,0 +1,111 @@
+"""Notes on calls with a wrong keyword or name, which Python itself refuses: what was meant.
+
+The call is found in the source of the frame that made it, so that functions check nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import re
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any
+
+_KEYWORD = re.compile(r"\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like `name`, if any is."""
+    import difflib  # only once something is wrong
+
+    folded = {candidate.lower(): candidate for candidate in known if candidate != name}
+    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def advise(error: BaseException, trace: TracebackType | None, attributes: bool = True) -> None:
+    """Adds a note to an error about an unknown keyword or attribute: the one that was meant.
+
+    Without `attributes` only those of modules: Python itself tells the others.
+    """
+    if getattr(error, "__notes__", None):
+        return
+    if isinstance(error, AttributeError):
+        if inspect.ismodule(error.obj) or (attributes and error.obj is not None):
+            near = nearest(error.name or "", dir(error.obj))
+            if near is not None:
+                error.add_note(f"Did you mean {near!r}?")
+        return
+    found = _KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
+    if found is None or trace is None:
+        return
+    name = found["name"]
+    for frame, line in reversed(_frames(trace)):
+        for function in _called(frame, line, name):
+            near = nearest(name, _keywords(function))
+            if near is not None:
+                error.add_note(f"Did you mean {near!r}?")
+                return
+
+
+def _frames(trace: TracebackType) -> list[tuple[FrameType, int]]:
+    frames = []
+    link: TracebackType | None = trace
+    while link is not None:
+        frames.append((link.tb_frame, link.tb_lineno))
+        link = link.tb_next
+    return frames
+
+
+def _called(frame: FrameType, line: int, keyword: str) -> list[Any]:
+    """The functions that a line calls with a keyword."""
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return []
+    functions = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0) \
+                and any(k.arg == keyword for k in node.keywords):  # fmt: skip
+            function = value_of(node.func, frame)
+            if function is not None:
+                functions.append(function)
+    return functions
+
+
+def value_of(node: ast.expr, frame: FrameType) -> Any:
+    """What a dotted name stands for. Nothing of the user's is run: properties are passed over."""
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+            if node.id in names:
+                return names[node.id]
+        return None
+    if isinstance(node, ast.Attribute):
+        owner = value_of(node.value, frame)
+        if owner is None:
+            return None
+        if inspect.ismodule(owner):
+            return getattr(owner, node.attr, None)
+        found = inspect.getattr_static(owner, node.attr, None)
+        return getattr(found, "__func__", found)
+    return None
+
+
+def _keywords(function: Any) -> list[str]:
+    """The parameters of a function, or of a class's constructors: they hand keywords on."""
+    functions = [function]
+    if isinstance(function, type):
+        members = [vars(kind) for kind in function.__mro__]
+        functions = [names["__init__"] for names in members if "__init__" in names]
+    names = []
+    for each in functions:
+        try:
+            parameters = inspect.signature(each).parameters.values()
+        except (TypeError, ValueError):
+            continue
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names += [p.name for p in parameters if p.kind in kinds and p.name != "self"]
+    return names

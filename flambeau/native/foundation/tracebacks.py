@@ -1,0 +1,183 @@
+"""Tracebacks that end at the user's line: what flambeau does below it is one line.
+
+Only what is shown is shorter, in programs that `flambeau` runs, in notebooks and under pytest. The
+traceback of an error stays whole, so that debuggers see everything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from .call_advice import advise
+from .environment import TRACEBACK
+from .user_frames import is_internal_file, is_own_file
+
+_BELOW = tuple(f"{os.sep}{name}{os.sep}" for name in ("numpy", "scipy", "llvmlite", "ml_dtypes"))
+
+
+def shown_in_full() -> bool:
+    """Whether FLAMBEAU_TRACEBACK asks for every frame."""
+    return TRACEBACK.value() == "full"
+
+
+def visible(files: Sequence[str]) -> list[bool]:
+    """For the files of a traceback's frames, outermost first: which frames to show.
+
+    From a frame of flambeau's on, what is its own, the standard library's or NumPy's is hidden, up
+    to the next frame of the user's.
+    """
+    shown, inside = [], False
+    for file in files:
+        below = is_internal_file(file) or any(name in file for name in _BELOW)
+        inside = is_own_file(file) or (inside and below)
+        shown.append(not inside)
+    return shown if any(shown) else [True] * len(files)
+
+
+def hidden_at_the_end(shown: Sequence[bool]) -> int:
+    """How many frames are hidden below the last one that is shown."""
+    return next((k for k, keep in enumerate(reversed(shown)) if keep), 0)
+
+
+def marker(count: int) -> str:
+    """The line that stands for hidden frames."""
+    frames = f"{count} frame{'s' * (count != 1)}"
+    return f"  ... {frames} inside flambeau (FLAMBEAU_TRACEBACK=full shows them)\n"
+
+
+class _Stack(traceback.StackSummary):
+    """The frames to show, and the line for those below."""
+
+    below = 0
+
+    def format(self, **how: Any) -> list[str]:
+        lines = super().format(**how)
+        return [*lines, marker(self.below)] if self.below else lines
+
+
+def _shorten(error: traceback.TracebackException | None) -> None:
+    if error is None:
+        return
+    shown = visible([frame.filename for frame in error.stack])
+    stack = _Stack([f for f, keep in zip(error.stack, shown, strict=True) if keep])
+    stack.below = hidden_at_the_end(shown)
+    error.stack = stack
+    for other in (error.__cause__, error.__context__, *(error.exceptions or ())):
+        _shorten(other)
+
+
+def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> bool:
+    """Whether a frame of flambeau's is part of what is shown of an error and its causes."""
+    if any(is_own_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(trace)):
+        return True
+    cause = None if error is None else error.__cause__ or error.__context__
+    return cause is not None and has_own_frame(cause, cause.__traceback__)
+
+
+def format_shortened(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
+    """The text of an uncaught error, in pieces."""
+    told = traceback.TracebackException(type(error), error, trace)
+    if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
+            and not getattr(error, "__notes__", None):  # fmt: skip
+        told._str += _suggestion(error, trace)  # type: ignore[attr-defined]
+    if not hasattr(told, "exceptions"):
+        told.exceptions = None
+    _shorten(told)
+    return told.format()
+
+
+def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) -> str:
+    """CPython's hint, which its traceback module knows from 3.12 on."""
+    from .call_advice import nearest
+
+    known: list[str] = []
+    if isinstance(error, AttributeError):
+        known = [] if error.obj is None else dir(error.obj)
+    elif trace is not None:
+        frame = [frame for frame, _ in traceback.walk_tb(trace)][-1]
+        known = [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
+    near = nearest(error.name or "", known)
+    return f". Did you mean: '{near}'?" if near else ""
+
+
+def excepthook(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """`sys.excepthook` of programs that `flambeau` runs."""
+    advise(error, trace, attributes=False)
+    if shown_in_full() or not has_own_frame(error, trace):
+        sys.__excepthook__(kind, error, trace)
+        return
+    print("".join(format_shortened(error, trace)), end="", file=sys.stderr)
+
+
+# ------------------------------------------------------------------------- notebooks
+
+
+def shorten_in_notebooks(shell: Any) -> None:
+    """Has an IPython shell show shortened tracebacks, unless the user has a handler there."""
+    if not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), _show_in_shell)
+
+
+def _show_in_shell(
+    shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
+) -> list[str]:  # fmt: skip
+    advise(error, trace)
+    frames = [] if trace is None else list(_links(trace))
+    shown = visible([link.tb_frame.f_code.co_filename for link in frames])
+    below = 0 if shown_in_full() else hidden_at_the_end(shown)
+    short = trace if shown_in_full() else _chain(frames, shown)
+    lines: list[str] = shell.InteractiveTB.structured_traceback(
+        kind, error, short, tb_offset=tb_offset
+    )
+    if below:
+        message = 1 + len(getattr(error, "__notes__", ()))  # items of the list
+        lines.insert(len(lines) - message, marker(below).rstrip("\n"))
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    shell.InteractiveTB.tb = trace  # what %debug looks at
+    shell._showtraceback(kind, error, lines)
+    return lines
+
+
+def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _chain(links: list[TracebackType], shown: list[bool]) -> TracebackType | None:
+    chain: TracebackType | None = None
+    for link, keep in reversed(list(zip(links, shown, strict=True))):
+        if keep:
+            chain = TracebackType(chain, link.tb_frame, link.tb_lasti, link.tb_lineno)
+    return chain
+
+
+# ------------------------------------------------------------------------- pytest
+
+
+def hide_from_pytest(excinfo: Any = None) -> bool:
+    """pytest leaves out frames whose module has a true `__tracebackhide__`, and calls it with the
+    error where that is a function. Modules that were imported since are marked on the way."""
+    if excinfo is not None:
+        advise(excinfo.value, excinfo.tb)
+    for name, module in list(sys.modules.items()):
+        if name == "flambeau" or name.startswith("flambeau."):
+            vars(module)["__tracebackhide__"] = hide_from_pytest
+    return not shown_in_full()
+
+
+def install() -> None:
+    """Sets up what the surroundings of `import flambeau` call for; a script is left alone."""
+    if "_pytest" in sys.modules:
+        hide_from_pytest()
+    if "IPython" in sys.modules:
+        shell = sys.modules["IPython"].get_ipython()
+        if shell is not None:
+            shorten_in_notebooks(shell)
