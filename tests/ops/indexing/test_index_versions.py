@@ -27,7 +27,7 @@ def test_reading(make, axes):
     x, index = torch.randn(4, 3, requires_grad=True), make()
     y = x[axes(index)]
     change(index)
-    with pytest.raises(RuntimeError, match=f"(?s){STALE}.*is at version 1; expected.*IndexBackward0 saved an input"):
+    with pytest.raises(RuntimeError, match=f"(?s){STALE}.*version 1;.*IndexBackward0 saved"):
         y.sum().backward()
 
 
