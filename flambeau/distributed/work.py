@@ -133,11 +133,11 @@ class _Lane:
 
 
 class Communicator:
-    """Runs the collectives of a group: those that must not block, and Gloo's, in a thread.
+    """Runs the collectives of a group: those that must not block in a thread, others in the
+    caller's, as long as nothing is pending that was started before.
 
-    A blocking collective waits there too, so that Ctrl-C ends it. One of an engine whose calls are
-    fast runs in the caller's thread, as long as nothing is pending that was started before. Sends
-    and receives have a thread for each peer, direction and tag: they may overtake collectives.
+    Sends and receives have a thread for each peer, direction and tag: they may overtake
+    collectives.
     """
 
     def __init__(self, engine: Engine, name: str) -> None:

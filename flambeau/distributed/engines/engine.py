@@ -23,7 +23,7 @@ class Engine:
     name = ""
     reduced_dtypes: frozenset[str] = frozenset()  # np.dtype.char of what it can reduce
     any_source = False  # whether a receiver may leave the sender open
-    calls_are_fast = False  # whether a call in the caller's thread beats handing it to another
+    calls_are_fast = False  # whether a call may block the caller's thread: Ctrl-C ends it
 
     def __init__(self, rank: int, size: int, timeout_s: float) -> None:
         self.rank, self.size, self.timeout_s = rank, size, timeout_s

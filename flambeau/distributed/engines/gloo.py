@@ -16,6 +16,7 @@ from ..reduce_op import ReduceOp
 from ..stores import Store
 from .engine import Array, Engine, bytes_of
 from .gloo_library import load_gloo
+from .interrupts import interruptible
 
 _DTYPES = {
     "b": "glooInt8", "B": "glooUint8", "i": "glooInt32", "I": "glooUint32", "l": "glooInt64",
@@ -25,8 +26,11 @@ _DTYPES = {
 _BITWISE = {
     ReduceOp.BAND: np.bitwise_and, ReduceOp.BOR: np.bitwise_or, ReduceOp.BXOR: np.bitwise_xor,
 }  # fmt: skip
-# Below, fewer rounds (BCUBE) are faster; above, the ring sends each byte only once each way.
+# Below, fewer rounds (BCUBE) are faster; above, the ring sends each byte only once each way. With
+# no more elements than members the ring has few messages, each of which is on its way at once.
 _RING_MIN_BYTES = 1 << 20
+# Up to here an all-gather is an all-to-all of copies: its messages do not wait for one another.
+_COPIED_MAX_BYTES = 1 << 14
 _BASE = 2
 _POLL_S = 0.002
 _INTERNAL_TAG = 0x7FFF_0000  # of sends within collectives, apart from the user's
@@ -99,6 +103,7 @@ class GlooEngine(Engine):
         library = load_gloo()
         self._module = module = library.module
         self._context = module.rendezvous.Context(rank, size, _BASE)
+        self.calls_are_fast = library.releases_lock
         self._context.setTimeout(timedelta(seconds=timeout_s))
         self._connect(store)
         self._functions: dict[str, Callable[..., None]] = {
@@ -138,7 +143,8 @@ class GlooEngine(Engine):
 
     def _do(self, name: str, *arguments: Any) -> None:
         try:
-            self._functions[name](*arguments)
+            with interruptible(self._context.closeConnections):
+                self._functions[name](*arguments)
         except RuntimeError as error:
             raise self._failure(error) from None
 
@@ -149,7 +155,8 @@ class GlooEngine(Engine):
             np.copyto(array, _BITWISE[op].reduce(rows))
             return
         where = array.ctypes.data
-        algorithm = "RING" if array.nbytes >= _RING_MIN_BYTES else "BCUBE"
+        is_ring = array.nbytes >= _RING_MIN_BYTES or array.size <= self.size
+        algorithm = "RING" if is_ring else "BCUBE"
         self._do("allreduce", where, where, array.size, self._types[array.dtype.char],
                  self._ops[op], getattr(self._module, algorithm), 0)  # fmt: skip
 
@@ -168,6 +175,12 @@ class GlooEngine(Engine):
         self._do("broadcast", where, where, array.nbytes, self._types["B"], root, 0)
 
     def all_gather(self, output: Array, array: Array) -> None:
+        if array.nbytes <= _COPIED_MAX_BYTES:
+            copies = np.empty((self.size, array.nbytes), np.uint8)
+            copies[:] = bytes_of(array)
+            self._do("all_to_all", copies.ctypes.data, output.ctypes.data, copies.nbytes,
+                     self._types["B"], 0)  # fmt: skip
+            return
         self._do("allgather", array.ctypes.data, output.ctypes.data, array.nbytes,
                  self._types["B"], 0)  # fmt: skip
 

@@ -64,6 +64,11 @@ class GlooLibrary:
         except (AttributeError, OSError):  # another version of xoscar, or of the C++ library
             self._addresses.clear()
 
+    @property
+    def releases_lock(self) -> bool:
+        """Whether other threads of Python run while a function blocks."""
+        return bool(self._addresses)
+
     def bind(self, context: Any, name: str) -> Callable[..., None]:
         """A Gloo function for a context; it raises RuntimeError with Gloo's text.
 
