@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .ops.sparse import entry
 from .ops.sparse.construction import spdiags
+from .ops.sparse.gradcheck import of_values
 from .ops.sparse.invariants import CHECKS
 from .ops.sparse.products import sampled_addmm
 from .ops.sparse.products import sparse_addmm as addmm
 from .ops.sparse.products import sparse_mm as mm
 from .ops.sparse.reductions import log_softmax, softmax
 from .ops.sparse.reductions import sparse_sum as sum
-from .tensor import Tensor
+from .tensor import dtypes
 from .tensor.absent import lacking
 
 entry.load()
@@ -23,8 +25,33 @@ __all__ = [
     "sampled_addmm", "softmax", "spdiags", "sum",
 ]  # fmt: skip
 
-_NAMES = ("DoubleTensor", "FloatTensor", "LongTensor", "SparseSemiStructuredTensor", "spsolve",
-          "to_sparse_semi_structured")  # fmt: skip
+_NAMES = ("SparseSemiStructuredTensor", "spsolve", "to_sparse_semi_structured")
+
+
+def _legacy(name: str, kind: Any) -> Callable:
+    def construct(*args: Any, device: Any = None) -> Any:
+        warnings.warn(
+            f"torch.sparse.{name}(indices, values, shape, *, device=) is deprecated.  Please use "
+            f"torch.sparse_coo_tensor(indices, values, shape, dtype=, device=).",
+            UserWarning, stacklevel=2,
+        )  # fmt: skip
+        if not args:
+            return entry.sparse_coo_tensor((0,), dtype=kind)
+        if all(isinstance(n, int) for n in args):
+            args = (args,)
+        return entry.sparse_coo_tensor(*args, dtype=kind)
+
+    construct.__name__ = construct.__qualname__ = name
+    construct.__doc__ = f"Deprecated for `sparse_coo_tensor`: a sparse tensor of {kind}."
+    return construct
+
+
+for _name, _kind in (("FloatTensor", dtypes.float32), ("DoubleTensor", dtypes.float64),
+                     ("HalfTensor", dtypes.float16), ("BFloat16Tensor", dtypes.bfloat16),
+                     ("LongTensor", dtypes.int64), ("IntTensor", dtypes.int32),
+                     ("ShortTensor", dtypes.int16), ("CharTensor", dtypes.int8),
+                     ("ByteTensor", dtypes.uint8)):  # fmt: skip
+    globals()[_name] = _legacy(_name, _kind)
 
 
 class check_sparse_tensor_invariants:
@@ -95,50 +122,11 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
 
     def sparse_gradcheck(func: Callable, inputs: Any, **options: Any) -> Any:
         """Compares the gradients of `func` with differences, where the inputs are stored."""
-        masked = options.pop("masked", False)
-        values, rebuild = [], []
-        for x in inputs if isinstance(inputs, (list, tuple)) else (inputs,):
-            is_leaf = isinstance(x, Tensor) and x.requires_grad and x.layout is not _strided
-            values.append(_stored(x, masked) if is_leaf else x)
-            rebuild.append(_rebuilder(x, masked) if is_leaf else _same)
-
-        def of_values(*parts: Any) -> Any:
-            made = func(*[f(p) for f, p in zip(rebuild, parts, strict=True)])
-            results = made if isinstance(made, (list, tuple)) else (made,)
-            dense = tuple(y.to_dense(masked_grad=masked) if isinstance(y, Tensor) else y
-                          for y in results)  # fmt: skip
-            return dense if isinstance(made, (list, tuple)) else dense[0]
-
-        return gradcheck(of_values, tuple(values), **options)
+        given = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+        func, leaves = of_values(func, given, bool(options.pop("masked", False)))
+        return gradcheck(func, leaves, **options)
 
     return sparse_gradcheck
-
-
-_strided = Tensor.layout.fget(None)  # type: ignore[attr-defined]
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _stored(x: Any, masked: bool) -> Tensor:
-    with_zeros = x.detach() if masked else x.detach().to_dense()
-    if not masked:
-        return with_zeros.requires_grad_()
-    found = with_zeros.coalesce().values() if x.is_sparse else with_zeros.values()
-    return found.clone().requires_grad_()
-
-
-def _rebuilder(x: Any, masked: bool) -> Callable:
-    from .ops.sparse.conversion import convert, with_values
-
-    pattern = x.detach().coalesce() if x.is_sparse else x.detach()
-    if masked:
-        return lambda values: with_values(pattern, values)
-    array = pattern._array
-    sparse = array.sparse_dim if x.is_sparse else None
-    block = None if x.is_sparse or not array.blocked else array.block
-    return lambda dense: convert(dense, x.layout, sparse_dim=sparse, block=block)
 
 
 __getattr__ = lacking(__name__, _NAMES)

@@ -75,6 +75,10 @@ def gradcheck(
     True
     """
     given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    for x in given:
+        if isinstance(x, Tensor) and x._array.strides is None:  # sparse
+            func, given = x._leaves_of(func, given, bool(masked))
+            break
     try:
         if check_backward_ad:
             _check(func, given, eps, atol, rtol, nondet_tol)

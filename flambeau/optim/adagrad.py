@@ -116,6 +116,23 @@ class Adagrad(Elementwise):
             self._flambeau_start(group, param)
         return tick(state["step"])
 
+    def _flambeau_run_sparse(
+        self, flags: Flags, s: Scalars, param: Tensor, grad: Tensor, states: list[Tensor]
+    ) -> None:
+        """Adds up and updates only where the gradient has values."""
+        if flags.decay:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        (total,) = states
+        grad = (-grad if flags.maximize else grad).coalesce()
+        places, values = grad._indices(), grad._values()
+
+        def at_places(values: Tensor) -> Tensor:
+            return ops.sparse_coo_tensor(places, values, grad.shape, is_coalesced=True)
+
+        total.add_(at_places(values.pow(2)))
+        root = total.sparse_mask(grad)._values().sqrt_().add_(s.eps)
+        param.add_(at_places(values / root), alpha=s.step)
+
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("sum",)
 

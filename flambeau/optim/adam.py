@@ -134,6 +134,10 @@ class Adam(Elementwise):
             state.update(made)
         return tick(state["step"])
 
+    def _flambeau_run_sparse(self, *_: Any) -> None:
+        raise RuntimeError(
+            "Adam does not support sparse gradients, please consider SparseAdam instead")
+
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         if group["amsgrad"]:
             return "exp_avg", "exp_avg_sq", "max_exp_avg_sq"

@@ -154,11 +154,18 @@ class Elementwise(Optimizer):
     ) -> None:
         """The formula on tensors; on the real and imaginary parts of complex ones."""
         if grad.is_sparse:
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+            self._flambeau_run_sparse(flags, scalars, param, grad, states)
+            return
         tensors = [param, grad, *states]
         if param.is_complex():
             tensors = [ops.view_as_real(t) for t in tensors]
         type(self)._flambeau_formula(flags, scalars, *tensors)
+
+    def _flambeau_run_sparse(
+        self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
+    ) -> None:
+        """The step of a parameter with a sparse gradient, where the optimiser has one."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     # ---------------------------------------------------------------- the compiled path
 

@@ -105,8 +105,16 @@ class SGD(Elementwise):
         """Whether this is the parameter's first step with momentum."""
         if group["momentum"] == 0 or state.get("momentum_buffer") is not None:
             return False
-        state["momentum_buffer"] = ops.zeros_like(param)
+        grad = param.grad
+        like = grad if grad is not None and grad.is_sparse else param
+        state["momentum_buffer"] = ops.zeros_like(like)
         return True
+
+    def _flambeau_run_sparse(
+        self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
+    ) -> None:
+        """The same formula: a velocity of sparse gradients is sparse."""
+        update(flags, scalars, param, grad, *states)
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from flambeau import ops
 from flambeau.autograd import no_grad
 from flambeau.tensor import Tensor
 
@@ -11,17 +13,17 @@ from .optimizer import Optimizer, ParamsT, check_single
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients, which flambeau does not have: `step` meets dense ones only.
+    """Adam for sparse gradients: moments and parameters change only where there are values.
 
-    Raises ValueError for options out of range, and for complex parameters.
+    Raises ValueError for options out of range, and for complex or sparse parameters.
+    https://pytorch.org/docs/stable/generated/torch.optim.SparseAdam.html
 
-    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
-    >>> optimizer = torch.optim.SparseAdam([weight], lr=0.1)
-    >>> weight.grad = torch.tensor([2.0])
+    >>> table = torch.nn.Embedding.from_pretrained(torch.ones(3, 1), freeze=False, sparse=True)
+    >>> optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+    >>> table(torch.tensor([1])).sum().backward()
     >>> optimizer.step()
-    Traceback (most recent call last):
-        ...
-    RuntimeError: SparseAdam does not support dense gradients, please consider Adam instead
+    >>> table.weight.detach().flatten()
+    tensor([1.0000, 0.9000, 1.0000])
     """
 
     def __init__(
@@ -60,15 +62,44 @@ class SparseAdam(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """RuntimeError for dense gradients, NotImplementedError for sparse ones."""
+        """Updates the rows that have gradients; RuntimeError for a dense gradient."""
         loss = self._flambeau_loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is None:
+                grad = p.grad
+                if grad is None:
                     continue
-                if not p.grad.is_sparse:
+                if not grad.is_sparse:
                     raise RuntimeError(
                         "SparseAdam does not support dense gradients, please consider Adam instead"
                     )
-                raise NotImplementedError("SparseAdam.step: sparse gradients")
+                state = self.state[p]
+                if not state:
+                    state.update(
+                        step=0, exp_avg=ops.zeros_like(p), exp_avg_sq=ops.zeros_like(p))
+                state["step"] += 1
+                _update_rows(group, state, p, -grad if group["maximize"] else grad)
         return loss
+
+
+def _update_rows(group: dict[str, Any], state: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    """Adam's step at the stored places of a gradient; moments elsewhere stay as they are."""
+    beta1, beta2 = group["betas"]
+    grad = grad.coalesce()
+    values = grad._values()
+    if not values.numel():
+        return
+
+    def at_places(values: Tensor) -> Tensor:
+        return ops.sparse_coo_tensor(grad._indices(), values, grad.shape, is_coalesced=True)
+
+    first, second = state["exp_avg"], state["exp_avg_sq"]
+    old_first = first.sparse_mask(grad)._values()
+    old_second = second.sparse_mask(grad)._values()
+    add_first = values.sub(old_first).mul_(1 - beta1)
+    add_second = values.pow(2).sub_(old_second).mul_(1 - beta2)
+    first.add_(at_places(add_first))
+    second.add_(at_places(add_second))
+    root = add_second.add_(old_second).sqrt_().add_(group["eps"])
+    correction = (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+    param.add_(at_places(-group["lr"] * correction * add_first.add_(old_first).div_(root)))

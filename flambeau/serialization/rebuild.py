@@ -15,6 +15,7 @@ from flambeau import ops
 from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import all_dtypes, dtype, uint8
+from flambeau.tensor.layout import strided
 from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on
 
 from .location import MapLocation, place_of
@@ -181,7 +182,26 @@ def _lacking(name: str, what: str) -> Callable[..., Any]:
     return refuse
 
 
-_rebuild_sparse_tensor = _lacking("_rebuild_sparse_tensor", "sparse tensors")
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    """A sparse tensor from its parts, whose indices are checked: a file may hold anything."""
+    form = getattr(layout, "name", None)
+    if form == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
+        indices, values, size = data[:3]
+        coalesced = data[3] if len(data) == 4 else None
+        made: Tensor = ops.sparse_coo_tensor(
+            _as_tensor(indices), _as_tensor(values), _lengths("size", size),
+            check_invariants=True, is_coalesced=coalesced)  # fmt: skip
+        return made
+    if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
+        compressed, plain, values, size = data
+        made = ops.sparse_compressed_tensor(
+            _as_tensor(compressed), _as_tensor(plain), _as_tensor(values), _lengths("size", size),
+            layout=layout, check_invariants=True)  # fmt: skip
+        return made
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
+_COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _rebuild_nested_tensor = _lacking("_rebuild_nested_tensor", "nested tensors")
 _rebuild_qtensor = _lacking("_rebuild_qtensor", "quantized tensors")
 _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subclasses")
@@ -264,6 +284,23 @@ def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
     return _rebuild_tensor_v3, (storage, offset, size, stride, tensor.requires_grad, hooks, kind)
 
 
+def _reduce_sparse(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """The layout and the parts."""
+    form = tensor.layout
+    if tensor.__dict__.get("_is_param"):
+        return _rebuild_parameter, (tensor.data, tensor.requires_grad, OrderedDict())
+    if tensor.is_sparse:
+        parts: tuple[Any, ...] = (
+            tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
+        return _rebuild_sparse_tensor, (form, parts)
+    if form.name in ("sparse_csr", "sparse_bsr"):
+        indices = tensor.crow_indices(), tensor.col_indices()
+    else:
+        indices = tensor.ccol_indices(), tensor.row_indices()
+    parts = (*indices, tensor.detach().values(), tensor.size())
+    return _rebuild_sparse_tensor, (form, parts)
+
+
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """How to pickle a tensor: a function to rebuild it and its arguments, storage first."""
     state = _state_of(tensor)
@@ -272,6 +309,8 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...
         if state:
             return _rebuild_parameter_with_state, (*parts, state)
         return _rebuild_parameter, parts
+    if tensor.layout is not strided:
+        return _reduce_sparse(tensor)
     if type(tensor) is Tensor and not state:
         return _reduce_values(tensor)
     func, args = _reduce_values(tensor)

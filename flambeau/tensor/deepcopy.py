@@ -23,8 +23,11 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    made = wrap(_copied(self._array, memo))
-    if type(self) is not Tensor:
+    if self._array.strides is None:  # sparse
+        made = self.detach().clone()
+    else:
+        made = wrap(_copied(self._array, memo))
+    if type(self) is not type(made):
         made = made._alias(type(self))
     memo[id(self)] = made
     if self._requires_grad:

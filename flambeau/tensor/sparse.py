@@ -52,6 +52,11 @@ class SparseArray:
         return self.values.dtype
 
     @property
+    def base(self) -> np.ndarray:
+        """The array on whose memory it lies: that of its values."""
+        return self.values
+
+    @property
     def itemsize(self) -> int:
         """Bytes of a value."""
         return self.values.itemsize
@@ -179,6 +184,12 @@ class CompressedArray(SparseArray):
     def nnz(self) -> int:
         """How many values or blocks are stored in each matrix."""
         return self.plain.shape[-1]
+
+    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
+        """`compressed` and `plain` with all batches along one axis."""
+        count = math.prod(self.shape[: self.batch_dim])
+        return (self.compressed.reshape(count, self.compressed.shape[-1]),
+                self.plain.reshape(count, self.nnz))  # fmt: skip
 
     def like(self, values: np.ndarray) -> CompressedArray:
         """Other values at the same places."""
@@ -325,9 +336,13 @@ def layout_name(form: layout) -> str:
 
 
 class Created:
-    """Told when the first sparse tensor appears; `ops/sparse/dispatch.py` sets it."""
+    """Told when the first sparse tensor appears, and whenever an operator is about to use one.
+
+    `ops/sparse/dispatch.py` sets the first, a compiler's capture the second.
+    """
 
     first: Any = None
+    used: Any = None
 
 
 def wrap_sparse(array: Any) -> SparseTensor:

@@ -20,6 +20,7 @@ import numpy as np
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
+from ...tensor.sparse import Created
 from ...tensor.storage import owner_of
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
@@ -94,6 +95,14 @@ def refuse(problem: str) -> None:
         _recorders.current.problem(problem)
 
 
+def _refuse_sparse() -> None:
+    if _recorders.current is not None:
+        refuse("it uses sparse tensors")
+
+
+Created.used = _refuse_sparse
+
+
 def current() -> Recorder | None:
     """What records the call of this thread, if one is being recorded."""
     return _recorders.current
@@ -122,7 +131,7 @@ def capture(
     if not _capturing.acquire(blocking=False):
         return function(*args, **kwargs), None
     try:
-        if busy():
+        if busy() or any(a.strides is None for a in arrays_in((args, kwargs))):  # sparse
             return function(*args, **kwargs), None
         recorder = Recorder(values)
         recorder.counter = counter

@@ -6,7 +6,10 @@ import gc
 from typing import Any
 
 from ...nn.parameter import UninitializedTensorMixin
+from ...tensor.sparse import SparseTensor
 from ...tensor.tensor import Tensor
+
+_WITHOUT_MEMORY = (UninitializedTensorMixin, SparseTensor)
 
 
 def live_tensors() -> list[Any]:
@@ -15,7 +18,7 @@ def live_tensors() -> list[Any]:
     A list of all objects would also hold tuples that other threads are about to fill, which would
     be a SystemError there.
     """
-    kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
+    kinds = {one for one in _classes(Tensor) if not issubclass(one, _WITHOUT_MEMORY)}
     return [o for o in gc.get_referrers(*kinds) if type(o) in kinds and hasattr(o, "_array")]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
-from ...ops.interception import torch_dispatch, torch_function
+from ...ops.interception import sparse_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_code, restore_stubs, swap_of,
 )  # fmt: skip
@@ -71,10 +71,13 @@ def swap_all(recorder: Recorder) -> None:
     torch_function.ROUTES.suspend()
     _swaps.append(torch_dispatch.STUBS)
     torch_dispatch.STUBS.suspend()
+    _swaps.append(sparse_stubs.STUBS)
+    sparse_stubs.STUBS.suspend()
     for function, record, _ in _functions(recorder):
         swap = swap_of(function, record)
         swap.check = torch_function.check_for(function, recorder.problem) \
-            or _wrappers(function, recorder.problem)  # fmt: skip
+            or _wrappers(function, recorder.problem) \
+            or _sparse(function, recorder.problem)  # fmt: skip
         _swaps.append(swap)
         swap.start()
 
@@ -88,6 +91,20 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
         handler = torch_dispatch.handler_for(function, args, kwargs)
         if handler is not None:
             problem("a tensor's class has __torch_dispatch__")
+        return handler
+
+    return check
+
+
+def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
+    """What leaves a function's calls on sparse tensors to their operators, if there are any."""
+    if id(function) not in sparse_stubs.STUBS.handlers:
+        return None
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        handler = sparse_stubs.STUBS.handler_for(function, args, kwargs)
+        if handler is not None:
+            problem("it uses sparse tensors")
         return handler
 
     return check

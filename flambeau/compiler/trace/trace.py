@@ -259,6 +259,9 @@ class Trace:
 
     def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
         """The array as a Value; None for memory that nobody accounted for."""
+        if array.strides is None:
+            self.problem("it uses sparse tensors", "")
+            return None
         storage = self.storage(array, fresh)
         if storage is None:
             return None

@@ -106,7 +106,7 @@ def _unary(operator: Operator) -> Callable:
             y = compute_pointwise(operator, (input,), ())
         except Exception as error:
             if (answer := Overriding.ask(operator, (input,))) is not MISSING:
-                return answer
+                return answer if out is None else Overriding.into(out, answer)
             raise explained(operator, error, (input,)) from None
         if y.ndim > 1 and not a.flags.c_contiguous:
             y = laid_out(_ITERATOR, y, (a,))
@@ -152,7 +152,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                 y = laid_out(_ITERATOR, y, (a, b))
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
-                return answer
+                return answer if out is None else Overriding.into(out, answer)
             y = _binary_slow(operator, input, other, unknown)
             if y is NotImplemented:
                 return y
@@ -550,7 +550,7 @@ class _Writer:
             f"    {compute}",
             "    except Exception as error:",
             f"        if (answer := Overriding.ask(operator, {self.every()})) is not MISSING:",
-            "            return answer",
+            f"            return {self._answer()}",
             f"        raise explained(operator, error, {self.every()}) from None",
             "    if y.__class__ is ndarray:",
             *self._one_laid_out(),
@@ -571,6 +571,12 @@ class _Writer:
                      f"        return write_out(operator, {self._result()}, out, {self.every()})",
                      f"    return {self._result()}"]  # fmt: skip
         return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
+
+    def _answer(self) -> str:
+        """What a class gave for the call, in `out` where there is one."""
+        if self.operator.kind is Kind.VIEW or "out" in self.operator.names:
+            return "answer"
+        return "answer if out is None else Overriding.into(out, answer)"
 
     def _one_laid_out(self) -> list[str]:
         """Gives the result the strides of the operator's rule."""

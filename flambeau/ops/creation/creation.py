@@ -110,6 +110,8 @@ def _into(
     `counted`: how many there are follows from rounded numbers, so that another length is worth a
     warning. RuntimeError if `dtype` was asked for and `out` has another.
     """
+    if out._array.strides is None:  # sparse
+        return out.sparse_resize_and_clear_(array.shape, array.ndim, 0)  # type: ignore[no-any-return]
     if dtype is not None and numpy_dtype(dtype) != out._array.dtype:
         raise RuntimeError(
             f"dtype {legacy_name(as_dtype(dtype))} does not match dtype of out parameter "
@@ -148,7 +150,8 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         if layout is not None and layout is not strided:
             return _sparse(name, size, kind, layout, requires_grad)
         if out is not None:
-            return _into(out, make(size, out._array.dtype), dtype)
+            kind = out._array.dtype
+            return _into(out, make(size, kind), dtype)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
         elif on_meta(device):

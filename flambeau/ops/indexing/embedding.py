@@ -9,15 +9,14 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...autograd.inplace import bump
-from ...autograd.tape import requires
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.untracked_read import peek
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import wrap
 from .index import add_rows
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..native.row_copies import zeros
 from ..native.embedding import LARGE, taken
@@ -122,11 +121,21 @@ def _(g, indices, padding_idx, scale_grad_by_freq):
     return y
 
 
-def _refuse_sparse(sparse: bool, weight: Tensor, name: str) -> None:
-    if sparse and weight._tracked and requires(weight):
-        raise NotImplementedError(
-            f"{name}(): sparse gradients are not implemented; use sparse=False"
-        )
+@opaque(layout=Layout.FREE, name="_embedding_sparse", node="EmbeddingBackward0", expose=())
+def rows_of_sparsely(
+    weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False
+) -> Array:
+    """The rows of `weight` at `indices`; the gradient of `weight` is sparse."""
+    return rows_of.operator.body(weight, indices)
+
+
+@rows_of_sparsely.vjp("weight")
+def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
+    if scale_grad_by_freq:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    g = g.reshape(-1, weight_shape[1])
+    return PUBLIC["sparse"]["rows_at"](g, indices._array, weight_shape[0], padding_idx)
 
 
 @composite(name="torch.embedding", expose=())
@@ -140,8 +149,8 @@ def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse
             [3., 4.],
             [1., 2.]])
     """
-    _refuse_sparse(sparse, weight, "embedding")
-    return rows_of(weight, indices, padding_idx, scale_grad_by_freq)
+    look_up = rows_of_sparsely if sparse else rows_of
+    return look_up(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 publish(_embedding, ("embedding",), ("torch",))
@@ -194,9 +203,8 @@ def embedding(
         padding_idx += rows if padding_idx < 0 else 0
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    if sparse:
-        _refuse_sparse(sparse, weight, "embedding")
-    return rows_of(weight, input, padding_idx, scale_grad_by_freq)
+    look_up = rows_of_sparsely if sparse else rows_of
+    return look_up(weight, input, padding_idx, scale_grad_by_freq)
 
 
 @composite(expose=("nn.functional",))

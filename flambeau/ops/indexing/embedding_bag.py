@@ -9,12 +9,12 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import arange
-from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, embedding_renorm_
+from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
 from .index_select import index_select
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..native.embedding import bags_most, bags_summed
 
@@ -71,7 +71,7 @@ def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | Non
         ref=_reference, constant_outputs=(1,))  # fmt: skip
 def reduced_bags(
     weight: Array, indices: Array, offsets: Array, mode, each: Array | None = None,
-    scale_grad_by_freq=False, padding_idx=-1,
+    scale_grad_by_freq=False, padding_idx=-1, sparse=False,
 ) -> tuple[Array, Array]:  # fmt: skip
     """(the bags' rows reduced, the index of each maximum: -1 for empty bags and other modes)."""
     _check_bags(weight, indices, offsets, each)
@@ -140,12 +140,17 @@ def _maxima_by_turns(
 
 
 @reduced_bags.vjp("weight")
-def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, padding_idx):
+def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, padding_idx, sparse):
     if mode == _MAX:
         return _max_adjoint(gs[0], ys[1], weight_shape[0])
     spread = _spread(gs[0], indices, offsets, mode, padding_idx)
     if each is not None:
         spread = spread * each.unsqueeze(1)
+    if sparse:
+        if scale_grad_by_freq:
+            raise RuntimeError(
+                "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+        return PUBLIC["sparse"]["rows_at"](spread, indices._array, weight_shape[0], padding_idx)
     return embedding_dense_backward(
         spread, indices, weight_shape[0], padding_idx, scale_grad_by_freq
     )
@@ -210,7 +215,6 @@ def _reduced(
     sparse: bool, each: Tensor | None, include_last_offset: bool, padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, int]:  # fmt: skip
     """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
-    _refuse_sparse(sparse, weight, "embedding_bag")
     if include_last_offset:
         if not offsets._array.size:
             raise RuntimeError("include_last_offset: number of offsets should be at least 1")
@@ -224,7 +228,8 @@ def _reduced(
                 f"{rows - 1}, but got {padding_idx}"
             )
         padding += rows if padding < 0 else 0
-    y, which = reduced_bags(weight, indices, offsets, mode, each, scale_grad_by_freq, padding)
+    y, which = reduced_bags(
+        weight, indices, offsets, mode, each, scale_grad_by_freq, padding, sparse)
     return y, which, offsets, padding
 
 

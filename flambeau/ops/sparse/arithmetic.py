@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.inplace import bump
+from ...autograd.mode import MODE
 from ...tensor.layout import strided
 from ...tensor.promotion import result_type
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name
@@ -243,10 +245,9 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if isinstance(b, np.ndarray):
         return _times_dense(a, b)
     if a.shape != b.shape:
-        raise RuntimeError(
-            f"mul: expected 'self' and 'other' to have same sizes, but {list(a.shape)} != "
-            f"{list(b.shape)}"
-        )
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        a, b = (formats.dense_to_coo(np.broadcast_to(formats.to_dense(x), shape), len(shape))
+                for x in (a, b))  # fmt: skip
     if isinstance(a, CooArray) and isinstance(b, CooArray):
         return _intersected(a, b)  # type: ignore[return-value]
     form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
@@ -307,7 +308,7 @@ def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -
     if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and (
             other.dim() or isinstance(other, SparseTensor))):  # fmt: skip
         raise RuntimeError(
-            "Sparse division requires "
+            f"Sparse {'floor ' if rounding_mode == 'floor' else ''}division requires "
             + ("a sparse dividend" if not isinstance(input, SparseTensor) else
                "a scalar or zero-dim dense tensor divisor "
                f"(got a {layout_name(other.layout).lower()} divisor)"
@@ -328,6 +329,20 @@ for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply"
     in_place(_name)
 
 
+def _added_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
+    """Adds to a dense tensor at the stored places only."""
+    array, a = self._array, formats.coalesce(formats.to_coo(other._array))  # type: ignore[arg-type]
+    if array.shape != a.shape:
+        raise RuntimeError(
+            f"add: expected 'self' size to match 'other' size: {list(array.shape)} and "
+            f"{list(a.shape)}" if array.ndim < a.ndim else
+            "add: Expected 'other' to be broadcastable to 'self'")  # fmt: skip
+    values = _scaled(a.values.astype(array.dtype, copy=False), alpha)
+    array[tuple(a.indices)] += values if a.sparse_dim else values.sum(0)
+    bump(self)
+    return self
+
+
 def _dense_in_place(name: str) -> None:
     """`name_` and Python's operator, also into a dense tensor."""
     from .dispatch import SPARSE
@@ -340,6 +355,9 @@ def _dense_in_place(name: str) -> None:
         if name in ("add", "sub"):
             from ..core.inplace import overwrite
 
+            if not MODE.grad or not (self._requires_grad or other._requires_grad):
+                alpha = named.get("alpha", 1)
+                return _added_in_place(self, other, alpha if name == "add" else -alpha)
             return overwrite(self, name + "_", function, other, **named)
         product = function(self, other).to_dense()
         return self.copy_(product)  # type: ignore[no-any-return]

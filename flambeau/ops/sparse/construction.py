@@ -144,6 +144,30 @@ def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Ten
         np.empty((*shape[:-2], 0), np.int64), values, shape))  # fmt: skip
 
 
+def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
+    """A gradient of a table (rows, width): `g` (n, width) at n indices, none at `padding_idx`."""
+    flat = indices.reshape(-1)
+    if padding_idx >= 0:
+        kept = np.flatnonzero(flat != padding_idx)
+        flat, g = flat[kept], g[wrap(kept)]
+    places = flat.astype(np.int64)[None]
+    return _coo_of_values(g, places, (rows, g.shape[-1]), False)  # type: ignore[no-any-return]
+
+
+def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
+             check_pinning: Any = None) -> None:  # fmt: skip
+    """RuntimeError for the first invariant that does not hold of the parts of a tensor."""
+    if kind == "coo":
+        indices, values, size = args[:3]
+        _coo_shape(as_indices(indices), values._array, size)
+        check_coo(as_indices(indices), values._array, tuple(size), bool(is_coalesced))
+        return
+    form = layout or (args[4] if len(args) > 4 else getattr(layouts, f"sparse_{kind}"))
+    compressed, plain, values, size = args[:4]
+    check_compressed(CompressedArray(
+        form, compressed._array, plain._array, values._array, tuple(size)))
+
+
 # ------------------------------------------------------------------------------ compressed
 
 
@@ -248,6 +272,8 @@ def spdiags(
         columns = np.arange(start, max(start, min(row.size, shape[1], shape[0] + offset)))
         parts.append(np.stack([columns - offset, columns]))
         values.append(row[columns])
+    if not parts:
+        return empty_of_layout(tuple(shape), rows.dtype, layout or layouts.sparse_coo)
     made = wrap_sparse(CooArray(np.concatenate(parts, 1), np.concatenate(values), tuple(shape)))
     if layout is None or layout is layouts.sparse_coo:
         return made

@@ -16,12 +16,13 @@ from typing import Any
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tape import record
+from ...tensor.promotion import check_cast
 from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wrap_any
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.inplace import adopt
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
-from ..interception.code_patching import Swap, swap_of
+from ..interception.sparse_stubs import STUBS
 from ..interception.torch_function import _disabled_torch_function_impl
 
 # By public name, "add" or "add_": what a call does where an argument is sparse.
@@ -96,6 +97,8 @@ def _function(operator: Operator) -> Any:
     parameters = operator.parameters
 
     def function(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
+        if Created.used is not None:
+            Created.used()
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = list(bound.arguments.values())
@@ -153,6 +156,7 @@ def in_place(name: str, coalesced: bool = False) -> None:
             old._requires_grad, old._tracked, old._node = True, True, self._history()
         y = function(old, *args, **kwargs)
         if y._array.dtype != self._array.dtype:
+            check_cast(y.dtype, self.dtype)
             y = y.to(self.dtype)
         return _replaced(self, y)
 
@@ -206,6 +210,10 @@ def _ask(operator: Operator, args: tuple) -> Any:
     return _next_in_line(operator, args)
 
 
+def _into(out: Any, answer: Any) -> Any:
+    return write_over(out, answer) if isinstance(answer, Tensor) else answer
+
+
 # Operators whose public name another function has.
 _PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embedding",
                  "max_all": "max", "min_all": "min", "squeeze_dims": "as_strided"}  # fmt: skip
@@ -213,42 +221,30 @@ _PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embeddi
 _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
 
-# The swaps that look for sparse arguments, once there are sparse tensors.
-_swaps: list[Swap] = []
-
-
 def _wear_stubs() -> None:
     """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
     Overriding.ask = _ask  # type: ignore[method-assign]
-    seen: set[int] = set()
-    for name in SPARSE:
-        if name.startswith("__"):
-            continue  # Python asks the class of either operand
+    Overriding.into = _into  # type: ignore[method-assign]
+    STUBS.is_sparse_call = is_sparse_call
+    for name, handler in SPARSE.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
             function = space.get(name)
-            if not isinstance(function, FunctionType) or id(function) in seen:
+            if not isinstance(function, FunctionType) or id(function) in STUBS.handlers:
                 continue
-            operator = getattr(function, "operator", None)
-            if operator is not None and operator.kind is not Kind.COMPOSITE \
-                    and operator.function is function and name not in _DO_NOT_FAIL:  # fmt: skip
-                continue
-            seen.add(id(function))
-            _swaps.append(swap_of(function, _looking(name)))
-    for swap in _swaps:
-        swap.start()
+            STUBS.handlers[id(function)] = handler
+            if not name.startswith("__") and not _fails(function, name):
+                STUBS.wear(function, handler)
+
+
+def _fails(function: Any, name: str) -> bool:
+    """Whether a function is an operator that fails on a sparse array, so that it needs no stub."""
+    operator = getattr(function, "operator", None)
+    return operator is not None and operator.kind is not Kind.COMPOSITE \
+        and operator.function is function and name not in _DO_NOT_FAIL  # fmt: skip
 
 
 # Declared operators that read no more than a shape and a dtype.
 _DO_NOT_FAIL = frozenset(("is_same_size",))
-
-
-def _looking(name: str) -> Callable:
-    def look(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if is_sparse_call(args, kwargs):
-            return hand_over(name, args, kwargs)
-        return original(*args, **kwargs)
-
-    return look
 
 
 def array_of(x: Any) -> Any:

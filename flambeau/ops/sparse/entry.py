@@ -6,10 +6,10 @@ import importlib
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from ..core.registry import publish
+from ..core.registry import PUBLIC, publish
 
-_MODULES = ("arithmetic", "construction", "conversion", "masking", "products", "reductions",
-            "shape", "unary")  # fmt: skip
+_MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "masking", "products",
+            "reductions", "shape", "unary")  # fmt: skip
 
 
 def load() -> None:
@@ -181,12 +181,34 @@ _product("hspmm", """The product of a sparse and a dense matrix: sparse rows, de
     """)
 
 
+for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "addmm")):
+    publish(PUBLIC["torch"][_same], (_name,), ("torch",))
+
+
 def empty_of_layout(*args: Any) -> Tensor:
     """A sparse tensor of a shape, dtype and layout without values."""
     return _home("construction", "empty_of_layout")(*args)  # type: ignore[no-any-return]
 
 
+def rows_at(*args: Any) -> Tensor:
+    """The sparse gradient of a table whose rows were looked up."""
+    return _home("construction", "rows_at")(*args)  # type: ignore[no-any-return]
+
+
+def _checker(name: str, form: Any) -> None:
+    def check(*args: Any, **named: Any) -> None:
+        _home("construction", "validate")(form, *args, **named)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = "RuntimeError where parts do not make a sparse tensor of the layout."
+    publish(check, (name,), ("torch",))
+
+
+for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
+    _checker(f"_validate_sparse_{_form}_tensor_args", _form)
+
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
+publish(rows_at, ("rows_at",), ("sparse",))
 publish(sparse_coo_tensor, ("sparse_coo_tensor",), ("torch",))
 publish(sparse_compressed_tensor, ("sparse_compressed_tensor",), ("torch",))
 for _function in (to_sparse, sparse_mask, values):

@@ -70,7 +70,7 @@ def compressed_to_coo(a: CompressedArray) -> CooArray:
     """Coordinates of every value: batches are sparse axes."""
     batch, (height, width) = a.shape[: a.batch_dim], a.block
     count = math.prod(batch)
-    pointers = a.compressed.reshape(count, -1).astype(np.int64)
+    pointers = a.matrices()[0].astype(np.int64)
     lengths = np.diff(pointers, axis=1)
     lines = np.tile(np.arange(lengths.shape[1]), count).repeat(lengths.reshape(-1))
     plain = a.plain.reshape(-1).astype(np.int64)

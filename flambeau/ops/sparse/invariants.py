@@ -95,8 +95,7 @@ def _check_ranks(a: CompressedArray, compressed_name: str, plain_name: str) -> N
 
 
 def _check_sorted(a: CompressedArray, compressed_name: str, plain_name: str, name: str) -> None:
-    pointers = a.compressed.reshape(-1, a.compressed.shape[-1])
-    for starts, plain in zip(pointers, a.plain.reshape(len(pointers), -1), strict=True):
+    for starts, plain in zip(*a.matrices(), strict=True):
         line = np.repeat(np.arange(starts.size - 1), np.diff(starts))
         inside = line[1:] == line[:-1]
         _check(

@@ -54,9 +54,11 @@ def _compressed_values(a: Any, pattern: CompressedArray) -> np.ndarray:
     dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
     rows, columns = _places(pattern)
     batch = pattern.shape[: pattern.batch_dim]
-    flat = dense.reshape(-1, *dense.shape[pattern.batch_dim :])
+    flat = dense.reshape(len(rows), *dense.shape[pattern.batch_dim :])
     parts = [m[r, c] for m, r, c in zip(flat, rows, columns, strict=True)]
-    made = np.stack(parts) if parts else np.zeros((0, *pattern.values.shape[1:]), dense.dtype)
+    if not parts:
+        return np.zeros(pattern.values.shape, dense.dtype)
+    made = np.stack(parts)
     return made.reshape(*batch, *made.shape[1:])
 
 
@@ -64,8 +66,7 @@ def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray
     """The rows and columns of each value, or of each element of each block, by batch."""
     height, width = pattern.block
     rows, columns = [], []
-    pointers = pattern.compressed.reshape(-1, pattern.compressed.shape[-1])
-    for starts, plain in zip(pointers, pattern.plain.reshape(len(pointers), -1), strict=True):
+    for starts, plain in zip(*pattern.matrices(), strict=True):
         lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
         row, column = (lines, plain) if pattern.by_row else (plain, lines)
         if pattern.blocked:

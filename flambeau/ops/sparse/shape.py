@@ -125,8 +125,9 @@ def t(input: Tensor) -> Tensor:
 
 
 @implements("permute")
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
     """The axes in another order, sparse ones among themselves."""
+    dims = axes_ if dims is None else (dims,)
     order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if len(order) != input.dim():
         raise RuntimeError(
@@ -472,8 +473,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
                 if k != axis]  # fmt: skip
         if any(m != n for m, n in rest):
             raise RuntimeError(
-                f"All tensors must have the same shape: {tuple(first.shape)} (except in the "
-                f"concatenating dimension), but found shape: {tuple(x.shape)}")
+                f"All tensors must have the same shape: {list(first.shape)} (except in the "
+                f"concatenating dimension), but found shape: {list(x.shape)}")
     return _cat(list(tensors), axis, out=out)  # type: ignore[no-any-return]
 
 

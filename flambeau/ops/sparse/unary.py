@@ -14,8 +14,8 @@ from .dispatch import implements, in_place, sparse_operator
 
 # Operators that PyTorch has for all sparse layouts, by name; the stored values are summed first.
 ZERO_PRESERVING = (
-    "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac log1p rad2deg round sgn "
-    "sign sin sinh sqrt tan tanh trunc isinf isnan isneginf isposinf signbit"
+    "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac log1p rad2deg sgn sign "
+    "sin sinh sqrt tan tanh trunc isinf isnan isneginf isposinf signbit"
 ).split()
 _ALIASES = {"asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh",
             "trunc": "fix", "abs": "absolute"}  # fmt: skip
@@ -54,6 +54,17 @@ def relu(input: Array) -> Array:
 @relu.vjp("input")  # type: ignore[attr-defined]
 def _(g, input):
     return mul(g, on_values_of(input, "relu").sign())
+
+
+@sparse_operator("round", node="RoundBackward0")
+def round_(input: Array, *, decimals=0) -> Array:
+    """The nearest integers, or numbers of so many decimals."""
+    return on_values(input, lambda values: values.round(decimals=decimals))  # type: ignore[no-any-return]
+
+
+@round_.vjp("input")  # type: ignore[attr-defined]
+def _(g):
+    return g * 0
 
 
 @sparse_operator("nan_to_num")
@@ -157,7 +168,8 @@ def on_values_of(x: Tensor, name: str) -> Tensor:
 
 for _name in ZERO_PRESERVING:
     in_place(_name, coalesced=True)
-for _name in ("neg", "relu", "nan_to_num", "pow", "square"):
+in_place("round", coalesced=True)
+for _name in ("neg", "negative", "relu", "nan_to_num", "pow", "square"):
     in_place(_name)
 for _name, _alias in _ALIASES.items():
     setattr(_methods, _alias + "_", getattr(_methods, _name + "_"))

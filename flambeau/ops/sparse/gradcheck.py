@@ -1,0 +1,64 @@
+"""Gradient checks of functions of sparse tensors: as functions of the values that they store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor.sparse import CompressedArray, SparseTensor, wrap_sparse
+from . import formats
+from .conversion import values, with_values
+from .masking import masked as masked_array
+
+
+def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tuple]:
+    """A function of dense leaves, and these: the values of each sparse leaf.
+
+    `masked`: only at the places that are stored; else at all places, zeros being stored too.
+    """
+    leaves: list[Any] = []
+    patterns: list[Any] = []
+    for x in inputs:
+        pattern = _pattern(x, masked) if _is_checked(x) else None
+        patterns.append(pattern)
+        leaf = x if pattern is None else values(pattern).detach().clone().requires_grad_()
+        leaves.append(leaf)
+
+    def of_leaves(*parts: Any) -> Any:
+        made = func(*[part if p is None else with_values(p, part)
+                      for p, part in zip(patterns, parts, strict=True)])  # fmt: skip
+        if isinstance(made, (list, tuple)):
+            return tuple(_dense(y, masked) for y in made)
+        return _dense(made, masked)
+
+    return of_leaves, tuple(leaves)
+
+
+def _is_checked(x: Any) -> bool:
+    return isinstance(x, SparseTensor) and x.requires_grad
+
+
+def _dense(y: Any, masked: bool) -> Any:
+    return y.to_dense(masked_grad=masked) if isinstance(y, SparseTensor) else y
+
+
+def _pattern(x: SparseTensor, masked: bool) -> SparseTensor:
+    """The tensor without history, coalesced; with all places stored unless `masked`."""
+    a: Any = x._array
+    if not isinstance(a, CompressedArray):
+        a = formats.coalesce(a)
+    if masked:
+        return wrap_sparse(a)
+    ones = np.ones(a.shape, a.dtype)
+    if isinstance(a, CompressedArray):
+        full: Any = formats.dense_to_compressed(
+            ones, a.layout, a.block if a.blocked else None, a.dense_dim)
+    else:
+        full = formats.dense_to_coo(ones, a.sparse_dim)
+    return wrap_sparse(masked_array(formats.to_dense(a), full))
+
+
+_methods: Any = SparseTensor
+_methods._leaves_of = staticmethod(of_values)
