@@ -267,7 +267,13 @@ def _writes() -> Iterator[Hook]:
 
 
 def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
-    ACTIVE.session.write(target._array, y)
+    session, array = ACTIVE.session, target._array
+    if array.shape != y.shape or array.dtype != y.dtype or 0 in array.strides:
+        session.flush()  # it may be refused
+        original(target, y, name)
+        NOW.write(array, y)
+        return
+    session.write(array, y)
 
 
 def _copy(original: Callable, target: Any, source: Any) -> None:
