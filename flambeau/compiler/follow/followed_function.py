@@ -15,6 +15,7 @@ from ..ir.errors import Unfit, failure, within_memory
 from ..ir.graph import Graph
 from .following import Following
 from .hooks import ACTIVE, TABLE
+from .inline_cache import windows_given
 from .interception import hooks
 from .replay import Replay
 from .segment import PROGRAMS, Exit, Segment
@@ -47,7 +48,7 @@ class FollowedFunction:
                 return self.function(*args, **kwargs)
             return self._follow(args, kwargs)
         finally:
-            ACTIVE.session = None
+            ACTIVE.session = ACTIVE.cue = None
             _RUNNING.release()
 
     def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -87,7 +88,7 @@ class FollowedFunction:
 
     def compute(self, session: Session, following: Following) -> None:
         """Computes what a session listed."""
-        alive = following.survivors()
+        alive = following.survivors(windows_given(following.segment))
         segment = following.segment
         exit = segment.exit(following.pos)
         for program in exit.programs:

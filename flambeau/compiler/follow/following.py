@@ -22,10 +22,10 @@ from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, creation, view_of
 from ..trace.bindings import window_on
 from ..trace.plain_values import PLAIN, same_plain
-from ..trace.trace import OPERATOR, WRITE, Value, same_bits
+from ..trace.trace import EMPTY, OPERATOR, WRITE, Value, same_bits
 from .listed_history import attach
 from .memory_layout import laid_out
-from .segment import END, INTERNAL, STABLE, Entry, Segment
+from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__
 _HELD = 3  # references to an array that nobody else holds: the list's, a local one, the count's
@@ -38,7 +38,7 @@ class Following:
     optimizers' updates, by event."""
 
     __slots__ = (
-        "addresses", "ambient", "bound", "inputs", "next", "owners", "pos", "segment", "sequence",
+        "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment", "sequence",
         "shifts", "sources", "updates",
     )  # fmt: skip
 
@@ -46,12 +46,13 @@ class Following:
         self.segment, self.pos = segment, 0
         self.next: Entry = segment.entries[0]
         n = len(segment.memory)
-        self.owners: list[np.ndarray | None] = [None] * n
+        self.owners: list[np.ndarray | None] = segment.owners.copy()
         self.addresses: list[int | None] = [None] * n
         self.sources: dict[int, np.ndarray] = {}
         self.inputs: dict[int, np.ndarray] = {}
         self.shifts: dict[int, int] = {}
-        self.bound: set[int] = set()  # ids of the owners that are taken
+        self.bound: set[int] = segment.stable_ids.copy()  # ids of the owners that are taken
+        self.cues: list[Any] | None = None  # what this call notes of its way
         self.updates: dict[int, Any] = {}
         self.ambient = AMBIENT.changes
         self.sequence: int = _next_sequence()  # nodes of this call's tape have higher numbers
@@ -67,8 +68,9 @@ class Following:
         entries = self.segment.entries
         self.next = entries[self.pos] if self.pos < self.segment.count else END
 
-    def survivors(self) -> frozenset[int]:
-        """The memories made so far that somebody holds. The others may be used again."""
+    def survivors(self, given: dict[int, int]) -> frozenset[int]:
+        """The memories made so far that somebody holds. The others may be used again. `given`: how
+        many references to owners are those of inline caches."""
         alive = set()
         owners, memory, pos = self.owners, self.segment.memory, self.pos
         for entry in self.segment.entries[:pos]:
@@ -76,11 +78,11 @@ class Following:
                 owner = owners[s]
                 if owner is None:  # inside of a backward pass
                     continue
-                if sys.getrefcount(owner) > _HELD:
+                if sys.getrefcount(owner) - given.get(id(owner), 0) > _HELD:
                     computed = memory[s].computed
                     if computed is not None and computed < pos:
                         alive.add(s)
-                elif entry.kind == OPERATOR or entry.kind == WRITE:
+                elif entry.kind in (OPERATOR, WRITE, EMPTY):
                     entry.pool[s] = owner
         return frozenset(alive)
 
@@ -90,7 +92,9 @@ class Following:
         for s, one in enumerate(self.owners):
             if one is owner:
                 memory = self.segment.memory[s]
-                return memory.kind == INTERNAL or memory.written
+                if memory.kind == INTERNAL:
+                    return True
+                return memory.computed is not None and memory.computed < self.pos
         return False
 
     # ------------------------------------------------------------------------------ results
@@ -247,12 +251,6 @@ class Following:
         s = value.storage
         memory = self.segment.memory[s]
         owner = array if array.base is None else owner_of(array)
-        if memory.kind == STABLE:
-            if owner is not memory.owner:
-                return False
-            self.owners[s] = owner
-            self.bound.add(id(owner))
-            return self.lies(value, array)
         if memory.kind == INTERNAL or id(owner) in self.bound \
                 or id(owner) in self.segment.stable_ids or not _is_alike(value, array):  # fmt: skip
             return False

@@ -21,29 +21,35 @@ from ...ops.interception.code_patching import ENDS, STUBS, clone
 
 
 class _Active:
-    """The followed call that is running in this process; at most one. `thread`: of the last one."""
+    """The followed call that is running in this process; at most one. `thread`: of the last one.
+    `cue`: the intercepted function that is expected next, where that is known."""
 
-    __slots__ = ("session", "thread")
+    __slots__ = ("cue", "session", "thread")
 
+    cue: Any
     session: Any
     thread: int
 
 
 ACTIVE = _Active()
-ACTIVE.session, ACTIVE.thread = None, 0
+ACTIVE.session, ACTIVE.thread, ACTIVE.cue = None, 0, None
 
 _SOURCE = """
 def outer({free}):
     def stub(*args, **kwargs):
         {free_or_pass}
         hook = 1234567
-        session = hook.active.session
+        active = 7654321
+        cue = active.cue
+        if cue is not None and cue.hook is hook and active.thread == hook.ident():
+            return cue.take(args, kwargs)
+        session = active.session
         if session is None or session.thread != hook.ident():
             return hook.outside(args, kwargs)
         if session.quiet{unless}:
             return hook.original(*args, **kwargs)
         if session.recorder is None:
-            return hook.follow(session, args, kwargs)
+            return session.follow(hook, args, kwargs)
         return hook.record(hook.original, args, kwargs)
     return stub
 """
@@ -65,7 +71,6 @@ class Hook:
     `follow(session, args, kwargs)` while it is followed. `always`: inside of operators too;
     `only_recording`: followed calls run the function as it is."""
 
-    active = ACTIVE
     ident = staticmethod(threading.get_ident)
 
     def __init__(self, function: Any, record: Callable, follow: Callable, operator: Any = None,
@@ -74,6 +79,11 @@ class Hook:
         self.function, self.record, self.follow = function, record, follow
         self.operator, self.always = operator, always
         self.stub: Any = None
+        # What inline caches need: of an operator its binder, whether its operands are swapped and
+        # whether autocast concerns it; of a composite what its plain arguments are.
+        self.binder: Any = None
+        self.swapped = self.policy = False
+        self.plain: Callable[[tuple, dict[str, Any]], tuple] | None = None
         self.keep()
 
     def keep(self) -> None:
@@ -86,7 +96,9 @@ class Hook:
         else:
             self.original = clone(function)
         template = _template(len(self.code.co_freevars), self.always)
-        constants = tuple([self if c == 1234567 else c for c in template.co_consts])
+        here = {1234567: self, 7654321: ACTIVE}
+        constants = tuple([here.get(c, c) if c.__class__ is int else c
+                           for c in template.co_consts])  # fmt: skip
         self.stub = template.replace(co_consts=constants)
         STUBS[id(self.stub)] = self
 

@@ -123,6 +123,7 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
         return session.dispatch(hook, args, kwargs) if made is NO else made
 
     hook = Hook(function, Recorder.operator(NOW, operator, swapped), follow, operator)
+    hook.binder, hook.swapped, hook.policy = binder, swapped, policy is not None
     return hook
 
 
@@ -559,6 +560,7 @@ def _checked(function: Any, name: str) -> Hook:
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
+    hook.plain = _plain
     return hook
 
 

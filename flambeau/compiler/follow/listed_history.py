@@ -23,11 +23,17 @@ def attach(operator: Operator, made: Any, bound: tuple) -> None:
             break
     else:
         return
-    if operator.kind is Kind.POINTWISE and len(bound) == len(operator.tensor_positions) <= 2 \
-            and all(p.default is p.empty for p in operator.parameters):  # fmt: skip
+    if is_plain_pointwise(operator, bound):
         _attach_plain(operator, made, bound)
     else:
         record(operator, made, bound)
+
+
+def is_plain_pointwise(operator: Operator, bound: tuple) -> bool:
+    """Whether the tape has a short way for an operator: one or two operands, and nothing else."""
+    return (operator.kind is Kind.POINTWISE
+            and len(bound) == len(operator.tensor_positions) <= 2
+            and all(p.default is p.empty for p in operator.parameters))  # fmt: skip
 
 
 def _attach_plain(operator: Operator, made: Any, bound: tuple) -> None:

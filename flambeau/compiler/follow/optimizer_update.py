@@ -42,8 +42,6 @@ class GroupUpdate:
             self.rows.append((param, param._array, grad.storage, grad))
             self.arrays += [(t, t._array) for t in states]
             self._link(given["flags"], param, states)
-        self.stable = [v.storage for param, _, states in entry.event.args
-                       for v in (param, *states)]  # fmt: skip
 
     def _link(self, flags: Any, param: Any, states: list[Any]) -> None:
         kind = type(self.optimizer)
@@ -76,11 +74,6 @@ class GroupUpdate:
             return False
         self.ran[0] += 1
         self.listed[0] += 1
-        memory = following.segment.memory
-        for s in self.stable:
-            if owners[s] is None:
-                owners[s] = memory[s].owner
-                following.bound.add(id(memory[s].owner))
         following.updates[following.pos] = scalars
         following.step()
         return True

@@ -111,6 +111,10 @@ class Segment:
         self.exits: dict[int, Exit] = {}
         self.problem = ""  # why it has no program
         self.stable_ids = {id(m.owner) for m in memory if m.kind == STABLE}
+        self.owners = [m.owner if m.kind == STABLE else None for m in memory]
+        self.cue: Any = None  # the first of its inline caches
+        self.viewing: list[Any] = []  # those that give windows
+        self.misses = self.notes = 0  # of inline caches; how often these were written
         self.calls = calls
         self.backwards: dict[int, BackwardPass] = {}  # by their first events
         self.group_updates: set[int] = set()  # events that are all of a step over a group

@@ -21,6 +21,7 @@ from ..trace.ambient_modes import ambient_modes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following
 from .hooks import ACTIVE, RECORDING, Hook
+from .inline_cache import cue_for, is_due, link
 from .segment import FAILURES, PATHS, Entry, Exit
 from .segment_recorder import SegmentRecorder
 
@@ -43,11 +44,15 @@ class Session:
     @contextmanager
     def silence(self) -> Iterator[None]:
         """Nothing is intercepted inside."""
+        cue, following = ACTIVE.cue, self.following
+        ACTIVE.cue = None
         self.quiet += 1
         try:
             yield
         finally:
             self.quiet -= 1
+            if self.following is following:
+                ACTIVE.cue = cue
 
     # --------------------------------------------------------------------------- transitions
 
@@ -64,6 +69,7 @@ class Session:
 
     def mismatch(self) -> None:
         """Something else happens than the list has next."""
+        ACTIVE.cue = None
         if self.following is not None and self.following.pos:
             self.flush()
         else:
@@ -74,8 +80,15 @@ class Session:
         if self.recorder is not None:
             self._conclude()
         following, self.following = self.following, None
-        if following is None or not following.pos:
+        ACTIVE.cue = None
+        if following is None:
             return
+        if not following.pos:
+            self.tried -= 1  # it has not been tried
+            return
+        if following.cues is not None:
+            link(following.segment, following.cues)
+            following.cues = None
         self.exit, self.tried = following.segment.exit(following.pos), 0
         with self.silence():
             self.driver.compute(self, following)
@@ -84,6 +97,28 @@ class Session:
         """The end of the call."""
         if not self.retired:
             self.flush()
+
+    def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls a function of which no cue is known."""
+        if self.quiet:
+            return hook.follow(self, args, kwargs)
+        if self.following is None and self.advance():
+            assert self.following is not None
+            segment = self.following.segment
+            if is_due(segment):
+                self.following.cues = []
+            elif segment.cue is not None and segment.cue.hook is hook:
+                return segment.cue.take(args, kwargs)
+        following = self.following
+        cues = None if following is None else following.cues
+        if following is None or cues is None:
+            return hook.follow(self, args, kwargs)
+        at, pos = len(cues), following.pos
+        cues.append(None)
+        made = hook.follow(self, args, kwargs)
+        if self.following is following and following.cues is cues:
+            cues[at] = cue_for(hook, self, following, pos, args, kwargs, made)
+        return made
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls a function where no segment is followed: recorded, or eager for good."""
@@ -136,7 +171,7 @@ class Session:
     def retire(self) -> None:
         """The rest of the call is eager."""
         self.retired = True
-        ACTIVE.session = None
+        ACTIVE.session = ACTIVE.cue = None
 
     def barrier(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls a function that needs values."""
@@ -176,13 +211,11 @@ class Session:
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What an operator gives that makes windows on what it takes; NO where it does more."""
-        self.quiet += 1
-        try:
-            made = hook.original(*args, **kwargs)
-        except Exception:
-            return NO
-        finally:
-            self.quiet -= 1
+        with self.silence():
+            try:
+                made = hook.original(*args, **kwargs)
+            except Exception:
+                return NO
         if hook.operator.kind is Kind.VIEW:
             return made
         seen = {id(owner_of(x._array)) for x in bound if isinstance(x, Tensor)}
