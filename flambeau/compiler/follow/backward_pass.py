@@ -16,6 +16,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
 from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in
 from .memory_layout import laid_out
+from .backward_walk import write_walk
 
 if TYPE_CHECKING:
     from .following import Following
@@ -34,6 +35,8 @@ class BackwardPass:
         self.shapes: list[tuple[Any, Any, Any, tuple]] = []
         self.leaves: list[Tensor] = []
         self.grads: list[tuple[Tensor, Any, Value, bool]] = []
+        self.views: list[Any] = []  # windows that were grads last, for inline caches
+        self.walk: Any = None  # a function written for this graph, once it was met again
 
     @staticmethod
     def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
@@ -102,6 +105,12 @@ class BackwardPass:
         """Lists the pass from a root, if it is the same; False, with nothing done, if not."""
         if SPECIAL.count or following.ambient != AMBIENT.changes:
             return False
+        if self.walk is not None:
+            if not self.walk(following, root):
+                return False
+            following.pos = self.end - 1
+            following.step()
+            return True
         root, output = _node_and_output(root)
         nodes = self._walk(root, following.sequence) if output == self.output else None
         if nodes is None:
@@ -109,6 +118,7 @@ class BackwardPass:
         for leaf, array, _, _ in self.grads:
             if leaf._array is not array or not _is_plain(leaf):
                 return False
+        self.walk = write_walk(self, following, nodes)
         owners, memory, bound = following.owners, following.segment.memory, following.bound
         pool = following.segment.entries[self.start].pool
         for leaf, _, value, part in self.grads:

@@ -102,12 +102,11 @@ class FollowedFunction:
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)
 
     def _run(self, program: SegmentProgram, following: Following, exit: Exit) -> None:
-        replay = Replay(following)
         if program.is_trusted:
             if not program.run(following):
-                replay.run()
+                Replay(following).run()
             return
-        wrong = program.verify(following, replay.run)
+        wrong = program.verify(following, Replay(following).run)
         if wrong is None:
             program.is_trusted = True
             return

@@ -22,7 +22,7 @@ from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, creation, view_of
 from ..trace.bindings import window_on
 from ..trace.plain_values import PLAIN, same_plain
-from ..trace.trace import EMPTY, OPERATOR, WRITE, Value, same_bits
+from ..trace.trace import Value, same_bits
 from .listed_history import attach
 from .memory_layout import laid_out
 from .segment import END, INTERNAL, Entry, Segment
@@ -38,8 +38,8 @@ class Following:
     optimizers' updates, by event."""
 
     __slots__ = (
-        "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment", "sequence",
-        "shifts", "sources", "updates",
+        "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
+        "sequence", "shifts", "sources", "updates",
     )  # fmt: skip
 
     def __init__(self, segment: Segment) -> None:
@@ -72,18 +72,19 @@ class Following:
         """The memories made so far that somebody holds. The others may be used again. `given`: how
         many references to owners are those of inline caches."""
         alive = set()
-        owners, memory, pos = self.owners, self.segment.memory, self.pos
-        for entry in self.segment.entries[:pos]:
-            for s in entry.made:
-                owner = owners[s]
-                if owner is None:  # inside of a backward pass
-                    continue
-                if sys.getrefcount(owner) - given.get(id(owner), 0) > _HELD:
-                    computed = memory[s].computed
-                    if computed is not None and computed < pos:
-                        alive.add(s)
-                elif entry.kind in (OPERATOR, WRITE, EMPTY):
-                    entry.pool[s] = owner
+        owners, pos, count = self.owners, self.pos, sys.getrefcount
+        for s, begins, computed, pool in self.segment.births:
+            if begins >= pos:
+                break
+            owner = owners[s]
+            if owner is None:  # inside of a backward pass
+                continue
+            held = count(owner)
+            if held > _HELD and held - given.get(id(owner), 0) > _HELD:
+                if computed is not None and computed < pos:
+                    alive.add(s)
+            elif pool is not None:
+                pool[s] = owner
         return frozenset(alive)
 
     def is_pending(self, array: np.ndarray) -> bool:

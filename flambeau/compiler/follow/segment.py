@@ -16,6 +16,7 @@ from ...ops.core.registry import Kind
 from .backward_pass import BackwardPass
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 
+_POOLED = (OPERATOR, WRITE, EMPTY)
 PATHS = 8  # segments that are kept after one exit
 PROGRAMS = 4  # programs of one exit, for different tensors that live on
 FAILURES = 2  # recordings of one exit that came to nothing
@@ -122,6 +123,12 @@ class Segment:
         self.written_ids = {id(m.owner) for m in memory if m.kind == STABLE and m.written}
         for entry in self.entries:
             entry.prepare(memory)
+        # Of each memory that is made: its storage, the event that begins it, the one that first
+        # computes it, and where its array is kept for later calls.
+        self.births = [
+            (s, i, memory[s].computed, entry.pool if entry.kind in _POOLED else None)
+            for i, entry in enumerate(self.entries) for s in entry.made
+        ]  # fmt: skip
 
     @property
     def is_ready(self) -> bool:

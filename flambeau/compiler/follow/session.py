@@ -21,7 +21,8 @@ from ..trace.ambient_modes import ambient_modes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following
 from .hooks import ACTIVE, RECORDING, Hook
-from .inline_cache import cue_for, is_due, link
+from .cue_writer import cue_for
+from .inline_cache import is_due, link
 from .segment import FAILURES, PATHS, Entry, Exit
 from .segment_recorder import SegmentRecorder
 

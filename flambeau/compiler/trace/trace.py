@@ -390,7 +390,7 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
         return a is b
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if not (a.flags.c_contiguous and b.flags.c_contiguous):
+    if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
     a, b = _as_bytes(a), _as_bytes(b)
     return all(np.array_equal(a[at : at + _PIECE], b[at : at + _PIECE])

@@ -1,0 +1,137 @@
+"""The walk through a backward pass's graph, as straight-line code for one graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.node import Node, Output
+from ...tensor.storage import _as_bytes
+from ...tensor.tensor import Tensor, creation
+from ..trace.bindings import window_on
+from .memory_layout import laid_out
+
+if TYPE_CHECKING:
+    from .backward_pass import BackwardPass
+    from .following import Following
+
+
+class _Source:
+    """Lines of code, and the objects that they name."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {
+            "Tensor": Tensor, "new": object.__new__, "creation": creation, "laid_out": laid_out,
+            "Output": Output, "count": sys.getrefcount, "window": _window,
+        }  # fmt: skip
+
+    def constant(self, value: Any) -> str:
+        """A name for an object."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def refuse_if(self, *tests: str) -> None:
+        """A line that ends the walk, with nothing done."""
+        self.lines += [f"if {' or '.join(tests)}:", "    return False"]
+
+
+def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> Callable:
+    """walk(following, root): compares the graph below `root` with that of `nodes`, sets the grads
+    and frees the nodes; False, with nothing done, where it is another graph."""
+    source = _Source()
+    source.lines.append("sequence = f.sequence")
+    if pass_.output >= 0:
+        source.refuse_if("root.__class__ is not Output", f"root.index != {pass_.output}")
+    source.lines.append("n0 = root.node" if pass_.output >= 0 else "n0 = root")
+    _compare_nodes(source, pass_, nodes)
+    _compare_leaves(source, pass_)
+    _set_grads(source, pass_, following)
+    for number, node in enumerate(nodes):
+        if node.plan.frees or any(version is not None for version in node.versions):
+            source.lines.append(f"n{number}.saved = None")
+    text = "\n".join([
+        "def walk(f, root):", "    try:", *[f"        {line}" for line in source.lines],
+        "        return True", "    except (AttributeError, ValueError):", "        return False",
+    ])  # fmt: skip
+    exec(compile(text, "<flambeau follow>", "exec"), source.names)
+    walk: Callable = source.names["walk"]
+    return walk
+
+
+def _compare_nodes(source: _Source, pass_: BackwardPass, nodes: list[Node]) -> None:
+    seen = {0}
+    for number, (kind, plan, restore, edges) in enumerate(pass_.shapes):
+        n = f"n{number}"
+        tests = [f"{n}.__class__ is not {source.constant(kind)}",
+                 f"{n}.plan is not {source.constant(plan)}", f"{n}.hooks is not None",
+                 f"{n}.sequence < sequence"]  # fmt: skip
+        r = source.constant(restore)
+        tests.append(f"{n}.restore is not {r}" + ("" if restore is None
+                                                  else f" and {n}.restore != {r}"))  # fmt: skip
+        source.refuse_if(*tests)
+        if edges:
+            source.lines.append("".join(f"e{k}, " for k in range(len(edges))) + f"= {n}.edges")
+        for k, edge in enumerate(edges):
+            if edge.__class__ is not tuple:
+                source.refuse_if(f"e{k} is not {source.constant(edge)}")
+                continue
+            below, output = edge
+            if output >= 0:
+                source.refuse_if(f"e{k}.__class__ is not Output", f"e{k}.index != {output}")
+            target = f"e{k}.node" if output >= 0 else f"e{k}"
+            if below in seen:
+                source.refuse_if(f"{target} is not n{below}")
+            else:
+                seen.add(below)
+                source.lines.append(f"n{below} = {target}")
+
+
+def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
+    for number, (leaf, array, _, _) in enumerate(pass_.grads):
+        name = source.constant(leaf)
+        source.lines.append(f"d = {name}.__dict__")
+        source.refuse_if(
+            f"{name}._array is not {source.constant(array)}", f"{name}._grad is not None",
+            f"not {name}._requires_grad", "d and (d.get('_backward_hooks') or "
+            "d.get('_post_accumulate_grad_hooks'))",
+        )  # fmt: skip
+        source.lines.append(f"l{number} = {name}")
+
+
+def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> None:
+    memory, entry = following.segment.memory, following.segment.entries[pass_.start]
+    views = pass_.views
+    source.lines += ["owners = f.owners", "bound = f.bound",
+                     f"pool = {source.constant(entry.pool)}",
+                     f"views = {source.constant(views)}"]  # fmt: skip
+    for number, (_, _, value, part) in enumerate(pass_.grads):
+        s = value.storage
+        whole = memory[s].whole
+        geometry = source.constant((whole.shape, whole.strides, whole.dtype))
+        source.lines += [f"a = pool.pop({s}, None)", "if a is None:",
+                         f"    a = laid_out({geometry})", f"owners[{s}] = a",
+                         "bound.add(id(a))"]  # fmt: skip
+        if part:
+            k = len(views)
+            views.append(_window(laid_out((whole.shape, whole.strides, whole.dtype)), value))
+            source.lines += [
+                f"w = views[{k}]", "if w.base is not a or count(w) > 3:",
+                f"    w = views[{k}] = window(a, {source.constant(value)})", "a = w",
+            ]  # fmt: skip
+        source.lines += [
+            "g = new(Tensor)", "g._array = a", "g._requires_grad = g._tracked = False",
+            "g._node = g._grad = g._counter = g._base = None", "g._stamp = creation.stamp",
+            f"l{number}._grad = g",
+        ]  # fmt: skip
+    source.lines += ["g = a = w = None"]
+    if views:
+        following.segment.viewing.append(pass_)
+
+
+def _window(owner: Any, value: Any) -> Any:
+    whole = value.offset == 0 and value.shape == owner.shape \
+        and value.strides == owner.strides and value.dtype == owner.dtype  # fmt: skip
+    return owner[...] if whole else window_on(_as_bytes(owner), value)

@@ -1,0 +1,440 @@
+"""Writes the code of inline caches: a function for each place at which a call was intercepted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd.mode import MODE, SPECIAL
+from ...autograd.node import Node, Output, SavedOutput
+from ...autograd.save_plan import ATTRIBUTE, OUTPUT
+from ...autograd.save_plan import INPUT as INPUT_SOURCE
+from ...autograd.tape import _next_sequence, requires
+from ...ops.core.autocast import AUTOCAST
+from ...ops.core.registry import Kind, Operator
+from ...tensor.ambient import AMBIENT
+from ...tensor.size import Size
+from ...tensor.storage import _as_bytes
+from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
+from ..trace.bindings import window_on
+from ..trace.trace import EMPTY, Value
+from .following import Following
+from .hooks import ACTIVE, Hook
+from .inline_cache import Cue
+from .listed_history import attach
+from .memory_layout import laid_out
+from .segment import INPUT, Entry
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
+            kwargs: dict[str, Any], made: Any) -> Cue:  # fmt: skip
+    """The cue of a function that a call has just gone through, beginning at event `at`."""
+    cue = Cue(hook, following.segment)
+    if hook.plain is not None:
+        _call(cue, at, hook.plain(args, kwargs))
+    elif hook.operator is not None and hook.binder is not None:
+        layout = _layout(hook, args, kwargs)
+        if layout is not None:
+            if following.pos == at + 1:
+                _operator(cue, following, at, layout, args, kwargs, made)
+            elif following.pos == at and hook.operator.kind is Kind.VIEW:
+                _view(cue, following, layout, args, kwargs, made)
+    elif following.pos > at:
+        _reserved(cue, following, at, args, kwargs, made)
+    return cue
+
+
+def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+              made: Any) -> None:  # fmt: skip
+    """A function that only reserves memory: its results are without values anyway."""
+    entries = following.segment.entries[at : following.pos]
+    results = _every(made)
+    if kwargs or len(results) != len(entries) or any(
+        entry.kind != EMPTY or len(entry.made) != 1 or y.__class__ is not Tensor
+        or y._array is not following.owners[entry.made[0]] or y._requires_grad
+        for entry, y in zip(entries, results, strict=True)
+    ):
+        return
+    writer = _Writer(cue, following)
+    writer.tests.insert(0, f"f.next is not {writer.constant(entries[0])}")
+    unpack = writer.unpack(args, kwargs)
+    compare = [writer.expect(f"a{i}", x, x) for i, x in enumerate(args)]
+    body: list[str] = []
+    for k, entry in enumerate(entries):
+        body += writer.memory(entry) + writer.tensor(f"r{k}", "owner")
+    made_of = "".join(f"r{k}, " for k in range(len(entries)))
+    body += [f"f.pos = {following.pos}", f"f.next = {writer.constant(following.next)}",
+             "ACTIVE.cue = CUE.next",
+             f"return ({made_of})" if made.__class__ is tuple else "return r0"]  # fmt: skip
+    cue.take = writer.compile(unpack, compare, body)
+
+
+def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
+    """For each parameter the name of the variable that has it, or (default,)."""
+    operator: Operator = hook.operator
+    if not hook.binder.plain or not kwargs.keys() <= set(operator.names) \
+            or hook.policy and AUTOCAST.count:  # fmt: skip
+        return None
+    found: list[Any] = [(default,) for default in hook.binder.defaults]
+    if len(args) > hook.binder.positional:
+        return None
+    for i in range(len(args)):
+        found[i] = f"a{1 - i if hook.swapped and len(args) == 2 else i}"
+    for name in kwargs:
+        found[operator.names.index(name)] = f"k_{name}"
+    return found
+
+
+class _Writer:
+    """Writes the source of a cue's `take`."""
+
+    def __init__(self, cue: Cue, following: Following) -> None:
+        self.cue, self.following = cue, following
+        self.names: dict[str, Any] = {
+            "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "MODE": MODE, "CUE": cue, "MISS": cue.miss,
+            "Tensor": Tensor, "new": object.__new__, "creation": creation, "AUTOCAST": AUTOCAST,
+            "view_of": view_of, "laid_out": laid_out, "count": sys.getrefcount,
+            "renew": cue.renew, "INTS": {int}, "operator": cue.hook.operator,
+        }  # fmt: skip
+        self.tests = ["f.ambient != AMBIENT.changes"]
+        if cue.hook.policy:
+            self.tests.append("AUTOCAST.count")
+
+    def constant(self, value: Any) -> str:
+        """A name for an object."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def unpack(self, args: tuple, kwargs: dict[str, Any]) -> list[str]:
+        """Lines that take the arguments apart."""
+        self.tests.append(f"len(args) != {len(args)}")
+        self.tests.append(f"len(kwargs) != {len(kwargs)}" if kwargs else "kwargs")
+        lines = []
+        if args:
+            lines.append(", ".join(f"a{i}" for i in range(len(args))) + ", = args")
+        if kwargs:
+            self.tests.append(f"kwargs.keys() != {self.constant(dict(kwargs).keys() | set())}")
+            lines += [f"k_{name} = kwargs[{name!r}]" for name in kwargs]
+        return lines
+
+    def expect(self, name: str, expected: Any, found: Any) -> str:
+        """The test that an argument is not what is expected. `found`: what it is now."""
+        if isinstance(found, Tensor) and isinstance(expected, Value):
+            kind, s = self.constant(found.__class__), expected.storage
+            array = found._array
+            if self.following.segment.memory[s].kind == INPUT:
+                return (f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}] "
+                        f"and not f.same({self.constant(expected)}, {name})")  # fmt: skip
+            if array is self.following.owners[s]:
+                return f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}]"
+            for cue in self.following.cues or ():
+                for k, view in enumerate(cue.views or () if cue is not None else ()):
+                    if view is array and cue is not None and view.base is self.following.owners[s]:
+                        c = self.constant(cue)
+                        return (f"{name}.__class__ is not {kind} or not {c}.views or "
+                                f"(v_ := {c}.views[{k}]) is not {name}._array "
+                                f"or v_.base is not owners[{s}]")  # fmt: skip
+        c = self.constant(expected)
+        if expected is None or expected is True or expected is False:
+            return f"{name} is not {c}"
+        if found.__class__ in (tuple, list, Size) and found and {*map(type, found)} == {int}:
+            kind, numbers = self.constant(found.__class__), self.constant(found[:])
+            return (f"{name}.__class__ is not {kind} or {name} != {numbers} "
+                    f"or {{*map(type, {name})}} != INTS")  # fmt: skip
+        if expected.__class__ is float and expected:
+            return f"{name}.__class__ is not float or {name} != {c}"
+        if expected.__class__ in (int, str):
+            return f"{name}.__class__ is not {c}.__class__ or {name} != {c}"
+        return f"not f.same({c}, {name})"
+
+    def memory(self, entry: Entry) -> list[str]:
+        """Lines that find memory for what begins at an entry; the last is `owner`."""
+        lines = [f"pool = {self.constant(entry.pool)}"]
+        for s in entry.made:
+            whole = self.following.segment.memory[s].whole
+            geometry = self.constant((whole.shape, whole.strides, whole.dtype))
+            lines += [f"owner = pool.pop({s}, None)", "if owner is None:",
+                      f"    owner = laid_out({geometry})", f"owners[{s}] = owner",
+                      "f.bound.add(id(owner))"]  # fmt: skip
+        return lines
+
+    def tensor(self, name: str, array: str) -> list[str]:
+        """Lines that make a tensor without history."""
+        return [f"{name} = new(Tensor)", f"{name}._array = {array}",
+                f"{name}._requires_grad = {name}._tracked = False",
+                f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
+                f"{name}._stamp = creation.stamp"]  # fmt: skip
+
+    def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple) -> list[str]:
+        """Lines that hang the results, `names`, on the tape, as the operator's function does.
+        `made`: what it gave now."""
+        operator = self.cue.hook.operator
+        tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
+        if not operator.differentiable:
+            return []
+        every = "(" + "".join(f"{n}, " for n in layout) + ")"
+        self.names["attach"] = attach
+        general = f"attach(operator, made, {every})"
+        if operator.sequence_positions or not tensors:
+            return [general]
+        tracked = " or ".join(f"{n}._tracked" for n in tensors)
+        plain = [f"if ({tracked}) and MODE.grad:", f"    {general}"]
+        node = _node_of(made)
+        if node is None or node.plan is None or node.hooks is not None:
+            return plain
+        inline = self._node(node, made, names, layout, bound)
+        return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
+                                             f"    {general}"]  # fmt: skip
+
+    def _node(self, node: Any, made: Any, names: list[str], layout: list[Any], bound: tuple
+              ) -> list[str] | None:  # fmt: skip
+        """Lines that make the node where the inputs that require grad are those of now."""
+        operator, plan = self.cue.hook.operator, node.plan
+        tests, edges = ["MODE.grad", "not SPECIAL.count"], []
+        for i in operator.tensor_positions:
+            x, n = bound[i], layout[i]
+            if not isinstance(x, Tensor):
+                continue
+            if i in plan.inputs:
+                tests.append(f"({n}._requires_grad if {n}._base is None else requires({n}))")
+                edges.append(f"{n}._node or {n}")
+            else:
+                tests.append(f"not {n}._tracked")
+        lines, saved, versions = self._saved(node, made, names, layout, bound)
+        tests += [f"{layout[i]}._stamp is not INFERENCE" for kind, i in plan.sources
+                  if kind == INPUT_SOURCE and isinstance(bound[i], Tensor)]  # fmt: skip
+        lines += [
+            f"node = new({self.constant(type(node))})",
+            f"node.plan = {self.constant(plan)}", f"node.edges = ({', '.join(edges)},)",
+            f"node.saved = ({saved})", f"node.versions = ({versions})",
+            f"node.restore = {self.constant(node.restore)}", "node.hooks = None",
+            "node.sequence = sequence()",
+        ]  # fmt: skip
+        if made.__class__ is tuple:
+            lines.append(f"node.outputs = {len(made)}")
+        for k, (name, y) in enumerate(zip(names, _every(made), strict=True)):
+            if y is None or y._node is None:
+                continue
+            lines.append(f"{name}._node = " + (f"Output(node, {k})" if made.__class__ is tuple
+                                               else "node"))  # fmt: skip
+            lines.append(f"{name}._requires_grad = {name}._tracked = True")
+        self.names.update(SPECIAL=SPECIAL, requires=requires, INFERENCE=INFERENCE,
+                          SavedOutput=SavedOutput, Output=Output, sequence=_next_sequence)
+        return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines]]
+
+    def _saved(self, node: Any, made: Any, names: list[str], layout: list[Any], bound: tuple
+               ) -> tuple[list[str], str, str]:  # fmt: skip
+        """Lines that go before, and what the node saves and the versions of that."""
+        lines, saved, versions = [], "", ""
+        for k, (kind, i) in enumerate(node.plan.sources):
+            version = "None"
+            if kind == INPUT_SOURCE and isinstance(bound[i], Tensor):
+                lines.append(f"n{k} = {layout[i]}._counter")
+                value, version = layout[i], f"0 if n{k} is None else n{k}.value"
+            elif kind in (INPUT_SOURCE, ATTRIBUTE):
+                value = layout[i]
+            elif kind == OUTPUT and made.__class__ is tuple:
+                parts = "".join(f"SavedOutput({name}, {j}), " for j, name in enumerate(names))
+                value, version = f"({parts})", f"{(0,) * len(names)}"
+            elif kind == OUTPUT:
+                value, version = "SavedOutput(made)", "0"
+            else:
+                value = self.constant(node.saved[k])
+            saved, versions = f"{saved}{value}, ", f"{versions}{version}, "
+        return lines, saved, versions
+
+    def compile(self, unpack: list[str], compare: list[str], body: list[str]) -> Callable:
+        """The function."""
+        lines = [
+            "def take(args, kwargs):",
+            "    f = ACTIVE.session.following",
+            f"    if {' or '.join(self.tests)}:",
+            "        return MISS(args, kwargs)",
+            *[f"    {line}" for line in unpack],
+            "    owners = f.owners",
+        ]
+        if compare:
+            lines += ["    if " + " or ".join(compare) + ":", "        return MISS(args, kwargs)"]
+        lines += [f"    {line}" for line in body]
+        exec(compile("\n".join(lines), "<flambeau follow>", "exec"), self.names)
+        function: Callable = self.names["take"]
+        return function
+
+
+def _named(writer: _Writer, layout: list[Any]) -> list[str]:
+    return [writer.constant(n[0]) if isinstance(n, tuple) else n for n in layout]
+
+
+def _comparisons(writer: _Writer, layout: list[Any], expected: tuple, bound: tuple) -> list[str]:
+    return [writer.expect(name, e, x) for name, e, x in zip(layout, expected, bound, strict=True)
+            if isinstance(name, str)]  # fmt: skip
+
+
+def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
+              kwargs: dict[str, Any], made: Any) -> None:  # fmt: skip
+    """An operator that was listed."""
+    segment, hook = following.segment, cue.hook
+    entry: Entry = segment.entries[at]
+    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
+    if bound is None or entry.operator is not hook.operator or len(bound) != len(layout):
+        return
+    writer = _Writer(cue, following)
+    entry_name = writer.constant(entry)
+    writer.tests.insert(0, f"f.next is not {entry_name}")
+    unpack = writer.unpack(args, kwargs)
+    compare = _comparisons(writer, layout, entry.event.args, bound)
+    names = _named(writer, layout)
+    body = writer.memory(entry)
+    arrays = _arrays(writer, following, entry, made, body)
+    if arrays is None:
+        every = "(" + "".join(f"{n}, " for n in names) + ")"
+        body = [f"made = f.produce({entry_name}, {every})", "ACTIVE.cue = CUE.next", "return made"]
+        cue.take = writer.compile(unpack, compare, body)
+        return
+    results = []
+    for k, array in enumerate(arrays):
+        results.append(f"r{k}")
+        body += [f"r{k} = None"] if array is None else writer.tensor(f"r{k}", array)
+    several = entry.results is not None and entry.many
+    body.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
+    body += [
+        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
+        *writer.history(tuple(made) if several else made, results, names, bound),
+        "ACTIVE.cue = CUE.next",
+        f"return {writer.constant(hook.operator.result_type)}(*made)"
+        if hook.operator.result_type is not None else "return made",
+    ]  # fmt: skip
+    cue.take = writer.compile(unpack, compare, body)
+
+
+def _arrays(writer: _Writer, following: Following, entry: Entry, made: Any, body: list[str]
+            ) -> list[str | None] | None:  # fmt: skip
+    """What the results lie on; the lines that make their windows go to `body`. None where it is
+    not as simple as that."""
+    if entry.results is None:
+        return ["owner"]
+    if entry.operator is None or entry.operator.kind is Kind.VIEW or any(
+        value is not None and value.storage not in entry.made for value, _ in entry.results
+    ):
+        return None
+    found: list[str | None] = []
+    views: list[np.ndarray] = []
+    lines: list[str] = []
+    for (value, part), y in zip(entry.results, _every(made), strict=True):
+        if value is None:
+            found.append(None)
+            continue
+        owner = following.owners[value.storage]
+        assert owner is not None
+        if not part:
+            found.append(f"owners[{value.storage}]")
+            continue
+        window = _window_on(owner, value)
+        if window.base is not owner:
+            return None
+        y._array = window  # the same memory in the same form, on the owner itself
+        k = len(views)
+        views.append(window)
+        found.append(f"w{k}")
+        lines += [
+            f"w{k} = views[{k}]",
+            f"if w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
+            f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
+        ]  # fmt: skip
+    if views:
+        writer.cue.views, writer.cue.storage = views, 0
+        writer.names["window_on"] = _window_on
+        body += ["views = CUE.views", *lines]
+    return found
+
+
+def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
+    """A window on an array."""
+    return window_on(_as_bytes(owner), value)
+
+
+def _every(made: Any) -> Any:
+    return made if made.__class__ in (tuple, list) else (made,)
+
+
+def _node_of(made: Any) -> Any:
+    """The node of which all results are; None where there is none."""
+    nodes = [y._node for y in _every(made) if y is not None and y._node is not None]
+    if not nodes:
+        return None
+    if made.__class__ is not tuple:
+        return nodes[0] if isinstance(nodes[0], Node) else None
+    if any(n.__class__ is not Output or n.node is not nodes[0].node for n in nodes):
+        return None
+    return nodes[0].node
+
+
+def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
+          made: Any) -> None:  # fmt: skip
+    """An operator that gives windows on memory that it takes."""
+    operator, hook = cue.hook.operator, cue.hook
+    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
+    if bound is None or len(bound) != len(layout) or operator.result_type is not None:
+        return
+    if not isinstance(bound[0], Tensor) or any(isinstance(x, Tensor) for x in bound[1:]):
+        return
+    found = _window(following, bound[0]._array)
+    if found is None:
+        return
+    several = made.__class__ is tuple
+    views = [t._array for t in (made if several else (made,))]
+    owner = following.owners[found.storage]
+    if not views or any(v.base is not owner for v in views):
+        return
+    cue.views, cue.storage = views, found.storage
+    writer = _Writer(cue, following)
+    unpack = writer.unpack(args, kwargs)
+    expected = (found, *bound[1:])
+    compare = _comparisons(writer, layout, expected, bound)
+    names = _named(writer, layout)
+    test = " or ".join(["not views", f"views[0].base is not owners[{found.storage}]",
+                        *[f"count(views[{k}]) > 2" for k in range(len(views))]])  # fmt: skip
+    results = [f"r{k}" for k in range(len(views))]
+    make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]
+    make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
+    body = [
+        "views = CUE.views", f"if {test}:", f"    return renew({names[0]}, args, kwargs)", *make,
+        *writer.history(made, results, names, bound),
+        "ACTIVE.cue = CUE.next", "return made",
+    ]  # fmt: skip
+    cue.take = writer.compile(unpack, compare, body)
+
+
+def _window(following: Following, array: np.ndarray) -> Value | None:
+    """What an array is to the call: all of a storage, or a window that a cue gave."""
+    for s, owner in enumerate(following.owners):
+        if owner is None or following.segment.memory[s].kind == INPUT:
+            continue
+        if array is owner or array.base is owner:
+            start = array.ctypes.data - owner.ctypes.data
+            return Value(s, start, array.shape, array.strides, array.dtype)
+    return None
+
+
+def _call(cue: Cue, at: int, key: tuple) -> None:
+    """A function that is made of others: with the same plain arguments it runs as it is."""
+    hook = cue.hook
+    plain: Any = hook.plain
+    original = hook.original
+
+    def take(args: tuple, kwargs: dict[str, Any]) -> Any:
+        following = ACTIVE.session.following
+        if following.pos != at or following.ambient != AMBIENT.changes \
+                or plain(args, kwargs) != key:  # fmt: skip
+            return cue.miss(args, kwargs)
+        ACTIVE.cue = cue.next
+        return original(*args, **kwargs)
+
+    cue.take = take
