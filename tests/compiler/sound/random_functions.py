@@ -200,7 +200,7 @@ def snapshot(result: Any, arguments: Any, captured: Any) -> list[Any]:
         base = tensor._base
         place = _place(tensor)
         near = [(i, place[1] - other[1]) for i, other in enumerate(places)
-                if other[0] == place[0]] if tensor.numel() else []  # fmt: skip
+                if other[0] == place[0] and every[i].numel()] if tensor.numel() else []
         seen.append({
             "value": tensor.detach().tolist(), "dtype": tensor.dtype, "shape": tensor.shape,
             "stride": tensor.stride(), "offset": tensor.storage_offset(),
