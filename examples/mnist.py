@@ -80,6 +80,15 @@ def test(model, loader):
     return loss / count, right / count
 
 
+def smoothed(values, keep=0.95):
+    """The moving average of `values`, each step keeping that much of the average before."""
+    average, averages = 0.0, []
+    for i, value in enumerate(values, 1):
+        average = keep * average + (1 - keep) * value
+        averages.append(average / (1 - keep**i))  # the first ones are averages of few
+    return averages
+
+
 def picture(path, losses, images, labels, guesses):
     """The loss curve beside sixteen images with the network's guesses, wrong ones in red."""
     import matplotlib
@@ -90,8 +99,11 @@ def picture(path, losses, images, labels, guesses):
     figure = pyplot.figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subfigures(1, 2)
     axes = left.subplots()
-    axes.plot(range(1, len(losses) + 1), losses, linewidth=1)
+    steps = range(1, len(losses) + 1)
+    axes.plot(steps, losses, linewidth=0.7, color="#b8cde4", label="each step")
+    axes.plot(steps, smoothed(losses), linewidth=1.8, color="#2166ac", label="smoothed")
     axes.set(xlabel="step", ylabel="training loss", title="loss", yscale="log")
+    axes.legend(frameon=False)
     for axes, image, label, guess in zip(
         right.subplots(4, 4).flat, images, labels, guesses, strict=True
     ):

@@ -472,7 +472,15 @@ class Trainer(Loop):
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p><code>{escape(repr(self))}</code></p>{self.history._repr_html_()}"
+        parts = [f"<p><code>{escape(repr(self))}</code></p>"]
+        if self.net is not None:
+            layers = self.summary()._repr_html_()
+            parts.append(f"<details><summary>layers</summary>{layers}</details>")
+        if len(self.history) > 1:
+            parts.append(self.plot()._repr_html_())
+        elif self.history:
+            parts.append(self.history._repr_html_())
+        return "".join(parts)
 
     def summary(self, batch: Any = None) -> ModelSummary:
         """The net's layers with output shapes, parameters, multiply-adds and memory.

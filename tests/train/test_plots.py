@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
+from html import unescape
 from xml.etree import ElementTree
 
 import pytest
 
-from flambeau.train import Loop, epoch
+import flambeau as torch
+from flambeau.train import Loop, Trainer, epoch
+from flambeau.train.callbacks.lr_finder import Found
+from flambeau.train.metrics import MetricGroup
 from flambeau.train.reporting import learning_curves
 from flambeau.train.reporting.plot_panel import Panel, log_ticks, ticks
 from flambeau.train.reporting.learning_curves import Picture, PlotCurves, panels_of, plot
+from flambeau.train.state.history import History
 from flambeau.train.reporting.svg import HEIGHT, TOP, columns_of
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -138,7 +144,7 @@ def test_the_callback_keeps_a_picture(tmp_path, every, monkeypatch):
     assert (tmp_path / "again.svg").exists()
     assert pages == [False, every == 1, True]
     page = (tmp_path / "curves.html").read_text()
-    assert len(re.findall("<circle", page)) == 4  # three epochs, and the ring of the best
+    assert len(re.findall("<circle cx='", page)) == 4  # three epochs, and the ring of the best
     with pytest.raises(ValueError, match="every"):
         PlotCurves(tmp_path, 0)
 
@@ -172,3 +178,35 @@ def test_a_run_that_fails_is_drawn(tmp_path):
     with pytest.raises(AssertionError):
         loop.run([1], epochs=5)
     assert (tmp_path / "curves.html").read_text().count("<title>train") == 2
+
+
+def test_a_page_has_margins_a_title_and_the_values_under_the_mouse():
+    history = [{"epoch": i, "loss": 1 / i, "valid_loss": 1.5 / i} for i in range(1, 81)]
+    html = plot(history).html()
+    assert "<title>Learning curves, 80 epochs</title>" in html
+    assert "padding: 24px 32px" in html
+    points = json.loads(unescape(re.search("data-points='(.*?)'", html)[1]))
+    assert len(points) == 80
+    assert points[1][1] == "epoch 2"
+    assert [(label, value) for label, _, _, value in points[1][2]] == [
+        ("train", "0.5"), ("valid", "0.75")
+    ]  # fmt: skip
+
+
+def test_what_a_notebook_shows():
+    history = History({"epoch": i, "loss": 1 / i} for i in (1, 2, 3))
+    assert "<table>" in history._repr_html_()
+    assert "pointermove" in plot(history)._repr_html_()
+    found = Found([1e-3, 1e-2], [1.0, 0.5], [1.0, 0.7])
+    assert "learning rate" in found._repr_html_()
+    assert repr(found) == "2 rates from 0.0010 to 0.0100; none suggested: the loss does not fall"
+    group = MetricGroup(["accuracy"])
+    assert "<th>accuracy</th><td>nan</td>" in group._repr_html_()
+    group.update(torch.eye(2), torch.tensor([0, 0]))
+    assert "<th>accuracy</th><td>0.5</td>" in group._repr_html_()
+    assert repr(group) == "MetricGroup(accuracy: 0.5)"
+    assert "0.5" in group["accuracy"]._repr_html_()
+    trainer = Trainer(torch.nn.Linear(2, 1), "sgd", "mse", compile=False)
+    assert "<details><summary>layers" in trainer._repr_html_()
+    trainer.fit(torch.ones(4, 2), torch.ones(4, 1), 2, progress=False)
+    assert "Learning curves, 2 epochs" in trainer._repr_html_()

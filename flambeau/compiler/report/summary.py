@@ -7,8 +7,9 @@ counters and the random generator are afterwards as they were.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +23,31 @@ from ..runtime.executable import Step
 HIGHEST = 6
 
 
-def account(program: Program, name: str, level: int, html: Any) -> str:
+class Explanation(str):
+    """The text, which a console prints as it is and a notebook shows as the page."""
+
+    page: str | None
+
+    def __new__(cls, text: str, page: str | None = None) -> Self:
+        """`page` is the HTML page, where there is one."""
+        made = super().__new__(cls, text)
+        made.page = page
+        return made
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        if self.page is None:
+            return f"<pre>{escape(str(self))}</pre>"
+        # A document of its own: its styles and scripts do not touch the notebook's.
+        return (
+            f'<iframe srcdoc="{escape(self.page)}" width="100%" height="760" title="explain" '
+            'style="border: 1px solid #ddd; border-radius: 8px"></iframe>'
+        )
+
+
+def account(program: Program, name: str, level: int, html: Any) -> Explanation:
     """The text; the page too, where `html` names a file for it."""
     if not 1 <= level <= HIGHEST:
         raise ValueError(f"explain expects a level from 1 to {HIGHEST}, got {level}")
@@ -31,21 +56,21 @@ def account(program: Program, name: str, level: int, html: Any) -> str:
         lines += graph_lines(program.step.graph) if level >= GRAPH else []
         if html is not None:
             raise RuntimeError(f"no page of {name}: {lines[0]}")
-        return "\n".join(lines)
+        return Explanation("\n".join(lines))
     with program.lock:
         found = list(measured(program, name))
-    if html is not None:
-        from .page import page
+    from .page import page
 
-        Path(html).write_text(page([one for _, one in found], name, program.bindings.calls),
-                              encoding="utf-8")  # fmt: skip
+    drawn = page([one for _, one in found], name, program.bindings.calls)
+    if html is not None:
+        Path(html).write_text(drawn, encoding="utf-8")
     lines = []
     for step, one in found:
         lines += [f"{one.title}: " + line if i == 0 else line
                   for i, line in enumerate(explained(step, one, level))]  # fmt: skip
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
-    return "\n".join(lines)
+    return Explanation("\n".join(lines), drawn)
 
 
 def measured(program: Program, name: str) -> Iterator[tuple[Step, Figures]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from ...optim.lr_scheduler.scheduler import set_value
@@ -15,11 +16,12 @@ from ..state.epoch_numbers import Measures
 from ..reporting.plot_panel import Panel
 from ..reporting.learning_curves import Picture
 from ..state.random_state import random_state, set_random_state
+from ..state.formatting import short
 from ..state.snapshot import copied
 from ..state.state import State
 
 
-@dataclass
+@dataclass(repr=False)
 class Found:
     """Rates, the losses of their steps, and their smoothed losses; `suggestion` is a rate.
 
@@ -57,13 +59,25 @@ class Found:
         if self.suggestion is not None:
             at = self.rates.index(self.suggestion)
             panel.best["smoothed"] = (self.rates[at], self.smoothed[at])
-        picture = Picture([panel], title="learning rates")
+        picture = Picture([panel], title="Learning rates")
         if path is not None:
             picture.save(path)
         return picture
 
+    def __repr__(self) -> str:
+        rates = f"{len(self.rates)} rates"
+        if self.rates:
+            rates += f" from {short(self.rates[0])} to {short(self.rates[-1])}"
+        best = self.suggestion
+        if best is None:
+            return f"{rates}; none suggested: the loss does not fall"
+        return f"{rates}; suggested: {short(best)}"
+
     def _repr_svg_(self) -> str:
         return self.plot().svg()
+
+    def _repr_html_(self) -> str:
+        return f"{self.plot()._repr_html_()}<p>{escape(repr(self))}</p>"
 
 
 class LRFinder:
@@ -81,7 +95,7 @@ class LRFinder:
     >>> 1e-3 < found.suggestion < 1
     True
     >>> trainer.optimizer.param_groups[0]["lr"], found.plot("rates.html").title
-    (0.001, 'learning rates')
+    (0.001, 'Learning rates')
     """
 
     def __init__(

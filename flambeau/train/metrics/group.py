@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ...autograd.mode import no_grad
 from .adapt import adapt
 from .foreign import plain
-from .metric import MetricProtocol, saved
+from .metric import MetricProtocol, saved, shown
 
 
 class MetricGroup:
@@ -35,6 +36,14 @@ class MetricGroup:
 
     def __getitem__(self, name: str) -> MetricProtocol:
         return self.metrics[name]
+
+    def __repr__(self) -> str:
+        return f"MetricGroup({', '.join(f'{n}: {shown(m)}' for n, m in self.metrics.items())})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(shown(metric))}</td></tr>"
+                       for name, metric in self.metrics.items())  # fmt: skip
+        return f"<table>{rows}</table>"
 
     def update(self, output: Any, target: Any) -> None:
         """Adds a batch to every metric; nothing is recorded for gradients."""

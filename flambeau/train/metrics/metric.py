@@ -7,6 +7,8 @@ of the data add up (numbers and arrays by sum, lists by concatenation), which is
 from __future__ import annotations
 
 import copy
+import warnings
+from html import escape
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -121,6 +123,9 @@ class Metric:
         self.merge(batch)
         return value
 
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code> {escape(shown(self))}"
+
     def twin(self) -> Self:
         """Another one of the same kind, with nothing in it. Functions and options are shared."""
         twin = copy.copy(self)
@@ -157,6 +162,19 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
+
+
+def shown(metric: MetricProtocol) -> str:
+    """A metric's value as text, as far as there is one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = metric.compute()
+    except Exception:  # nothing to work it out from, each kind says so in its own way
+        return "no batches yet"
+    if isinstance(value, Tensor):
+        return f"{value.item():.4g}" if value.numel() == 1 else f"tensor of {tuple(value.shape)}"
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
 def saved(state: Any) -> Any:

@@ -9,13 +9,13 @@ import importlib.util
 import math
 import os
 import time
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from ..events.order import Band
 from ..state.monitored_metric import higher_by_name
 from ..state.formatting import STAGES, scalars, short, stage_of
+from .curves_page import notebook_part, page
 from .plot_panel import Panel, Points
 from .svg import FAINT, GRID, INK, color_of, columns_of, svg
 
@@ -23,7 +23,7 @@ from .svg import FAINT, GRID, INK, color_of, columns_of, svg
 class Picture:
     """Panels that can be shown and saved; a notebook shows it by itself."""
 
-    def __init__(self, panels: list[Panel], title: str = "learning curves") -> None:
+    def __init__(self, panels: list[Panel], title: str = "Learning curves") -> None:
         self.panels = panels
         self.title = title
 
@@ -35,17 +35,10 @@ class Picture:
 
     def html(self) -> str:
         """A page with the picture and a table of the best and the last values, needing nothing."""
-        return _PAGE.format(title=escape(self.title), svg=svg(self.panels), rows=self._rows())
+        return page(self.panels, self.title)
 
-    def _rows(self) -> str:
-        rows = []
-        for panel in self.panels:
-            for label, points in panel.lines.items():
-                best = panel.best.get(label)
-                cells = [panel.title, label, short(points[-1][1])]
-                cells += [short(best[1]), short(best[0])] if best else ["", ""]
-                rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
-        return "\n".join(rows)
+    def _repr_html_(self) -> str:
+        return notebook_part(self.panels, self.title)
 
     def figure(self) -> Any:
         """The picture as a matplotlib figure. Raises ImportError without matplotlib."""
@@ -97,7 +90,8 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
     history = run if isinstance(run, list) else run.history
     if not history:
         raise ValueError("there is no epoch to plot yet")
-    picture = Picture(panels_of(history))
+    epochs = f"{len(history)} epoch{'s' if len(history) > 1 else ''}"
+    picture = Picture(panels_of(history), f"Learning curves, {epochs}")
     if path is not None:
         picture.save(path)
     return picture
@@ -241,22 +235,3 @@ class PlotCurves:
             picture.save(self.folder / f"{self.stem}.png")
         self._drawn = time.perf_counter()
         self._cost = self._drawn - began
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width">
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; color: #3a3f45; margin: 24px auto }}
-body {{ max-width: 1340px }}
-svg {{ max-width: 100%; height: auto }}
-table {{ border-collapse: collapse; margin-top: 16px }}
-th, td {{ text-align: left; padding: 3px 18px 3px 0; border-bottom: 1px solid #e6e8ea }}
-td:nth-child(n+3) {{ font-variant-numeric: tabular-nums; text-align: right }}
-</style></head><body>
-<h1 style="font-size:18px">{title}</h1>
-{svg}
-<table><tr><th>metric</th><th>data</th><th>last</th><th>best</th><th>in epoch</th></tr>
-{rows}
-</table></body></html>
-"""

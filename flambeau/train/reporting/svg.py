@@ -14,6 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 108, 40, 40  # room around a panel's axes; names 
 INK, FAINT, GRID = "#3a3f45", "#7a828a", "#e6e8ea"
 COLORS = {"train": "#2166ac", "valid": "#d6604d", "test": "#1b7837", "lr": "#6a51a3"}
 SPARE = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#525252")
+_LONG_NAME = 13  # letters that fit beside the axes at the usual size
 FONT = "font-family='system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif'"
 
 
@@ -45,13 +46,19 @@ def svg(panels: list[Panel]) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _panel(panel: Panel) -> list[str]:
+def place_in(panel: Panel) -> At:
+    """Where straight coordinates are in the panel's picture."""
     left, right, low, high = panel.limits()
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def at(x: float, y: float) -> tuple[float, float]:
         return LEFT + (x - left) / (right - left) * across, TOP + (high - y) / (high - low) * down
 
+    return at
+
+
+def _panel(panel: Panel) -> list[str]:
+    at = place_in(panel)
     parts = _axes(panel, at)
     names = []
     for index, label in enumerate(panel.lines):
@@ -143,8 +150,9 @@ def _names(names: list[list]) -> list[str]:
     for below in reversed(names):
         below[0] = min(below[0], lowest)
         lowest = below[0] - gap
+    small = " font-size='10'"
     return [
-        f"<text x='{WIDTH - RIGHT + 8}' y='{y + 4:.1f}' fill='{color}' font-weight='600'>"
-        f"{escape(text)}</text>"
+        f"<text x='{WIDTH - RIGHT + 8}' y='{y + 4:.1f}' fill='{color}' font-weight='600'"
+        f"{small if len(text) > _LONG_NAME else ''}>{escape(text)}</text>"
         for y, text, color in names
     ]

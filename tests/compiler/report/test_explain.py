@@ -63,6 +63,14 @@ def test_levels_tell_more_and_more(trained) -> None:
         step.explain(7)
 
 
+def test_a_notebook_shows_the_page(trained) -> None:
+    explanation = trained[0].explain()
+    assert repr(explanation) == str(explanation)
+    html = explanation._repr_html_()
+    assert html.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert html.count('"') == html.count('="') * 2  # the page's own quotes are escaped
+
+
 def test_measuring_changes_nothing(trained) -> None:
     step, _, batch, left = trained
     before = left()

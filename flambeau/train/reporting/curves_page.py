@@ -1,0 +1,121 @@
+"""Panels as a page, or as a part of a notebook: one below the other where it is narrow, with the
+values under the mouse. One file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from ..state.formatting import short
+from .plot_panel import Panel
+from .svg import color_of, place_in, svg
+
+
+def page(panels: list[Panel], title: str) -> str:
+    """The whole page."""
+    return _PAGE.format(title=escape(title), style=_STYLE, body=fragment(panels, title))
+
+
+def notebook_part(panels: list[Panel], title: str) -> str:
+    """The same for the output of a notebook's cell."""
+    return f"<style>{_STYLE}</style>{fragment(panels, title)}"
+
+
+def fragment(panels: list[Panel], title: str) -> str:
+    """Title, panels and the table of last and best values."""
+    figures = "\n".join(
+        f"<figure data-points='{escape(json.dumps(_points(panel)), quote=True)}'>{svg([panel])}"
+        "</figure>"
+        for panel in panels
+    )
+    return (
+        f"<div class='flambeau-curves'><h1>{escape(title)}</h1><div class='panels'>{figures}</div>"
+        f"{_table(panels)}<div class='values' hidden></div><script>{_SCRIPT}</script></div>"
+    )
+
+
+def _points(panel: Panel) -> list[list[object]]:
+    """[x of the picture, what x is, [[label, colour, y of the picture, value], ...]] by x."""
+    at = place_in(panel)
+    found: dict[float, list[object]] = {}
+    for index, (label, points) in enumerate(panel.lines.items()):
+        for x, y in points:
+            straight = panel.place(x, y)
+            if straight is None:
+                continue
+            across, down = at(*straight)
+            row = found.setdefault(
+                x, [round(across, 1), f"{panel.x_label} {short(x)}", []]
+            )
+            row[2].append([label, color_of(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
+    return [found[x] for x in sorted(found)]
+
+
+def _table(panels: list[Panel]) -> str:
+    rows = []
+    for panel in panels:
+        for label, points in panel.lines.items():
+            best = panel.best.get(label)
+            cells = [panel.title, label, short(points[-1][1])]
+            cells += [short(best[1]), short(best[0])] if best else ["", ""]
+            rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
+    where = panels[0].x_label if panels else ""
+    names = ("metric", "data", "last", "best", f"at {where}")
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    return f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>"
+
+
+_STYLE = """
+.flambeau-curves { font: 14px/1.5 system-ui, sans-serif; color: #3a3f45; background: #fff;
+  padding: 24px 32px; max-width: 1400px; margin: 0 auto; box-sizing: border-box }
+.flambeau-curves h1 { font-size: 20px; margin: 0 0 12px }
+.flambeau-curves .panels { display: grid; gap: 12px 20px;
+  grid-template-columns: repeat(auto-fit, minmax(min(340px, 100%), 1fr)) }
+.flambeau-curves figure { margin: 0; max-width: 620px }
+.flambeau-curves svg { width: 100%; height: auto; display: block }
+.flambeau-curves table { border-collapse: collapse; margin-top: 20px }
+.flambeau-curves th, .flambeau-curves td { text-align: left; padding: 3px 18px 3px 0;
+  border-bottom: 1px solid #e6e8ea; background: #fff }
+.flambeau-curves th:nth-child(n+3), .flambeau-curves td:nth-child(n+3) { text-align: right;
+  font-variant-numeric: tabular-nums }
+.flambeau-curves .values { position: fixed; pointer-events: none; background: #fff; z-index: 9;
+  border: 1px solid #c9ced3; border-radius: 6px; padding: 5px 10px; font-size: 13px;
+  box-shadow: 0 2px 8px #0002; white-space: nowrap }
+@media (max-width: 600px) { .flambeau-curves { padding: 16px } }
+"""
+
+_SCRIPT = """
+(() => {
+  const root = document.currentScript.parentElement, box = root.querySelector(".values");
+  for (const figure of root.querySelectorAll("figure")) {
+    const points = JSON.parse(figure.dataset.points), svg = figure.querySelector("svg");
+    const marks = document.createElementNS(svg.namespaceURI, "g");
+    svg.append(marks);
+    svg.addEventListener("pointermove", event => {
+      const area = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / area.width;
+      const x = (event.clientX - area.left) * scale;
+      const near = points.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a);
+      marks.innerHTML = near[2].map(([, color, y]) =>
+        `<circle cx="${near[0]}" cy="${y}" r="4" fill="${color}" stroke="#fff"/>`).join("");
+      box.replaceChildren(near[1], ...near[2].map(([label, color, , value]) => {
+        const line = document.createElement("div");
+        line.textContent = `${label} ${value}`;
+        line.style.color = color;
+        return line;
+      }));
+      box.hidden = false;
+      const left = Math.min(event.clientX + 14, innerWidth - box.offsetWidth - 8);
+      box.style.left = left + "px";
+      box.style.top = event.clientY + 14 + "px";
+    });
+    svg.addEventListener("pointerleave", () => { box.hidden = true; marks.replaceChildren(); });
+  }
+})();
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body {{ margin: 0; background: #fff }}{style}</style></head>
+<body>{body}</body></html>
+"""
