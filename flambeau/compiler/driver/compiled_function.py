@@ -156,14 +156,13 @@ class Compiled:
             program = next(iter(self._programs), None)
         name = self._name
         if program is not None:
-            from ..report.summary import Explanation, account
+            from ..report.summary import account
 
-            explanation = account(program, name, level, html)
+            note = ""
             if self._options.get("dynamic"):
-                more = ("\ndynamic=True: each combination of shapes has a program of its own, "
+                note = ("dynamic=True: each combination of shapes has a program of its own, "
                         f"{len(self._programs)} of at most {MANY}")  # fmt: skip
-                return Explanation(explanation + more, explanation.page)
-            return explanation
+            return account(program, name, level, html, note)
         text = f"{name} has no program: {self._why()}"
         if self._followed is not None and not self._told:
             text = f"{name} is followed: {self._why()}\n{self._followed.summary()}"

@@ -47,8 +47,10 @@ class Explanation(str):
         )
 
 
-def account(program: Program, name: str, level: int, html: Any) -> Explanation:
-    """The text; the page too, where `html` names a file for it."""
+def account(
+    program: Program, name: str, level: int, html: Any, note: str = ""
+) -> Explanation:
+    """The text, with `note` as its last line; the page too, where `html` names a file for it."""
     if not 1 <= level <= HIGHEST:
         raise ValueError(f"explain expects a level from 1 to {HIGHEST}, got {level}")
     if not isinstance(program.step, Step):
@@ -70,6 +72,7 @@ def account(program: Program, name: str, level: int, html: Any) -> Explanation:
                   for i, line in enumerate(explained(step, one, level))]  # fmt: skip
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
+    lines += [note] if note else []
     return Explanation("\n".join(lines), drawn)
 
 
