@@ -72,8 +72,15 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed, as the extra flambeau[mpi] does."""
+    """Whether MPI can connect the processes: mpi4py is installed (the extra flambeau[mpi]), and they
+    were started by mpiexec, or are not many."""
+    if not _is_under_mpiexec() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return False
     return importlib.util.find_spec("mpi4py") is not None
+
+
+def _is_under_mpiexec() -> bool:
+    return "PMI_RANK" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ
 
 
 def is_nccl_available() -> bool:
@@ -106,7 +113,7 @@ def get_default_backend_for_device(device: Any) -> str:
 def _backend_name(backend: str | None) -> str:
     """The backend for the CPU. Without one, MPI where mpiexec started the process, else Gloo."""
     if backend is None or Backend(backend) == Backend.UNDEFINED:
-        by_mpiexec = "PMI_RANK" in os.environ and "RANK" not in os.environ
+        by_mpiexec = _is_under_mpiexec() and "RANK" not in os.environ
         return "mpi" if by_mpiexec and is_mpi_available() else "gloo"
     name: str = Backend(backend)
     parts = dict(part.split(":", 1) for part in name.split(",") if ":" in part)

@@ -37,6 +37,7 @@ class Reducer:
         self.buckets = assign_buckets(self.parameters, cap_bytes)
         self.comm_hook: tuple[Any, CommHook] | None = None
         self.divisor = group.size()
+        self.is_static, self.rounds = True, 0  # of those that looked for unused parameters
         self._recorder: Any = None  # of the step, where it is being compiled
         self.armed = self.is_expecting = False  # hooks count; gradients are outstanding
         self._next = 0  # the first bucket that was not sent yet
@@ -80,11 +81,24 @@ class Reducer:
             bucket.work = bucket.future = bucket.transfer = None
         if not self.finds_unused:
             return
-        reached = leaves_of(outputs)
+        reached, before = leaves_of(outputs), self._used
         self._used = np.array([id(p) in reached for p in self.parameters], np.int32)
+        self.is_static &= self.rounds == 0 or np.array_equal(before, self._used)
+        self.rounds += 1
         for parameter, used in zip(self.parameters, self._used, strict=True):
             if not used:
                 self._mark(parameter, has_gradient=False)
+
+    def figures(self) -> dict[str, Any]:
+        """The group, the buckets, and whether every backward so far used the same parameters."""
+        sizes = [bucket.buffer._array.nbytes for bucket in self.buckets]
+        return {
+            "world_size": self.group.size(), "rank": self.group.rank(),
+            "backend_name": self.group.name(), "can_set_static_graph": self.is_static,
+            "num_parameter_tensors": len(self.parameters),
+            "total_parameter_size_bytes": sum(sizes), "bucket_sizes": ", ".join(map(str, sizes)),
+            "find_unused_parameters": self.finds_unused, "gradient_as_bucket_view": self.as_view,
+        }  # fmt: skip
 
     def _prepare_recording(self) -> None:
         """In a step that is being recorded, whose collectives become nodes of its graph."""

@@ -182,6 +182,10 @@ class DistributedDataParallel(Module):
             if name in names:
                 value.__dict__["_ddp_ignored"] = True
 
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What is known of the reduction, by PyTorch's names."""
+        return {"module_name": type(self.module).__name__, **self.reducer.figures()}
+
     def _named_buffers(self) -> dict[str, Tensor]:
         ignored = self.parameters_to_ignore
         return {k: v for k, v in self.module.named_buffers() if k not in ignored}
