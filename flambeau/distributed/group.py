@@ -72,7 +72,7 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether MPI can connect the processes: mpi4py is installed (the extra flambeau[mpi]), and they
+    """Whether MPI can connect the processes: mpi4py (the extra flambeau[mpi]) is there, and they
     were started by mpiexec, or are not many."""
     if not _is_under_mpiexec() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return False

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
+from .errors import DistStoreError
 from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
+
+
+_CAME = "came"  # the store's keys that say which ranks there are
 
 
 class Meeting(NamedTuple):
@@ -104,4 +109,20 @@ def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = TCPStore(host, port, world_size, False, timeout)
         return PrefixStore(f"/worker/attempt_{attempt}", store)
-    return TCPStore(host, port, world_size, rank == 0, timeout, multi_tenant=True)
+    store = TCPStore(host, port, world_size, rank == 0, timeout, wait_for_workers=False,
+                     multi_tenant=True)  # fmt: skip
+    store.set(f"{_CAME}/{rank}", b"")
+    try:
+        store.join(world_size)
+    except DistStoreError as error:
+        note_missing(error, store, [f"{_CAME}/{each}" for each in range(world_size)])
+        raise
+    return store
+
+
+def note_missing(error: DistStoreError, store: Store, keys: Sequence[str]) -> None:
+    """Adds to an error which ranks have not come: those whose keys, in order, are not there."""
+    with suppress(RuntimeError):
+        missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+        error.add_note(f"Missing: rank {', '.join(missing)} of {len(keys)}. Look at what it "
+                       "printed; RANK and WORLD_SIZE must be alike for all.")  # fmt: skip

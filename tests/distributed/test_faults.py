@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,28 @@ def test_a_rank_that_is_killed_in_any_backward(step: int) -> None:
     kill_a_rank(step)
 
 
+def kill_a_rank_that_saves(folder: Path, seconds: float) -> None:
+    ((waited, text),) = outcome("checkpoint", arguments=(str(folder), str(seconds)))
+    assert text.startswith("Dist"), text
+    assert waited < 20
+
+
+def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path) -> None:
+    kill_a_rank_that_saves(tmp_path, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_a_rank_that_is_killed_anywhere_in_a_checkpoint(number: int, tmp_path: Path) -> None:
+    kill_a_rank_that_saves(tmp_path, 0.02 + 0.017 * number)
+
+
+def test_a_rank_that_is_killed_in_a_compiled_step() -> None:
+    ((seconds, text),) = outcome("compiled")
+    assert text.startswith("DistBackendError"), text
+    assert seconds < 20
+
+
 def test_a_rank_that_does_not_answer() -> None:
     ((seconds, text),) = outcome("silent")
     assert "DistBackendError" in text
@@ -66,7 +89,9 @@ def test_a_barrier_names_who_is_missing() -> None:
 
 
 @pytest.mark.parametrize("fault, difference", [
-    ("shape", "Tensor Tensor shapes: [[2]]vs [[3]]"), ("order", "Op type: BROADCASTvs ALLREDUCE"),
+    ("shape", "Tensor Tensor shapes: [[2]]vs [[3]]"),
+    ("dtype", "Tensor Tensor dtypes: ['Float']vs ['Double']"),
+    ("order", "Op type: BROADCASTvs ALLREDUCE"),
 ])  # fmt: skip
 def test_debug_mode_names_what_differs(fault: str, difference: str) -> None:
     (_, text), (_, other) = outcome(fault, TORCH_DISTRIBUTED_DEBUG="DETAIL")
@@ -78,7 +103,13 @@ def test_debug_mode_names_what_differs(fault: str, difference: str) -> None:
 def test_processes_that_do_not_come() -> None:
     ((seconds, text),) = outcome("nobody", started=1)
     assert "1/2 clients joined" in text
+    assert "Missing: rank 1 of 2." in text
     assert seconds < 10
+    outcomes = outcome("one of three", 3, started=2)
+    assert "Missing: rank 2 of 3." in outcomes[0][1]
+    ((_, text),) = outcome("in use", started=1)
+    assert text.startswith("DistNetworkError"), text
+    assert "EADDRINUSE" in text
     ((seconds, text),) = outcome("wrong address", started=1)
     assert "DistNetworkError" in text
     assert "MASTER_ADDR" in text

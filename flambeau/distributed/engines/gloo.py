@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DistBackendError, DistError
+from ..errors import DistBackendError, DistError, DistStoreError
 from ..reduce_op import ReduceOp
+from ..rendezvous import note_missing
 from ..stores import Store
 from .engine import Array, Engine, bytes_of
 from .gloo_library import load_gloo
@@ -55,7 +56,11 @@ class _Meeting:
         """The addresses of a process. The first call reads those of all."""
         if not self._values:
             keys = [str(rank) for rank in range(self._size)]
-            self._values = dict(zip(keys, self._store.multi_get(keys), strict=True))
+            try:
+                self._values = dict(zip(keys, self._store.multi_get(keys), strict=True))
+            except DistStoreError as error:
+                note_missing(error, self._store, keys)
+                raise
             readers = self._store.add("readers", 1)
             while self._store.is_served_here and readers < self._size:
                 time.sleep(_POLL_S)

@@ -88,13 +88,13 @@ class TCPStore(Store):
         self._numbers, self._received = itertools.count(1), bytearray()
         self._connection = _connected(host_name, port, timeout)
         if world_size and wait_for_workers:
-            self._join(world_size, is_master)
+            self.join(world_size)
 
-    def _join(self, world_size: int, is_master: bool) -> None:
-        """Counts this process; the master waits for all."""
+    def join(self, world_size: int) -> None:
+        """Counts this process; the one that serves waits for all."""
         joined = self.add(_INIT_KEY, 1)
         end_s = deadline_s(self._timeout)
-        while is_master and joined < world_size:
+        while self.is_served_here and joined < world_size:
             if time.monotonic() > end_s:
                 raise DistStoreError(
                     f"Timed out after {self._timeout.total_seconds() + 1:.0f} seconds waiting for "
