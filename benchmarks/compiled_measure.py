@@ -97,9 +97,9 @@ def built() -> list[float]:
 
 def figures_of(step: Any) -> Found:
     """Flops, bytes and the share of the machine's limits, by explain()'s measurements."""
-    from flambeau.compiler.report.summary import measured
+    from flambeau.compiler.report.summary import measure
 
-    (_, found), *_ = measured(step._programs[0], "step")
+    (_, found), *_ = measure(step._programs[0], "step")
     lost: dict[str, float] = {}
     for line in found.lines:
         lost[line.bound] = lost.get(line.bound, 0.0) + line.seconds * (1 - line.share)

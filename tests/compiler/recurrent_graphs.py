@@ -6,7 +6,7 @@ import numpy as np
 
 from flambeau.compiler.ir.interpreter import numpy_type
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
-from flambeau.compiler.ir.recurrence import has, recurrence, recurrence_gradient
+from flambeau.compiler.ir.recurrence import has_result, recurrence, recurrence_gradient
 from flambeau.native.kernels.recurrent_cells import CELLS
 from flambeau.native.loop_ir.ir import Type
 
@@ -30,17 +30,19 @@ def recurrent_graph(
 
     x, w = new(steps, rows, cell.gates * width), new(cell.gates * width, width)
     gy = new(steps, rows, width)
-    more = {of: new(rows, width) for of in ("h", "c", "dh", "dc") if has(cell, of) and states}
+    more = {
+        of: new(rows, width) for of in ("h", "c", "dh", "dc") if has_result(cell, of) and states
+    }
     bias = new(width) if name == "gru" and states else None
     given = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
     found = {of: recurrence(name, given, reverse, of)
-             for of in dict.fromkeys(("y", *cell.keeps, "c")) if has(cell, of)}  # fmt: skip
+             for of in dict.fromkeys(("y", *cell.keeps, "c")) if has_result(cell, of)}  # fmt: skip
     before = cell.before or ("", "")
     back = {"w": w, **{of: found[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
             "dc": more.get("dc"), "previous": found.get(before[0]),
             "first": more.get(before[1])}  # fmt: skip
     gradients = [recurrence_gradient(name, back, reverse, of) for of in ("d", "dx", "dh", "dc")
-                 if has(cell, of)]  # fmt: skip
+                 if has_result(cell, of)]  # fmt: skip
     return Graph(sources, inputs, [*found.values(), *gradients], [])
 
 

@@ -17,12 +17,12 @@ from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.storage import owner_of
 from ..trace import bindings as bind
-from ..functionalization.index_checks import Bound, Check
+from ..functionalization.index_checks import IndexBound, IndexCheck
 from ..ir.graph import Graph, Node, Op, Source
-from ..ir.serialization import packed, unpacked
+from ..ir.serialization import serialize_graph, deserialize_graph
 from ..capture.returned_tensors import ReturnedTensor
 from ..functionalization.graph_inputs import (
-    arguments_of, array_of, draws, entries, gradient, supply,
+    bind_arguments, array_of, list_draws, gradients_read_before, allocate_gradient, memory_getter,
 )
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
@@ -71,7 +71,7 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
     except _Unsaid:
         return None
     bindings = bind.Bindings()
-    arguments_of(trace, leaves, bindings)
+    bind_arguments(trace, leaves, bindings)
     _updates(trace, bindings)
     kept: dict[int, np.ndarray] = {}
     accesses = list(trace.grads.values())
@@ -80,17 +80,17 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
         if slot is not None:
             value = trace.value(accesses[access].tensor._grad._array)
             assert value is not None
-            kept[slot], tensor = gradient(value)
+            kept[slot], tensor = allocate_gradient(value)
         bindings.grads.append((leaf, tensor))
-    bindings.entry = entries(trace)
-    drawn = draws(trace)
+    bindings.entry = gradients_read_before(trace)
+    drawn = list_draws(trace)
     for at, said in enumerate(slots):
         state = bind.State(kept[at]) if at in kept else None
         bindings.slots.append(state or _said(said, trace, drawn))
     bindings.recorded = [None] * len(slots)
     bindings.result = _formed(form, _formed_tensors(words, trace))
     ends = [_value(shape, kind) for shape, kind in outputs]
-    given = [Source(kind, tuple(shape), Type(type), supply(slot), name, _tuple(strides))
+    given = [Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
              for (kind, name, shape, type, strides), slot
              in zip(sources, bindings.slots, strict=True)]  # fmt: skip
     bindings.checks = [_checked(one, bindings.slots, given) for one in checks]
@@ -123,7 +123,7 @@ def _circumstances(trace: Trace, leaves: list[Any]) -> list:
         array = array_of(leaf)
         found.append(None if array is None else trace.numbers.get(id(owner_of(array))))
     bindings = bind.Bindings()
-    arguments_of(trace, leaves, bindings)
+    bind_arguments(trace, leaves, bindings)
     return [
         found, [list(one) for one in bindings.together], [list(one) for one in bindings.apart],
         [[i, j, list(kind)] for i, j, kind in bindings.kinships],
@@ -311,11 +311,11 @@ def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
             for leaf, grad in bindings.grads]  # fmt: skip
 
 
-def _check(one: Check, slots: list[Any]) -> list:
+def _check(one: IndexCheck, slots: list[Any]) -> list:
     """A check in words: of an argument's numbers, or of a small graph's."""
     node, graph = one.bound.node, ""
     if one.graph is not None:
-        graph = base64.b64encode(packed(one.graph)).decode()
+        graph = base64.b64encode(serialize_graph(one.graph)).decode()
     if one.leaf is None and not graph:
         raise _Unsaid(one)
     numbers = {id(slot): i for i, slot in enumerate(slots)}
@@ -323,14 +323,14 @@ def _check(one: Check, slots: list[Any]) -> list:
             [numbers[id(slot)] for slot in one.slots]]  # fmt: skip
 
 
-def _checked(said: list, slots: list[Any], sources: list[Source]) -> Check:
+def _checked(said: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
     """A check of its words."""
     shape, kind, size, ignored, leaf, data, places = said
-    bound = Bound(_value(shape, kind), size, ignored)
+    bound = IndexBound(_value(shape, kind), size, ignored)
     if leaf is not None:
-        return Check(bound, leaf)
-    graph = unpacked(base64.b64decode(data), [sources[i] for i in places])
-    return Check(bound, None, graph, tuple([slots[i] for i in places]))
+        return IndexCheck(bound, leaf)
+    graph = deserialize_graph(base64.b64decode(data), [sources[i] for i in places])
+    return IndexCheck(bound, None, graph, tuple([slots[i] for i in places]))
 
 
 def _value(shape: Any, kind: str) -> Node:

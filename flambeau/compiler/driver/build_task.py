@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime.optimizer_counters import RecordedGroup
 from ..trace.trace_signature import Precedent
 from ..runtime.sample_inputs import Sample
-from ..ir.errors import failure
+from ..ir.errors import describe_failure
 
 
 class Pending:
@@ -41,4 +41,4 @@ class Pending:
 
     def why(self) -> str:
         """Why there is none."""
-        return "" if self.error is None else failure(self.error)
+        return "" if self.error is None else describe_failure(self.error)

@@ -49,7 +49,7 @@ from ..runtime.sample_inputs import Sample
 from ..validation.self_check import check
 from ..runtime.commit_results import complete, is_possible, take_over
 from ..trace.trace import Trace, difference
-from ..ir.errors import Unfit, failure, within_memory
+from ..ir.errors import Unfit, describe_failure, within_memory
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
 PATIENT = 64  # calls that may differ where gradients are accumulated
@@ -156,13 +156,13 @@ class Compiled:
             program = next(iter(self._programs), None)
         name = self._name
         if program is not None:
-            from ..report.summary import account
+            from ..report.summary import summarize
 
             note = ""
             if self._options.get("dynamic"):
                 note = ("dynamic=True: each combination of shapes has a program of its own, "
                         f"{len(self._programs)} of at most {MANY}")  # fmt: skip
-            return account(program, name, level, html, note)
+            return summarize(program, name, level, html, note)
         text = f"{name} has no program: {self._why()}"
         if self._followed is not None and not self._told:
             text = f"{name} is followed: {self._why()}\n{self._followed.summary()}"
@@ -559,7 +559,7 @@ class Compiled:
         except Unfit:
             raise
         except Exception as error:
-            raise Unfit(failure(error, "trace_to_graph")) from error
+            raise Unfit(describe_failure(error, "trace_to_graph")) from error
         if made is not None:
             made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)

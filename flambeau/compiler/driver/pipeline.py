@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from ...native.runtime.page_prefault import fetched
-from ..fusion.buffer_assignment import Layout
+from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import ATTENTIONS
 from ..ir.graph import CONTRACTIONS, Graph
 from ..passes.constant_folding import fold_constants
@@ -52,7 +52,7 @@ from ..passes.window_axes import preserve_window_axes
 from ..runtime import timed_kernels  # noqa: F401  # profiles show kernels
 from ..runtime.executable import Planned, Step
 from ..schedule.arena import Arena
-from ..schedule.memory_plan import Plan, plan_memory
+from ..schedule.memory_plan import MemoryPlan, plan_memory
 from ..schedule.program_table import ProgramTable, load_table, make_key, make_table, store_table
 from ..schedule.tasks import Task, schedule
 
@@ -86,7 +86,7 @@ def optimize(graph: Graph) -> Graph:
     return graph
 
 
-def plan(graph: Graph) -> tuple[list[Task], Layout, Plan]:
+def plan(graph: Graph) -> tuple[list[Task], BufferAssignment, MemoryPlan]:
     """Schedule an optimized graph and place its values in memory."""
     with stage("schedule"):
         tasks, layout = schedule(graph)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...native.jit.compile import known
 from ..schedule.arena import Arena
 from ..ir.graph import Graph
-from ..ir.serialization import unpacked
+from ..ir.serialization import deserialize_graph
 from ..runtime.executable import Planned, Step
 from ..schedule.program_table import load_table
 
@@ -23,7 +23,7 @@ def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
     def plan() -> Planned:
         from .pipeline import optimize, plan
 
-        better = optimize(unpacked(data, edges.sources))
+        better = optimize(deserialize_graph(data, edges.sources))
         return better, *plan(better)
 
     return Step(edges, table, [addresses[code] for code in table.codes], plan, arena, key)

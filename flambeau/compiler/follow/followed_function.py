@@ -11,7 +11,7 @@ import numpy as np
 from ...native.runtime.background_jit import beside
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
-from ..ir.errors import Unfit, failure, within_memory
+from ..ir.errors import Unfit, describe_failure, within_memory
 from ..ir.graph import Graph
 from .following import Following
 from .hooks import ACTIVE, TABLE
@@ -142,7 +142,7 @@ class FollowedFunction:
         except Unfit as error:
             self._unfit(segment, error.what)
         except Exception as error:
-            self._unfit(segment, failure(error))
+            self._unfit(segment, describe_failure(error))
         finally:
             exit.pending = False
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from ...tensor.storage import _as_bytes
 from ..functionalization.functionalize import Functionalization
-from ..functionalization.graph_inputs import drawn
-from ..ir.errors import Unfit, failure
+from ..functionalization.graph_inputs import make_draw
+from ..ir.errors import Unfit, describe_failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, Drawn, Scalar, State
 from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
-from ..validation.self_check import KINKS, agree, greatest
-from ..validation.self_check import CANCELLED, squared_distance
+from ..validation.self_check import KINK_TOLERANCE, agree, max_magnitude
+from ..validation.self_check import CANCELLATION_TOLERANCE, squared_distance
 from .following import Following
 from .segment import INPUT, INTERNAL, Segment
 
@@ -94,7 +94,7 @@ class _Builder(Functionalization):
         order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
         entry = self.segment.entries[self.at]
         if entry.buffer is None:
-            entry.buffer = drawn(event)
+            entry.buffer = make_draw(event)
         slot = entry.buffer
         node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, None)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
@@ -122,7 +122,7 @@ class SegmentProgram:
         except Unfit:
             raise
         except Exception as error:
-            raise Unfit(failure(error, "trace_to_graph")) from error
+            raise Unfit(describe_failure(error, "trace_to_graph")) from error
         self.bindings: Bindings = builder.bindings
         self.targets = builder.targets
         self.step: Any = None
@@ -184,8 +184,8 @@ class SegmentProgram:
         arrays = {i: slots[i].array if isinstance(slots[i], State)
                   else values[changing.index(i)] for i in written}  # fmt: skip
         before = {i: a.copy() for i, a in arrays.items()}
-        least = CANCELLED * min(1.0, max(
-            (greatest(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
+        least = CANCELLATION_TOLERANCE * min(1.0, max(
+            (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
             default=0.0))  # fmt: skip
         outputs = [np.array(y) for y in self.step.run(values)]
         found = {i: a.copy() for i, a in arrays.items()}
@@ -200,7 +200,7 @@ class SegmentProgram:
         pairs = [(y, t.array(following.owners[t.storage]))  # type: ignore[arg-type]
                  for t, y in zip(self.targets, outputs, strict=True)]  # fmt: skip
         floats = [(a, b) for a, b in pairs if b.dtype.kind == "f" or b.dtype.kind == "V"]
-        scale = max((greatest(b) for _, b in floats), default=0.0)
+        scale = max((max_magnitude(b) for _, b in floats), default=0.0)
         loose = []
         for k, (a, b) in enumerate(pairs):
             if agree(a, b, least):
@@ -211,7 +211,7 @@ class SegmentProgram:
         # An activation at its kink may fall to either side by rounding, and moves single elements.
         gap = sum(squared_distance(a, b) for a, b in loose)
         size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in floats)
-        return None if gap <= KINKS**2 * size else "set of results"
+        return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
     def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
                        found: dict[int, np.ndarray], least: float) -> str | None:  # fmt: skip

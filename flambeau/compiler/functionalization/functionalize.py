@@ -13,7 +13,7 @@ from ...ops.core.registry import Operator
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ..trace import bindings as bind
-from .index_checks import Bound, checked, label_bound
+from .index_checks import IndexBound, check_indices, label_bound
 from ..trace.counter_rng import Counted
 from ..lowering.operators.optimizer_update import copied, updated
 from .exchange_nodes import add_exchange
@@ -26,7 +26,10 @@ from ..trace.operands import as_arrays, unbind
 from ..capture.host_reads import Old, Read
 from ..capture.returned_tensors import ReturnedTensor
 from .memory_regions import Region, partition
-from .graph_inputs import arguments_of, drawn, drawn_key, entries, gradient, supply
+from .graph_inputs import (
+    bind_arguments, make_draw, make_key_draw, gradients_read_before, allocate_gradient,
+    memory_getter,
+)  # fmt: skip
 from ..trace.trace import (
     CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value,
     address, mapped, updates_of, values_in,
@@ -56,9 +59,9 @@ class Functionalization:
         self.outputs: list[Node] = []
         self.returned: dict[int, Any] = {}  # bindings of returned tensors, by position
         self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
-        self.labels: list[Bound] = []
+        self.labels: list[IndexBound] = []
         self.started: Node | None = None  # the exchange that was started last
-        self.arguments = arguments_of(trace, leaves, self.bindings)  # the first leaf on each
+        self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
         """Runs through the events, then gathers what is returned and written."""
@@ -80,9 +83,9 @@ class Functionalization:
             written = self._grads() + self._written()
             graph = Graph(self.sources, self.inputs, self.outputs, written)
             if backward is not None:
-                from .partition import split
+                from .partition import partition_joint_graph
 
-                self.bindings.backward = split(self, graph, backward)
+                self.bindings.backward = partition_joint_graph(self, graph, backward)
             graph = self._within_bounds(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
@@ -96,12 +99,12 @@ class Functionalization:
         return [call.function for call in self.trace.host_calls]
 
     def _within_bounds(self, graph: Graph) -> Graph:
-        graph, self.bindings.checks, self.bindings.looked = checked(
+        graph, self.bindings.checks, self.bindings.looked = check_indices(
             graph, self.labels, self.bindings.slots
         )
         second = self.bindings.backward
         if second is not None:
-            second.graph, more, _ = checked(second.graph, [], second.slots)
+            second.graph, more, _ = check_indices(second.graph, [], second.slots)
             self.bindings.checks += more
         return graph
 
@@ -156,7 +159,7 @@ class Functionalization:
         """A new source and its INPUT."""
         element = type_of(dtype)
         at = len(self.sources)
-        self.sources.append(Source(kind, shape, element, supply(slot), name, strides))
+        self.sources.append(Source(kind, shape, element, memory_getter(slot), name, strides))
         self.bindings.slots.append(slot)
         self.bindings.recorded.append(recorded)
         node = Node(Op.INPUT, (), shape, element, {"slot": at}, origin=name)
@@ -169,9 +172,8 @@ class Functionalization:
         strides = tuple(s for _, s in region.axes)
         window = Value(region.storage, region.offset, shape, strides, region.dtype)
         item = region.dtype.itemsize
-        packed = None if strides == _packed(shape, item) or any(s % item for s in strides) else (
-            tuple(s // item for s in strides)
-        )  # fmt: skip
+        is_plain = strides == _contiguous_strides(shape, item) or any(s % item for s in strides)
+        packed = None if is_plain else tuple(s // item for s in strides)
         first = None if storage.initial is None else bind.window_on(storage.initial, window)
         leaf = self.arguments.get(region.storage)
         self.slots[id(region)] = len(self.sources)
@@ -215,7 +217,7 @@ class Functionalization:
             made = event.function.node(shape, window.dtype, self._key(event))
             self.write(window, permute(made, tuple(int(i) for i in np.argsort(order))))
             return
-        slot = drawn(event)
+        slot = make_draw(event)
         found = None
         if event.array is not None:
             found = np.ascontiguousarray(event.array.transpose(order))
@@ -227,7 +229,7 @@ class Functionalization:
         generator = event.args[2]
         if generator not in self.keys:
             assert event.array is not None
-            slot = drawn_key(generator)
+            slot = make_key_draw(generator)
             node = self.source("drawn", (1,), slot.view.dtype, slot, "key", event.array)
             self.keys[generator] = reshape(node, ())
         return self.keys[generator]
@@ -260,7 +262,7 @@ class Functionalization:
                 known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):
                 if new is not old:
-                    self.write(window, _named(new, event))
+                    self.write(window, _set_origin(new, event))
 
     def operator(self, event: Event) -> None:
         """An operator, by its lowering; called as it is where it has none."""
@@ -281,7 +283,9 @@ class Functionalization:
         except NotLowered as error:
             self.bindings.calls.append(f"{error} ({event.line})")
             found = self._called(event, targets)
-        self._put(event, [None if node is None else _named(node, event) for node in found], targets)
+        self._put(
+            event, [None if node is None else _set_origin(node, event) for node in found], targets
+        )
 
     def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
         function = event.operator.function if event.operator is not None else event.function
@@ -404,7 +408,7 @@ class Functionalization:
             return bind.Output(len(self.outputs) - 1, array.shape, tuple(range(array.ndim)))
         order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
         back = tuple(int(i) for i in np.argsort(order))
-        packed = _packed(tuple(array.shape[i] for i in order), array.itemsize)
+        packed = _contiguous_strides(tuple(array.shape[i] for i in order), array.itemsize)
         if id(region) not in self.crowds and tuple(packed[i] for i in back) != array.strides:
             self.crowds[id(region)] = -1
         if id(region) in self.crowds:
@@ -437,7 +441,9 @@ class Functionalization:
     def _crowd(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
         """Where a tensor lies on the output that is a whole region."""
         strides = tuple(s for _, s in region.axes)
-        if 0 not in region.shape and strides != _packed(region.shape, region.dtype.itemsize):
+        if 0 not in region.shape and strides != _contiguous_strides(
+            region.shape, region.dtype.itemsize
+        ):
             raise Untraceable("it returns views of one memory that leave gaps")
         owned = array.base is None and array.flags.c_contiguous and array.size == math.prod(
             region.shape)  # fmt: skip
@@ -456,7 +462,7 @@ class Functionalization:
 
     def _grads(self) -> list[tuple[int, Node]]:
         found = []
-        self.bindings.entry = entries(self.trace)
+        self.bindings.entry = gradients_read_before(self.trace)
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
             if grad is access.before:
@@ -471,7 +477,7 @@ class Functionalization:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
             order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
-            memory, kept = gradient(value)
+            memory, kept = allocate_gradient(value)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, kept))
             self.bindings.written.append(grad._array.transpose(order))
@@ -527,7 +533,7 @@ class _Call:
         return outputs + [found[i]._array for i in self.targets]
 
 
-def _named(node: Node, event: Event) -> Node:
+def _set_origin(node: Node, event: Event) -> Node:
     """Tells a node where it comes from, and those that its operator made on the way."""
     node.origin = event.origin
     name = getattr(event.operator, "name", None)
@@ -548,5 +554,5 @@ def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
                          f"gives {value.dtype}{list(value.shape)}")  # fmt: skip
 
 
-def _packed(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+def _contiguous_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))

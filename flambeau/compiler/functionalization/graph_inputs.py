@@ -16,7 +16,7 @@ from ..trace.operands import tensors_in
 from ..trace.trace import DRAW, Event, Trace, Value, address
 
 
-def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
+def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
     """By storage the first leaf that lies there. Tells the bindings which arguments share one,
     which must not, and what is written outside of arguments."""
     found: dict[int, int] = {}
@@ -52,7 +52,7 @@ def array_of(leaf: Any) -> np.ndarray | None:
     return array if isinstance(array, np.ndarray) else None
 
 
-def drawn(event: Event) -> bind.Drawn:
+def make_draw(event: Event) -> bind.Drawn:
     """Where an event's numbers are drawn before each call."""
     window, *rest = event.args
     order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
@@ -61,33 +61,33 @@ def drawn(event: Event) -> bind.Drawn:
     return bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
 
 
-def drawn_key(generator: Any) -> bind.Drawn:
+def make_key_draw(generator: Any) -> bind.Drawn:
     """Where the key of counted draws is drawn before each call."""
     memory = np.empty(1, np.uint64)
     return bind.Drawn(draw_key, memory, memory, (generator,), {})
 
 
-def draws(trace: Trace) -> Iterator[bind.Drawn]:
+def list_draws(trace: Trace) -> Iterator[bind.Drawn]:
     """All that a trace draws, in order; a key where the first of a generator's draws is."""
     keys = set()
     for event in trace.events:
         if event.kind != DRAW:
             continue
         if not isinstance(event.function, Counted):
-            yield drawn(event)
+            yield make_draw(event)
         elif event.args[2] not in keys:
             keys.add(event.args[2])
-            yield drawn_key(event.args[2])
+            yield make_key_draw(event.args[2])
 
 
-def gradient(value: Value) -> tuple[np.ndarray, Tensor]:
+def allocate_gradient(value: Value) -> tuple[np.ndarray, Tensor]:
     """Memory of a gradient's own, with rows by falling stride, and the tensor on it."""
     order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
     memory = np.empty([value.shape[i] for i in order], value.dtype)
     return memory, wrap(memory.transpose(np.argsort(order)) if order else memory)
 
 
-def entries(trace: Trace) -> list[tuple[Any, Any]]:
+def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
     """The leaves whose grads were looked at before they were set, and the grads that they had.
 
     Leaves that the call made itself, and did not hand out, are others at each call.
@@ -102,10 +102,12 @@ def entries(trace: Trace) -> list[tuple[Any, Any]]:
     return found
 
 
-def supply(slot: Any) -> Callable[..., Any]:
+def memory_getter(slot: Any) -> Callable[..., Any]:
     """What gives the memory of a slot, where it is known before a call."""
-    return {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(type(slot), _late)
+    return {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(
+        type(slot), _refuse_early_read
+    )
 
 
-def _late(*_: Any) -> Any:
+def _refuse_early_read(*_: Any) -> Any:
     raise RuntimeError("this source is given at each call")

@@ -19,15 +19,15 @@ from ..ir.interpreter import evaluate
 from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
 from ..lowering.numpy.node_builders import number
 
-_LARGEST = 40  # nodes of a computation that is repeated in Python to look at an index
-_MOVES = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
+_MAX_RECOMPUTED_NODES = 40  # nodes of a computation that is repeated in Python to look at an index
+_MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
 # Operators on labels, which are their `target`: classes are along the input's second axis, or its
 # only one.
 LABELS = frozenset(("_cross_entropy", "_cross_entropy2d", "_nll_loss", "_nll_loss2d"))
 
 
 @dataclass(eq=False)
-class Bound:
+class IndexBound:
     """What an index must be: in [0, size), or `ignored`."""
 
     node: Node
@@ -58,10 +58,10 @@ class Bound:
 
 
 @dataclass(eq=False)
-class Check:
+class IndexCheck:
     """A bound with where its values come from at each call."""
 
-    bound: Bound
+    bound: IndexBound
     leaf: int | None = None  # the argument that it looks at
     graph: Graph | None = None
     slots: tuple = ()
@@ -75,7 +75,7 @@ class Check:
         return self.bound.holds(evaluate(self.graph, given)[0][0])
 
 
-def label_bound(event: Any, read: Callable) -> Bound | None:
+def label_bound(event: Any, read: Callable) -> IndexBound | None:
     """The bound of an operator's labels."""
     if event.operator.name not in LABELS:
         return None
@@ -84,29 +84,29 @@ def label_bound(event: Any, read: Callable) -> Bound | None:
     if labels.dtype.kind not in "iu":
         return None
     ignored = event.args[names.index("ignore_index")] if "ignore_index" in names else None
-    return Bound(read(labels), shape[1] if len(shape) > 1 else shape[0], ignored)
+    return IndexBound(read(labels), shape[1] if len(shape) > 1 else shape[0], ignored)
 
 
-def checked(
-    graph: Graph, labels: list[Bound], slots: list[Any]
-) -> tuple[Graph, list[Check], bool]:
+def check_indices(
+    graph: Graph, labels: list[IndexBound], slots: list[Any]
+) -> tuple[Graph, list[IndexCheck], bool]:
     """The graph, safe for any index; what must be checked at each call; and whether it was looked
     what states hold now."""
-    bounds: dict[tuple[int, int], Bound] = {}
+    bounds: dict[tuple[int, int], IndexBound] = {}
     for node in graph.nodes():
         found = _index_of(node)
         if found is not None:
-            bounds.setdefault((id(found[0]), found[1]), Bound(*found))
-    checks: list[Check] = []
+            bounds.setdefault((id(found[0]), found[1]), IndexBound(*found))
+    checks: list[IndexCheck] = []
     loose: set[int] = set()
     looked: list[Node] = []
     for bound in [*bounds.values(), *labels]:
-        check = _check(bound, graph, slots, looked)
+        check = _make_check(bound, graph, slots, looked)
         if check is None:
             loose.add(id(bound.node))
         elif not isinstance(check, bool):
             checks.append(check)
-    return (_clamped(graph, loose) if loose else graph), checks, bool(looked)
+    return (_clamp_indices(graph, loose) if loose else graph), checks, bool(looked)
 
 
 def _index_of(node: Node) -> tuple[Node, int] | None:
@@ -118,34 +118,34 @@ def _index_of(node: Node) -> tuple[Node, int] | None:
     return (node.inputs[0], node.shape[0]) if node.op is Op.ADD_ROWS else None
 
 
-def _check(bound: Bound, graph: Graph, slots: list[Any], looked: list[Node]
-           ) -> Check | bool | None:  # fmt: skip
+def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[Node]
+           ) -> IndexCheck | bool | None:  # fmt: skip
     """How a bound is checked; True where it holds for good, None where it cannot be. Adds to
     `looked` the states that were looked at."""
     node = bound.node
-    while node.op in _MOVES:
+    while node.op in _MOVEMENTS:
         node = node.inputs[0]
     if node.op is Op.INPUT and isinstance(slots[node.slot], Argument):
         slot = slots[node.slot]
         if slot.order is not None:
-            return Check(bound, leaf=slot.leaf)
+            return IndexCheck(bound, leaf=slot.leaf)
     nodes = topological_order([bound.node])
     inputs = [n for n in nodes if n.op is Op.INPUT]
     known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
-    if not known or len(nodes) > _LARGEST or any(n.op is Op.CALL for n in nodes):
+    if not known or len(nodes) > _MAX_RECOMPUTED_NODES or any(n.op is Op.CALL for n in nodes):
         return None
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
     small = rewrite(small, lambda n, given: own.get(id(n)) or Node(
         n.op, given, n.shape, n.type, n.attributes))  # fmt: skip
-    check = Check(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
+    check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
         return check
     looked += inputs
     return True if check.test({}) else None
 
 
-def _clamped(graph: Graph, loose: set[int]) -> Graph:
+def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
     """The graph with indices that nobody can check kept within bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -52,7 +52,7 @@ class Region:
             return self._read_as(window)
         if self._is_all(window):
             return reshaped(self.value, window.shape)
-        found = place(self.axes, window.offset - self.offset, window)
+        found = locate_window(self.axes, window.offset - self.offset, window)
         if found is None:
             return self._gather(window)
         made = graph.strided_slice(
@@ -79,12 +79,12 @@ class Region:
         if self._is_all(window):
             self.node = reshaped(node, self.shape)
             return
-        found = place(self.axes, window.offset - self.offset, window)
+        found = locate_window(self.axes, window.offset - self.offset, window)
         if found is None:
             self._scatter(window, node)
             return
         wide = [n for n in window.shape if n != 1]
-        node = graph.permute(reshaped(node, wide), inverse(found.permutation))
+        node = graph.permute(reshaped(node, wide), inverse_permutation(found.permutation))
         node = reshaped(node, found.lengths)
         if found.lengths == found.extents and all(s == 1 for s in found.steps):
             self.node = reshaped(node, self.shape)
@@ -110,8 +110,10 @@ class Region:
 
     def _positions(self, window: Value) -> np.ndarray:
         """For each element of a window, its number in the region."""
-        here = np.sort(offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1))
-        there = offsets(window.shape, window.strides, window.offset)
+        here = np.sort(
+            window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
+        )
+        there = window_offsets(window.shape, window.strides, window.offset)
         found = np.searchsorted(here, there)
         if not np.array_equal(here[np.minimum(found, here.size - 1)], there):
             raise Untraceable("a window goes past the memory that is known")
@@ -131,7 +133,7 @@ class Region:
         self.node = reshaped(flat, self.shape)
 
 
-def offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
+def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
     """Where each element lies, in bytes."""
     found = np.full(tuple(shape), start, np.int64)
     for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
@@ -141,7 +143,7 @@ def offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndar
     return found
 
 
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
+def inverse_permutation(order: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes one."""
     found = [0] * len(order)
     for i, j in enumerate(order):
@@ -153,7 +155,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Place:
+class RegionSlice:
     """Where a window lies: the region's axes cut into `extents`, and a range of each."""
 
     extents: tuple[int, ...]
@@ -164,7 +166,7 @@ class Place:
     permutation: tuple[int, ...]  # from that order to the window's own
 
 
-def place(axes: Sequence[Axis], offset: int, window: Value) -> Place | None:
+def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSlice | None:
     """The window as a range of axes; None where it cannot be said so."""
     wide = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1 and s]
     own = [s for n, s in axes if n != 1]
@@ -194,7 +196,7 @@ def _cut(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
     return merged
 
 
-def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> Place | None:
+def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSlice | None:
     starts = []
     for n, s in axes:
         digit = min(offset // s, n - 1) if offset >= 0 else 0
@@ -216,8 +218,9 @@ def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> Place | None:
         at.append(j)
         steps[j], lengths[j] = stride // axes[j][1], n
     order = tuple(sorted(at))
-    return Place(tuple(n for n, _ in axes), tuple(starts), tuple(steps), tuple(lengths), order,
-                 tuple(order.index(j) for j in at))  # fmt: skip
+    extents = tuple(n for n, _ in axes)
+    permutation = tuple(order.index(j) for j in at)
+    return RegionSlice(extents, tuple(starts), tuple(steps), tuple(lengths), order, permutation)
 
 
 # ---------------------------------------------------------------------------- partition

@@ -18,7 +18,9 @@ from ..trace.trace import Backward
 _FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept
 
 
-def split(functional: Any, graph: Graph, backward: Backward) -> bind.BackwardBindings:
+def partition_joint_graph(
+    functional: Any, graph: Graph, backward: Backward
+) -> bind.BackwardBindings:
     """The backward program; what it needs is added to the outputs of the forward `graph`."""
     made = _Split(functional, graph, backward)
     return made.result()

@@ -1,4 +1,4 @@
-"""Layout: where each kept value lies, and where else it has to be written."""
+"""BufferAssignment: where each materialized value lies, and where else it must be written."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from ..ir.exchange import EXCHANGE_TURN, LATE
 from ..ir.graph import Graph, Node, Op
-from .fusion_group import TOGETHER, Group, reshaping, window_through
-from .placement import Home, Memory, Place, in_arena
-from .fusion import Fusion, is_turned
-from ..ir.strided_view import Window, source_window, whole
+from .fusion_group import MULTI_RESULT, FusionGroup, reshape_chain, view_through
+from .placement import Home, Allocation, Place, allocate_in_arena
+from .fusion import Fusion, is_blocked_transpose
+from ..ir.strided_view import StridedView, source_view, contiguous_view
 
-PLACED = TOGETHER | {Op.CONCAT}  # special nodes that can write to where strides say
+STRIDED_WRITERS = MULTI_RESULT | {Op.CONCAT}  # special nodes that can write through strides
 
 
-class Layout:
-    """Places of values. A value that only its own kernel reads has none."""
+class BufferAssignment:
+    """The places of values. A value that only its own kernel reads has none."""
 
     def __init__(self, graph: Graph, fusion: Fusion) -> None:
         self.graph, self.fusion = graph, fusion
@@ -38,13 +38,13 @@ class Layout:
         return self._places[id(node)]
 
     def seen(self, node: Node) -> Place:
-        """Where a value lies that may be a movement of one that is kept."""
+        """Where a value lies that may be a movement of a materialized value."""
         chain: list[Node] = []
-        while id(node) not in self._kept:
+        while id(node) not in self._materialized:
             chain.insert(0, node)
             node = node.inputs[0]
         place = self.place(node)
-        window = window_through(place.window, tuple(chain))
+        window = view_through(place.window, tuple(chain))
         assert window is not None, node
         return Place(place.memory, window)
 
@@ -56,18 +56,18 @@ class Layout:
         for node in self.fusion.nodes:
             if node.op is Op.INPUT:
                 memory = self.sources[node.slot]
-                self._places[id(node)] = Place(memory, source_window(self.graph, node.slot))
+                self._places[id(node)] = Place(memory, source_view(self.graph, node.slot))
             elif node.op is Op.ARRAY:
-                memory = Memory(Home.CONSTANT, node.type, node.value.size, value=node.value)
-                self._places[id(node)] = Place(memory, whole(node.shape))
+                memory = Allocation(Home.CONSTANT, node.type, node.value.size, value=node.value)
+                self._places[id(node)] = Place(memory, contiguous_view(node.shape))
 
     def _place_roots(self) -> None:
-        """Outputs and written-back sources are written where they belong."""
+        """Place outputs and written sources directly in their final memory."""
         for k, node in enumerate(self.graph.outputs):
-            memory = Memory(Home.OUTPUT, node.type, _count(node), index=k)
-            self._aim(node, Place(memory, whole(node.shape)))
+            memory = Allocation(Home.OUTPUT, node.type, _count(node), index=k)
+            self._aim(node, Place(memory, contiguous_view(node.shape)))
         for slot, node in self.graph.writes:
-            place = Place(self.sources[slot], source_window(self.graph, slot))
+            place = Place(self.sources[slot], source_view(self.graph, slot))
             self._write_back(slot, node, place)
 
     def _aim(self, node: Node, place: Place) -> None:
@@ -78,7 +78,7 @@ class Layout:
         self._places.setdefault(id(node), place)
 
     def _write_back(self, slot: int, node: Node, place: Place) -> None:
-        """A source's new value goes to its memory as soon as nobody needs the old one."""
+        """Write a source's new value in place once all readers of the old value have run."""
         group = self.fusion.group_of.get(id(node))
         if group is None or not self._may_overwrite(slot, node, group):
             self.copies.append((self._unwritten(node), place))
@@ -92,21 +92,21 @@ class Layout:
         self._aim(node, place)
 
     def _unwritten(self, node: Node) -> Place:
-        """Where a value can still be read when everything else is done."""
+        """Where a value can still be read after all other kernels have run."""
         if node.op is Op.INPUT and any(node.slot == slot for slot, _ in self.graph.writes):
-            own = in_arena(node)
+            own = allocate_in_arena(node)
             self.first.append((self._places[id(node)], own))
             return own
         if id(node) not in self._places:
-            self._aim(node, in_arena(node))
+            self._aim(node, allocate_in_arena(node))
         return self._places[id(node)]
 
-    def _readers(self, slot: int) -> list[Group]:
+    def _readers(self, slot: int) -> list[FusionGroup]:
         return self.fusion.readers.get(id(self.graph.inputs[slot]), [])
 
-    def _may_overwrite(self, slot: int, node: Node, group: Group) -> bool:
-        """Whether a group may write a source's memory: others read it earlier, and it itself reads
-        each element only where it writes it."""
+    def _may_overwrite(self, slot: int, node: Node, group: FusionGroup) -> bool:
+        """Whether a group may overwrite a source: other readers run before it, and it reads each
+        element only where it writes it."""
         if group.special is not None or node.shape != self.graph.sources[slot].shape:
             return False
         if self._calls:  # one that raises must leave all states as they were
@@ -117,58 +117,64 @@ class Layout:
         source = self.graph.inputs[slot]
         if any(reader is not group and reader.before & bit for reader in self._readers(slot)):
             return False
-        window = source_window(self.graph, slot)
+        window = source_view(self.graph, slot)
         for one in group.nodes:
             for leaf, chain in self.fusion.read(one):
                 if leaf is not source:
                     continue
                 if one is group.contraction or chain:
                     return False
-                if group.axes and not (group.is_number(one) and _in_one_stage(group, self.fusion)):
+                if group.axes and not (group.is_number(one) and _has_one_stage(group, self.fusion)):
                     return False
         return self._can_store(group, node, window)
 
     @staticmethod
-    def _can_store(group: Group, node: Node, window: Window) -> bool:
-        """Whether strides say where each round of a group's loops writes its part of a value."""
+    def _can_store(group: FusionGroup, node: Node, window: StridedView) -> bool:
+        """Whether strides describe where each iteration of a group's loops stores its value."""
         if group.axes and not group.is_number(node):
             return True
         shape = group.rows if group.axes else group.shape
-        return window_through(window, reshaping(node, shape)) is not None
+        return view_through(window, reshape_chain(node, shape)) is not None
 
     def _place_values(self) -> None:
-        """Memory for what other kernels read; what uses a value comes before it, so that parts of a
-        concatenation can be written where they will lie."""
+        """Place the values that other kernels read, users first, so that the parts of a
+        concatenation can be written directly into it."""
         for group in reversed(self.fusion.groups):
             for node in reversed(group.nodes):
                 if id(node) not in self._places:
                     others = any(g is not group for g in self.fusion.readers.get(id(node), ()))
                     if not others and group.special is not node:
                         continue
-                    self._aim(node, in_arena(node))
+                    self._aim(node, allocate_in_arena(node))
                 if node.op is Op.CONCAT:
                     self._place_parts(node)
                 elif node.op in (Op.PERMUTE, Op.RESHAPE):
                     self._place_moved(node)
 
     def _place_parts(self, node: Node) -> None:
-        """Parts that are computed for a concatenation alone are written into it."""
+        """Write parts that only a concatenation reads directly into it."""
         start = 0
         whole_window = self.place(node).window
         for part in node.inputs:
             starts = tuple(start if i == node.axis else 0 for i in range(len(node.shape)))
             start += part.shape[node.axis]
-            inner = part.inputs[0] if part.op is Op.RESHAPE and id(part) not in self._kept else part
+            inner = (
+                part.inputs[0]
+                if part.op is Op.RESHAPE and id(part) not in self._materialized
+                else part
+            )
             slot = whole_window.sliced(starts, (1,) * len(starts), part.shape)
             window = slot.reshaped(inner.shape)
             if window is not None and self._may_be_part(inner, window):
                 self._aim(inner, Place(self.place(node).memory, window))
 
     def _place_moved(self, node: Node) -> None:
-        """A value that is only ever read permuted is written so in the first place; others may read
-        it too where its rows stay whole."""
+        """Store a value that is only read permuted in the permuted layout.
+
+        Other readers are allowed where rows stay contiguous.
+        """
         (inner,) = node.inputs
-        if is_turned(node):
+        if is_blocked_transpose(node):
             return
         readers = self.fusion.readers.get(id(inner), ())
         group = self.fusion.group_of[id(node)]
@@ -184,30 +190,30 @@ class Layout:
         window = targets[0].window
         if node.op is Op.PERMUTE:
             back = tuple(map(node.axes.index, range(len(node.axes))))
-            moved: Window | None = window.permuted(back)
+            moved: StridedView | None = window.permuted(back)
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):
             self._aim(inner, Place(memory, moved))
             self.elsewhere.add(id(node))
 
-    def _read_elsewise(self, inner: Node, node: Node, group: Group) -> bool:
-        """Whether others of a group read a value that one of its nodes is made of."""
+    def _read_elsewise(self, inner: Node, node: Node, group: FusionGroup) -> bool:
+        """Whether another node of the group reads the value."""
         return any(leaf is inner for one in group.nodes if one is not node
                    for leaf, _ in self.fusion.read(one))  # fmt: skip
 
     @property
-    def _kept(self) -> dict[int, Node]:
-        return self.fusion.kept
+    def _materialized(self) -> dict[int, Node]:
+        return self.fusion.materialized
 
-    def _may_be_part(self, part: Node, window: Window) -> bool:
+    def _may_be_part(self, part: Node, window: StridedView) -> bool:
         group = self.fusion.group_of.get(id(part))
         if group is None or id(part) in self._places or part.op is Op.SUM_PARTS:
             return False
-        if group.special is not None and group.special.op not in PLACED:
+        if group.special is not None and group.special.op not in STRIDED_WRITERS:
             return False
         if group.special is not None:
-            group = Group(part.shape)
+            group = FusionGroup(part.shape)
         if not self._can_store(group, part, window):
             return False
         for reader in self.fusion.readers.get(id(part), ()):
@@ -215,13 +221,13 @@ class Layout:
                 if node.op in (Op.CONV, Op.CONV_WEIGHT, Op.CALL):
                     return False  # these want whole arrays
                 for leaf, chain in self.fusion.read(node):
-                    if leaf is part and window_through(window, chain) is None:
+                    if leaf is part and view_through(window, chain) is None:
                         return False
         return True
 
 
-def _in_one_stage(group: Group, fusion: Fusion) -> bool:
-    """Whether a group folds rows, and then works on the sums alone."""
+def _has_one_stage(group: FusionGroup, fusion: Fusion) -> bool:
+    """Whether a group reduces rows and then works on the results alone."""
     for one in group.nodes:
         if one.op is Op.REDUCE:
             if any(fusion.group_of.get(id(leaf)) is group for leaf, _ in fusion.read(one)):
@@ -242,6 +248,8 @@ def _product(shape: tuple[int, ...]) -> int:
     return found
 
 
-def _source_memory(graph: Graph, slot: int) -> Memory:
+def _source_memory(graph: Graph, slot: int) -> Allocation:
     source: Any = graph.sources[slot]
-    return Memory(Home.SOURCE, source.type, max(1, _product(source.shape)), slot, name=source.name)
+    return Allocation(
+        Home.SOURCE, source.type, max(1, _product(source.shape)), slot, name=source.name
+    )

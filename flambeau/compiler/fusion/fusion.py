@@ -1,8 +1,9 @@
-"""fuse: which nodes are kept in memory, and which of them one kernel computes together.
+"""Fusion: which values are stored in memory, and which of them share a kernel.
 
-A node is kept when something reads it that cannot recompute it. Kept nodes join the group of
-what they read when both go over the same domain: pointwise work joins pointwise work, reductions
-over the same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
+A value is materialized when some reader cannot recompute it. A materialized node joins the group
+of a node that it reads when both iterate over the same domain: pointwise work joins pointwise work,
+reductions over the same rows (softmax, layer norm and their gradients), and the epilogue of a
+contraction. Everything else is recomputed inside the kernels that read it.
 """
 
 from __future__ import annotations
@@ -12,27 +13,28 @@ from math import prod
 from ...native.loop_ir.ir import Scalar
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import (
-    ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, TOGETHER, Chain, Group, domain, element,
-    interior, is_identity, leaves, moved, parts_window, reshaping, reshaping_away, window_through,
-)
+    ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
+    element, fused_nodes, is_identity, leaves, apply_movement, partial_sum_view, reshape_chain,
+    rebase_chain, view_through,
+)  # fmt: skip
 from ..ir.graph import CONTRACTIONS
-from ..ir.strided_view import Window, gaps, whole
-from .materialize_transposed import turned_shares
-from .materialize_weights import turned_weights
-from .rematerialize import waists
+from ..ir.strided_view import StridedView, strided_values, contiguous_view
+from .materialize_transposed import transposed_window_operands
+from .materialize_weights import shared_transposed_weights
+from .rematerialize import narrower_values
 
-COSTLY = frozenset(
+EXPENSIVE_OPERATIONS = frozenset(
     Scalar[name] for name in (
         "POW ATAN2 EXP EXP2 EXPM1 LOG LOG2 LOG10 LOG1P SIN COS TAN ASIN ACOS ATAN SINH COSH TANH "
         "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
     ).split()
 )  # fmt: skip
-CHEAP = 5  # operations that are done again rather than kept
-MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
-BLOCK = 16  # elements of a line of cache
-TURNED = 1 << 14  # elements of an array that is better turned in blocks
-NARROW = 4  # columns that do not fill a vector by far
-LONG = 1 << 15  # elements of a domain that one thread should not go over alone
+MAX_RECOMPUTE_COST = 5  # operations per element; beyond, a shared value is stored
+MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
+CACHE_LINE_ELEMENTS = 16
+MIN_TRANSPOSED_ELEMENTS = 1 << 14  # from here on a transpose runs in square blocks
+MAX_NARROW_COLUMNS = 4  # far too few to fill a vector
+MAX_SERIAL_ELEMENTS = 1 << 15  # of a domain that one thread may iterate over alone
 
 
 class Fusion:
@@ -41,58 +43,63 @@ class Fusion:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = graph.nodes()
-        self._gaps = gaps(graph)
-        self.kept: dict[int, Node] = {}
+        self._gaps = strided_values(graph)
+        self.materialized: dict[int, Node] = {}
         self._read: dict[int, list[tuple[Node, Chain]]] = {}
         self._keep()
         self._group()
-        found = list(waists(self))
-        if found:
-            self.kept.update((id(node), node) for node in found)
+        narrower = list(narrower_values(self))
+        if narrower:
+            self.materialized.update((id(node), node) for node in narrower)
             self._reach()
             self._group()
 
     def read(self, node: Node) -> list[tuple[Node, Chain]]:
-        """What a node is computed from, once it is settled what is kept; see `leaves`."""
-        found = self._read.get(id(node))
-        if found is None:
-            found = self._read[id(node)] = list(leaves(node, self.kept))
-        return found
+        """The materialized values that a node is computed from; see `leaves`."""
+        cached = self._read.get(id(node))
+        if cached is None:
+            cached = self._read[id(node)] = list(leaves(node, self.materialized))
+        return cached
 
     def _group(self) -> None:
-        """Puts all kept nodes into groups."""
+        """Assign every materialized node to a group."""
         self._read.clear()
-        self.group_of: dict[int, Group] = {}
-        self.groups: list[Group] = []
-        self.readers: dict[int, list[Group]] = {}  # by id of what is read
+        self.group_of: dict[int, FusionGroup] = {}
+        self.groups: list[FusionGroup] = []
+        self.readers: dict[int, list[FusionGroup]] = {}  # by id of what is read
         self._led = 0  # bit i: some group comes after group i
         for node in self._in_turn():
-            if id(node) in self.kept and node.op not in (Op.INPUT, Op.ARRAY):
+            if id(node) in self.materialized and node.op not in (Op.INPUT, Op.ARRAY):
                 self._place(node)
 
     def _in_turn(self) -> list[Node]:
-        """The nodes, inputs before users. Sums in parts, which can go with whatever passes over
-        their elements, come when all groups that they could join are there."""
+        """The nodes, inputs before users, partial sums last.
+
+        A partial sum can join any group that iterates over its elements, so it is placed when all
+        such groups exist.
+        """
         late: set[int] = set()
         for node in self.nodes:
-            if node.op is Op.SUM_PARTS or any(id(one) in late for one in node.inputs):
+            if node.op is Op.SUM_PARTS or any(id(a) in late for a in node.inputs):
                 late.add(id(node))
         return sorted(self.nodes, key=lambda node: id(node) in late)
 
-    # ------------------------------------------------------------------- what is kept
+    # ------------------------------------------------------------------ materialization
 
     def _keep(self) -> None:
-        """Marks the nodes that need memory of their own."""
+        """Choose the nodes that are stored."""
         for node in self.nodes:
             if node.op not in INLINE:
-                self.kept[id(node)] = node
+                self.materialized[id(node)] = node
         for node in self.graph.roots():
-            self.kept[id(node)] = node
+            self.materialized[id(node)] = node
         self._keep_shared()
-        self.kept.update((id(node), node) for node in turned_weights(self.nodes))
-        self.kept.update([(id(one), one) for one in turned_shares(self.nodes, self.kept)])
+        self.materialized.update((id(node), node) for node in shared_transposed_weights(self.nodes))
+        self.materialized.update(
+            [(id(one), one) for one in transposed_window_operands(self.nodes, self.materialized)]
+        )
         for node in self.nodes:
-            for one in _needed_in_memory(node):
+            for one in _whole_array_inputs(node):
                 # a convolution packs the borders of its image as it goes
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and one is node.inputs[0]
                 self._keep_source(one, bordered)
@@ -100,104 +107,108 @@ class Fusion:
 
     def _reach(self) -> None:
         for node in self.nodes:
-            if id(node) in self.kept:
+            if id(node) in self.materialized:
                 self._make_reachable(node)
 
     def _keep_shared(self) -> None:
         """Operations that several nodes read, unless doing them again costs little."""
         uses: dict[int, set[int]] = {}
         for node in reversed(self.nodes):
-            moved = node.op in MOVEMENTS and id(node) not in self.kept
+            moved = node.op in MOVEMENTS and id(node) not in self.materialized
             through = uses.get(id(node), set()) if moved else {id(node)}
             for one in node.inputs:
                 uses.setdefault(id(one), set()).update(through)
         cost: dict[int, float] = {}
-        folded: dict[int, bool] = {}  # whether a reduction is among what a node is made of
+        folded: dict[int, bool] = {}  # whether a node is computed from a reduction
         for node in self.nodes:
             folded[id(node)] = node.op is Op.REDUCE or (
                 node.op in INLINE and any(folded[id(one)] for one in node.inputs)
             )
             cost[id(node)] = self._cost(node, cost, folded[id(node)], uses)
             shared = len(uses.get(id(node), ())) > 1
-            if shared and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG) and cost[id(node)] > CHEAP:
-                self.kept[id(node)] = node
+            if (
+                shared
+                and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG)
+                and cost[id(node)] > MAX_RECOMPUTE_COST
+            ):
+                self.materialized[id(node)] = node
                 cost[id(node)] = 0
 
     def _cost(
         self, node: Node, cost: dict[int, float], folded: bool, uses: dict[int, set[int]]
     ) -> float:
-        """What computing a node again costs, in operations an element."""
-        if id(node) in self.kept or not node.inputs:
+        """The cost of recomputing a node, in operations per element."""
+        if id(node) in self.materialized or not node.inputs:
             return 0
         size = max(prod(node.shape), 1)
-        # what is stretched is worked out once for many elements
+        # A broadcast operand is computed once for many elements.
         below = sum(cost[id(one)] * min(1, prod(one.shape) / size) for one in node.inputs)
         if node.op in MOVEMENTS:
             return below
         full = [one for one in node.inputs if prod(one.shape) == prod(node.shape)]
-        own = 10 if node.op is not Op.APPLY or node.operation in COSTLY else 1
-        if not folded and any(self._is_unread(_under_movements(one), uses) for one in full):
-            own += CHEAP  # better done once, as the contraction's epilogue
+        own = 10 if node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS else 1
+        if not folded and any(self._is_unread(_skip_movements(one), uses) for one in full):
+            own += MAX_RECOMPUTE_COST  # compute it once, in the contraction's epilogue
         return own + below + (len(full) > 1)
 
     @staticmethod
     def _is_unread(node: Node, uses: dict[int, set[int]]) -> bool:
-        """Whether a contraction's sums need not be kept themselves, since one node reads them."""
+        """Whether a contraction has one reader, so that its own sums need not be stored."""
         return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
 
     def _keep_source(self, node: Node, bordered: bool = False) -> None:
-        """Keeps the value under a chain of movements, or the end of the chain.
+        """Store the value below a chain of movements, or the end of the chain if strides fail.
 
-        `bordered`: the reader takes a window with zeros around it.
+        `bordered`: the reader accepts a view with zero padding.
         """
         chain: list[Node] = []
         one = node
-        while one.op in MOVEMENTS and id(one) not in self.kept:
+        while one.op in MOVEMENTS and id(one) not in self.materialized:
             chain.insert(0, one)
             one = one.inputs[0]
         at = self._impossible(one, tuple(chain))
         while at is not None and at not in chain[:1]:
             if prod(at.inputs[0].shape) > prod(node.shape):
                 break
-            chain = chain[chain.index(at) :]  # from what strides can say again
+            chain = chain[chain.index(at) :]  # strides describe the rest
             one = at.inputs[0]
             at = self._impossible(one, tuple(chain))
-        window = window_through(self._window(one), tuple(chain))
+        window = view_through(self._window(one), tuple(chain))
         usable = window is not None and (bordered or window.whole) and one.op is not Op.CONSTANT
         last = one if usable else node
-        self.kept[id(last)] = last
+        self.materialized[id(last)] = last
 
     def _make_reachable(self, node: Node) -> None:
-        """Keeps what lies under movements that strides cannot express."""
+        """Store the values below movements that strides cannot express."""
         while True:
-            for leaf, chain in leaves(node, self.kept):
+            for leaf, chain in leaves(node, self.materialized):
                 at = self._impossible(leaf, chain)
                 if at is not None:
                     broken = at.inputs[0]
-                    self.kept[id(broken)] = broken
+                    self.materialized[id(broken)] = broken
                     self._make_reachable(broken)
                     break
             else:
                 return
 
-    def _window(self, node: Node) -> Window:
-        """How a kept value lies."""
-        return self._gaps.get(id(node)) or whole(node.shape)
+    def _window(self, node: Node) -> StridedView:
+        """The memory layout of a materialized value."""
+        return self._gaps.get(id(node)) or contiguous_view(node.shape)
 
     def _impossible(self, leaf: Node, chain: Chain) -> Node | None:
-        """The first movement of a chain that strides cannot express; None if all can."""
+        """The first movement of a chain that strides cannot express; None if there is none."""
         window = self._window(leaf)
         for node in chain:
-            after = moved(window, node)
+            after = apply_movement(window, node)
             if after is None:
                 return node
             window = after
         return None
 
-    # ------------------------------------------------------------------- which go together
+    # ------------------------------------------------------------------------- grouping
 
     def _place(self, node: Node) -> None:
-        """Puts a kept node into a group it can join, or into one of its own."""
+        """Add a materialized node to a group that it fits, or to a new group."""
         read = self.read(node)
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
                    for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
@@ -211,7 +222,7 @@ class Fusion:
                 if self.fits(group, node, read, list(sources.values())):
                     joined = group
                     break
-        elif node.op in TOGETHER:
+        elif node.op in MULTI_RESULT:
             joined = self._companions(node, read, list(sources.values()))
         group = joined or self._new(node)
         group.nodes.append(node)
@@ -228,9 +239,10 @@ class Fusion:
                 known.append(group)
 
     def _companions(
-        self, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
-    ) -> Group | None:
-        """The group of nodes whose kernel gives this one too, if there is one that it can join."""
+        self, node: Node, read: list[tuple[Node, Chain]], sources: list[FusionGroup]
+    ) -> FusionGroup | None:
+        """The group whose kernel also computes this node: another result of the same attention or
+        recurrent layer."""
         near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
                 if g.special is not None}  # fmt: skip
         for group in near.values():
@@ -239,13 +251,13 @@ class Fusion:
             assert group.special is not None
             twice = any(one.op is node.op and one.attributes == node.attributes
                         for one in group.nodes)  # fmt: skip
-            if not later and not twice and _one_kernel(group.special, node):
+            if not later and not twice and _share_kernel(group.special, node):
                 return group
         return None
 
-    def _new(self, node: Node) -> Group:
+    def _new(self, node: Node) -> FusionGroup:
         shape, axes = domain(node)
-        group = Group(shape, axes, position=len(self.groups))
+        group = FusionGroup(shape, axes, position=len(self.groups))
         if node.op in CONTRACTIONS:
             group.contraction = node
         elif node.op not in INLINE and node.op not in FOLDS:
@@ -253,8 +265,8 @@ class Fusion:
         self.groups.append(group)
         return group
 
-    def follow(self, group: Group, before: int) -> None:
-        """Makes a group, and all that must come after it, come after the groups in `before`."""
+    def follow(self, group: FusionGroup, before: int) -> None:
+        """Order a group, and everything after it, behind the groups in the bit set `before`."""
         if before & ~group.before == 0:
             return
         group.before |= before
@@ -265,58 +277,61 @@ class Fusion:
                 other.before |= before
 
     def fits(
-        self, group: Group, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
+        self,
+        group: FusionGroup,
+        node: Node,
+        read: list[tuple[Node, Chain]],
+        sources: list[FusionGroup],
     ) -> bool:
         """Whether a node can be computed by a group's kernel."""
-        if group.special is not None or any(is_turned(one) for one in group.nodes):
+        if group.special is not None or any(is_blocked_transpose(one) for one in group.nodes):
             return False
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
-            return False  # it would have to run before itself
+            return False  # the group would have to run before itself
         if any(self.group_of.get(id(table)) is group for table in self._tables(node)):
-            return False  # it reads elements that the kernel has not computed yet
+            return False  # the node reads elements that the kernel has not computed yet
         everything = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
-        if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MOST_LEAVES:
+        if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
             return False
         if group.contraction is not None:
             return self._fits_epilogue(group, node)
         return self._fits_loops(group, node, read)
 
     def _tables(self, node: Node) -> list[Node]:
-        """The kept values that a node reads by position."""
+        """The materialized tables that a node gathers from."""
         found = []
-        for one in interior(node, self.kept):
+        for one in fused_nodes(node, self.materialized):
             if one.op in (Op.TAKE, Op.TAKE_ALONG):
                 table = one.inputs[0]
-                while id(table) not in self.kept:
+                while id(table) not in self.materialized:
                     table = table.inputs[0]
                 found.append(table)
         return found
 
-    def _fits_epilogue(self, group: Group, node: Node) -> bool:
-        """Pointwise work on the product's elements, in whatever shape of the same size."""
+    def _fits_epilogue(self, group: FusionGroup, node: Node) -> bool:
+        """Whether a node is pointwise work on the contraction's elements, in any shape."""
         one = element(node)
         if node.op is Op.REDUCE or prod(one.shape) != prod(group.shape) or 0 in group.shape:
             return False
         if one is not node and not self._fits_columns(group, node):
             return False
-        if group.shape[-1] <= NARROW and self._is_costly(node):
-            return False  # vectors of the product would be nearly empty
-        chain = reshaping(one, group.shape)
+        if group.shape[-1] <= MAX_NARROW_COLUMNS and self._is_costly(node):
+            return False  # vectors would be nearly empty
+        chain = reshape_chain(one, group.shape)
         reads_group = False
-        for leaf, movements in leaves(node, self.kept, chain):
+        for leaf, movements in leaves(node, self.materialized, chain):
             if self.group_of.get(id(leaf)) is group:
                 reads_group = True
-                if not is_identity(group.shape, reshaping_away(leaf, group.shape, movements)):
+                if not is_identity(group.shape, rebase_chain(leaf, group.shape, movements)):
                     return False
             elif self._impossible(leaf, movements) is not None:
                 return False
         return reads_group
 
-    def _fits_columns(self, group: Group, node: Node) -> bool:
-        """Whether sums in parts are those of a product's columns, and nothing large is read for
-        them alone."""
-        window = parts_window(node, group.shape)
+    def _fits_columns(self, group: FusionGroup, node: Node) -> bool:
+        """Whether partial sums run over the contraction's columns and read no other large array."""
+        window = partial_sum_view(node, group.shape)
         if window is None or window.strides[-1] != 1:
             return False
         own = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
@@ -327,18 +342,18 @@ class Fusion:
         )  # fmt: skip
 
     def _is_costly(self, node: Node) -> bool:
-        return any(one.op is Op.APPLY and one.operation in COSTLY
-                   for one in interior(node, self.kept))  # fmt: skip
+        return any(one.op is Op.APPLY and one.operation in EXPENSIVE_OPERATIONS
+                   for one in fused_nodes(node, self.materialized))  # fmt: skip
 
-    def _fits_loops(self, group: Group, node: Node, read: list[tuple[Node, Chain]]) -> bool:
-        """Work over the same domain, which reads the group's own values only at its own place."""
+    def _fits_loops(self, group: FusionGroup, node: Node, read: list[tuple[Node, Chain]]) -> bool:
+        """Whether a node iterates over the group's domain and reads the group's values in place."""
         shape, axes = domain(node)
         if group.is_number(node):
             return self._fits_numbers(group, node)
         if shape != group.shape or (axes and group.axes and axes != group.axes):
             return False
-        merged = Group(shape, axes or group.axes)
-        if not _worth_merging(merged, group, axes):
+        merged = FusionGroup(shape, axes or group.axes)
+        if not _is_merge_profitable(merged, group, axes):
             return False
         for leaf, chain in read:
             if self.group_of.get(id(leaf)) is not group:
@@ -346,83 +361,89 @@ class Fusion:
             if leaf.shape == group.shape:
                 if not is_identity(leaf.shape, chain):
                     return False
-            elif leaf.shape != merged.rows or not _stretches_rows(leaf, chain, shape):
+            elif leaf.shape != merged.rows or not _broadcasts_rows(leaf, chain, shape):
                 return False
             elif merged.by_columns and node.op is not Op.REDUCE:
-                return False  # would go over the columns twice
+                return False  # would iterate over the columns twice
         return True
 
-    def _fits_numbers(self, group: Group, node: Node) -> bool:
-        """Work on one number a row, in whatever shape: a bias's update with its gradient."""
-        for leaf, chain in leaves(node, self.kept, reshaping(node, group.rows)):
+    def _fits_numbers(self, group: FusionGroup, node: Node) -> bool:
+        """Whether a node works on one number per row, in any shape: a bias update, say."""
+        for leaf, chain in leaves(node, self.materialized, reshape_chain(node, group.rows)):
             if self.group_of.get(id(leaf)) is group:
                 if prod(leaf.shape) != prod(group.rows):
                     return False
-                if not is_identity(group.rows, reshaping_away(leaf, group.rows, chain)):
+                if not is_identity(group.rows, rebase_chain(leaf, group.rows, chain)):
                     return False
             elif self._impossible(leaf, chain) is not None:
                 return False
         return True
 
 
-def is_turned(node: Node) -> bool:
-    """Whether a node is a great array whose axes are put in another order, in square blocks: then
-    it is a kernel of its own, since nothing else should go over memory in that order."""
+def is_blocked_transpose(node: Node) -> bool:
+    """Whether a node is a large transpose that runs in square blocks, as a kernel of its own.
+
+    No other work should iterate over memory in that order.
+    """
     if node.op is not Op.PERMUTE:
         return False
     source = node.inputs[0]
     while source.op is Op.SLICE or (source.op is Op.APPLY and source.operation is Scalar.ADD):
-        source = source.inputs[0]  # made in parts
+        source = source.inputs[0]  # a gradient computed in parts
     if source.op is not Op.CONV_WEIGHT:
         return False
     *_, channels, features = node.inputs[0].shape
-    return channels % BLOCK == 0 and features % BLOCK == 0 and prod(node.shape) >= TURNED
+    return (
+        channels % CACHE_LINE_ELEMENTS == 0
+        and features % CACHE_LINE_ELEMENTS == 0
+        and prod(node.shape) >= MIN_TRANSPOSED_ELEMENTS
+    )
 
 
 def fuse(graph: Graph) -> Fusion:
-    """The graph's nodes in groups; see Fusion."""
+    """Group the graph's nodes into kernels."""
     return Fusion(graph)
 
 
-def _worth_merging(merged: Group, group: Group, axes: tuple[int, ...]) -> bool:
-    """Not where pointwise work that threads could share would run on one."""
+def _is_merge_profitable(merged: FusionGroup, group: FusionGroup, axes: tuple[int, ...]) -> bool:
+    """Whether merging leaves enough parallelism: pointwise work must not end up on one thread."""
     if not merged.axes or (group.axes and axes):
         return True
-    return prod(merged.shape) <= LONG or prod(merged.rows) >= 16
+    return prod(merged.shape) <= MAX_SERIAL_ELEMENTS or prod(merged.rows) >= 16
 
 
-def _stretches_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
-    """Whether a chain only stretches one number a row over the row."""
-    found = window_through(whole(leaf.shape), chain)
-    plain = whole(leaf.shape).expanded(shape)
-    return found is not None and found == plain
+def _broadcasts_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
+    """Whether a chain only broadcasts one number per row over the row."""
+    view = view_through(contiguous_view(leaf.shape), chain)
+    return view is not None and view == contiguous_view(leaf.shape).expanded(shape)
 
 
-def _under_movements(node: Node) -> Node:
+def _skip_movements(node: Node) -> Node:
     while node.op in MOVEMENTS:
         node = node.inputs[0]
     return node
 
 
-def _one_kernel(a: Node, b: Node) -> bool:
-    """Whether two nodes are of one attention (its result and sums, or its gradients) or of one
-    recurrent layer."""
+def _share_kernel(a: Node, b: Node) -> bool:
+    """Whether two nodes are results of the same attention or of the same recurrent layer."""
     if a.op in RECURRENCES:
-        given = [{k: v for k, v in one.attributes.items() if k != "of"} for one in (a, b)]
-        return a.op is b.op and a.inputs == b.inputs and given[0] == given[1]
+        settings = [{k: v for k, v in node.attributes.items() if k != "of"} for node in (a, b)]
+        return a.op is b.op and a.inputs == b.inputs and settings[0] == settings[1]
     if a.op not in ATTENTIONS or (a.scale, a.causal) != (b.scale, b.causal):
         return False
     if (a.op is Op.ATTENTION_GRADIENT) != (b.op is Op.ATTENTION_GRADIENT):
         return False
     if a.op is Op.ATTENTION_GRADIENT:
         return a.inputs == b.inputs
-    ones, twos = ([n for i, n in enumerate(one.inputs) if i != 2 or one.op is not Op.ATTENTION]
-                  for one in (a, b))  # fmt: skip
-    return ones == twos
+    scores_of_a, scores_of_b = (
+        [x for i, x in enumerate(node.inputs) if i != 2 or node.op is not Op.ATTENTION]
+        for node in (a, b)
+    )
+    return scores_of_a == scores_of_b
 
 
-def _needed_in_memory(node: Node) -> list[Node]:
-    """The inputs that a node reads as whole arrays."""
+def _whole_array_inputs(node: Node) -> list[Node]:
+    """The inputs that a node needs as whole arrays."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [node.inputs[0]]
     if node.op in INLINE or node.op in FOLDS:

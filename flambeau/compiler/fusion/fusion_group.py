@@ -1,4 +1,4 @@
-"""Group: nodes that become one kernel, and the chains of movements to what they read."""
+"""FusionGroup: nodes that share a kernel, and the movement chains to the values that they read."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..ir.graph import Node, Op, Shape
-from ..ir.strided_view import Window, whole
+from ..ir.strided_view import StridedView, contiguous_view
 
 MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
 ATTENTIONS = frozenset((Op.ATTENTION, Op.ATTENTION_SUMS, Op.ATTENTION_GRADIENT))
 RECURRENCES = frozenset((Op.RECURRENCE, Op.RECURRENCE_GRADIENT))
-TOGETHER = ATTENTIONS | RECURRENCES  # one kernel computes several such nodes
+MULTI_RESULT = ATTENTIONS | RECURRENCES  # a kernel computes several such nodes at once
 INLINE = MOVEMENTS | {Op.APPLY, Op.CONSTANT, Op.IOTA, Op.TAKE, Op.TAKE_ALONG}
 FOLDS = frozenset((Op.REDUCE, Op.SUM_PARTS))
 Chain = tuple[Node, ...]  # movements, in the order in which they are applied
 
 
 @dataclass(eq=False)
-class Group:
+class FusionGroup:
     """Nodes computed by one kernel over one domain.
 
-    `shape`: the extents of its loops. `axes`: those that its reductions fold, empty for pointwise
-    work. `contraction`: the matrix product or convolution whose epilogue the others are.
-    `special`: the one node of a group that is neither (a scan, a concatenation, a call ...), or
-    the first of those of one attention or recurrent layer.
+    `shape`: the extents of its loops. `axes`: those that its reductions remove, empty for pointwise
+    work. `contraction`: the matrix product or convolution whose epilogue the other nodes are.
+    `special`: the only node of a group that is neither (a scan, a concatenation, a call), or the
+    first result of an attention or recurrent layer.
     """
 
     shape: Shape
@@ -38,168 +38,168 @@ class Group:
 
     @property
     def rows(self) -> Shape:
-        """The shape of a value that is one number a row: folded axes have extent 1."""
+        """The shape of one number per row: reduced axes have extent 1."""
         return tuple(1 if i in self.axes else n for i, n in enumerate(self.shape))
 
     def is_number(self, node: Node) -> bool:
-        """Whether a node that is no fold has one number for each row, in whatever shape."""
+        """Whether a node (not a reduction) has one number per row, in any shape."""
         if not self.axes or node.op in FOLDS or self.rows == self.shape:
             return False
         return node.shape == self.rows or prod(node.shape) == prod(self.rows) != prod(self.shape)
 
     @property
     def by_columns(self) -> bool:
-        """Whether its reductions keep the last axis, and so go over memory column by column."""
+        """Whether its reductions keep the last axis, and so accumulate column by column."""
         wide = [i for i, n in enumerate(self.shape) if n != 1]
         return bool(self.axes) and bool(wide) and wide[-1] not in self.axes
 
 
 def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
-    """The loops that a node needs, and which of them it folds."""
+    """The extents of a node's loops, and the axes that it reduces."""
     if node.op is Op.REDUCE:
         return node.inputs[0].shape, node.axes
     return element(node).shape, ()
 
 
 def element(node: Node) -> Node:
-    """What a kernel works out at each element for a node: itself, or what is added up in parts."""
+    """The node whose elements a kernel computes: the node itself, or the operand of a SUM_PARTS."""
     return node.inputs[0] if node.op is Op.SUM_PARTS else node
 
 
-def shown(node: Node, op: Op, shape: Shape) -> Node:
-    """A node stretched or reshaped to a shape; the same object each time, so that values built
-    through it are known again."""
+def cached_view(node: Node, op: Op, shape: Shape) -> Node:
+    """A node expanded or reshaped to a shape: the same object each time, so that expressions built
+    through it are reused."""
     views = node.__dict__.setdefault("views", {})
-    found = views.get((op, shape))
-    if found is None:
-        found = views[op, shape] = Node(op, (node,), shape, node.type)
-    return found
+    if (op, shape) not in views:
+        views[op, shape] = Node(op, (node,), shape, node.type)
+    view: Node = views[op, shape]
+    return view
 
 
-def stretched(node: Node, shape: Shape, chain: Chain) -> Chain:
-    """The chain for an operand of an operation of this shape, stretched where its extent is 1."""
-    return chain if node.shape == shape else (shown(node, Op.EXPAND, shape), *chain)
+def broadcast_chain(node: Node, shape: Shape, chain: Chain) -> Chain:
+    """The chain for an operand of an operation of this shape, broadcast where its extent is 1."""
+    return chain if node.shape == shape else (cached_view(node, Op.EXPAND, shape), *chain)
 
 
-def reshaping(node: Node, shape: Shape) -> Chain:
-    """The chain that shows a node in another shape."""
-    return () if node.shape == shape else (shown(node, Op.RESHAPE, shape),)
+def reshape_chain(node: Node, shape: Shape) -> Chain:
+    """The chain that reshapes a node."""
+    return () if node.shape == shape else (cached_view(node, Op.RESHAPE, shape),)
 
 
-def reshaping_away(leaf: Node, shape: Shape, chain: Chain) -> Chain:
-    """A chain that starts from a leaf shown in `shape`."""
+def rebase_chain(leaf: Node, shape: Shape, chain: Chain) -> Chain:
+    """The same chain, starting from the leaf reshaped to `shape`."""
     if leaf.shape == shape:
         return chain
-    return (shown(shown(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
+    return (cached_view(cached_view(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
 
 
-def moved(window: Window, node: Node) -> Window | None:
-    """A window after a movement, or after a TAKE's index."""
+def apply_movement(window: StridedView, node: Node) -> StridedView | None:
+    """A view after a movement, or after the index of a TAKE."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
-        return table_window(node, window)[0] if window.whole else None
+        return table_view(node, window)[0] if window.whole else None
     return window.moved(node)
 
 
-def window_through(start: Window, chain: Chain) -> Window | None:
-    """A window after a chain of movements; None where strides cannot say it."""
-    found: Window | None = start
+def view_through(start: StridedView, chain: Chain) -> StridedView | None:
+    """A view after a chain of movements; None where no strides describe it."""
+    view: StridedView | None = start
     for node in chain:
-        assert found is not None
-        found = moved(found, node)
-        if found is None:
+        assert view is not None
+        view = apply_movement(view, node)
+        if view is None:
             return None
-    return found
+    return view
 
 
 def is_identity(shape: Shape, chain: Chain) -> bool:
-    """Whether a chain gives every element its own place."""
+    """Whether a chain maps every element to its own position."""
     if not chain:
         return True
-    found = window_through(whole(shape), chain)
-    return found is not None and found == whole(shape)
+    view = view_through(contiguous_view(shape), chain)
+    return view is not None and view == contiguous_view(shape)
 
 
 def index_chain(node: Node, chain: Chain) -> Chain:
-    """The movements from a TAKE's index to where a chain leads from the TAKE."""
+    """The chain of a TAKE's index, given the chain of the TAKE."""
     index = node.inputs[1]
     if node.op is Op.TAKE_ALONG:
         return chain
     wide = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
-    first = reshaping(index, wide)
+    first = reshape_chain(index, wide)
     last = first[0] if first else index
-    return (*first, *stretched(last, node.shape, ()), *chain)
+    return (*first, *broadcast_chain(last, node.shape, ()), *chain)
 
 
-def table_window(node: Node, table: Window) -> tuple[Window, int]:
-    """For TAKE and TAKE_ALONG: the window on the table without its indexed axis, and that axis's
-    stride; `table` is the window on the whole table."""
+def table_view(node: Node, table: StridedView) -> tuple[StridedView, int]:
+    """For TAKE and TAKE_ALONG: the view of the table without its indexed axis, and the stride of
+    that axis. `table` is the view of the whole table."""
     if node.op is Op.TAKE_ALONG:
         strides = list(table.strides)
         strides[node.axis] = 0
-        return Window(node.shape, tuple(strides), table.offset), table.strides[node.axis]
+        return StridedView(node.shape, tuple(strides), table.offset), table.strides[node.axis]
     count = len(node.inputs[1].shape)
-    return Window(node.shape, (0,) * count + table.strides[1:], table.offset), table.strides[0]
+    return StridedView(node.shape, (0,) * count + table.strides[1:], table.offset), table.strides[0]
 
 
-def leaves(node: Node, kept: dict[int, Node], chain: Chain = ()) -> Iterator[tuple[Node, Chain]]:
-    """What a node is computed from: values that are kept in memory (`kept`), with their chains.
+def leaves(
+    node: Node, materialized: dict[int, Node], chain: Chain = ()
+) -> Iterator[tuple[Node, Chain]]:
+    """The materialized values that a node is computed from, each with its chain of movements.
 
-    The node itself is looked into even when it is kept. In the chain of a table stands the TAKE
-    or TAKE_ALONG that reads it: from there on the window is that of its rows at index 0.
+    Looks into the node itself even when it is materialized. The chain of a table contains the TAKE
+    or TAKE_ALONG that reads it: from there on the view is that of the row at index 0.
     """
     stack = _operands(node, chain)
     seen: set[tuple[Node, Chain]] = set()
     while stack:
-        one, movements = key = stack.pop()
-        if one.op in (Op.CONSTANT, Op.IOTA) and id(one) not in kept:
+        value, movements = key = stack.pop()
+        if value.op in (Op.CONSTANT, Op.IOTA) and id(value) not in materialized:
             continue
         if key in seen:
             continue
         seen.add(key)
-        if id(one) in kept or one.op not in INLINE:
-            yield one, movements
+        if id(value) in materialized or value.op not in INLINE:
+            yield value, movements
         else:
-            stack.extend(_operands(one, movements))
+            stack.extend(_operands(value, movements))
 
 
 def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op in MOVEMENTS:
         return [(node.inputs[0], (node, *chain))]
     if node.op is Op.APPLY:
-        return [(one, stretched(one, node.shape, chain)) for one in node.inputs]
+        return [(one, broadcast_chain(one, node.shape, chain)) for one in node.inputs]
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], (node, *chain))]
     if node.op is Op.ADD_ROWS:
-        return [(one, reshaping(one, shape))
+        return [(one, reshape_chain(one, shape))
                 for one, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
     if node.op is Op.SUM_PARTS:
         return [(node.inputs[0], chain)]
     return [(one, ()) for one in node.inputs]
 
 
-def parts_window(node: Node, shape: Shape) -> Window | None:
-    """Where in a part a SUM_PARTS adds the element at each place of a domain; None where strides
-    cannot say it."""
+def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
+    """Where in a part SUM_PARTS adds each element of a domain; None where no strides say it."""
     (a,) = node.inputs
-    columns = whole(node.shape[1:]).expanded(a.shape)
-    return None if columns is None else window_through(columns, reshaping(a, shape))
+    columns = contiguous_view(node.shape[1:]).expanded(a.shape)
+    return None if columns is None else view_through(columns, reshape_chain(a, shape))
 
 
 def row_shapes(node: Node) -> tuple[Shape, Shape]:
-    """The shapes in which an ADD_ROWS reads its index and its values: a list, and its rows."""
+    """The shapes in which ADD_ROWS reads its index and its values: a list, and rows."""
     count = prod(node.inputs[0].shape)
     return (count,), (count, prod(node.shape[1:]))
 
 
-def interior(node: Node, kept: dict[int, Node]) -> Iterator[Node]:
-    """A node and everything that is worked out within its kernel to compute it; positions are,
-    even where they are kept in memory too."""
+def fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
+    """A node and everything that its kernel computes for it, positions (IOTA) included."""
     stack, seen = [node], {id(node)}
     while stack:
         one = stack.pop()
         yield one
         for operand in one.inputs:
-            inside = operand.op in INLINE and id(operand) not in kept
+            inside = operand.op in INLINE and id(operand) not in materialized
             if id(operand) not in seen and (inside or operand.op is Op.IOTA):
                 seen.add(id(operand))
                 stack.append(operand)

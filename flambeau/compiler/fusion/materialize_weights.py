@@ -1,7 +1,8 @@
-"""turned_weights: which transposed matrices are better written out once.
+"""Materialize transposed weights that several products read.
 
-A product packs a transposed b as it goes, which costs little beside the product itself. Where many
-products read the same one, as the steps of a recurrent layer do, one copy saves all of that.
+A product packs a transposed right operand as it goes, which is cheap beside the product itself.
+When many products read the same operand, as the steps of a recurrent layer do, a single copy
+replaces all of that packing.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from collections.abc import Iterator, Sequence
 
 from ..ir.graph import Node, Op
 
-OFTEN = 4  # products that share a copy
-FEW, MANY = 24, 96  # rows of a product: fewer read b along its depth, with more packing is nothing
+MIN_READERS = 4  # products that share a copy
+MIN_ROWS, MAX_ROWS = 24, 96  # of a product: fewer read b unpacked, more hide the packing
 
 
-def turned_weights(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The transposed matrices that are b of many products of some rows."""
+def shared_transposed_weights(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The transposed matrices that are the right operand of several products."""
     readers: dict[int, int] = {}
     for node in nodes:
-        if node.op is Op.MATMUL and FEW < node.shape[-2] <= MANY:
+        if node.op is Op.MATMUL and MIN_ROWS < node.shape[-2] <= MAX_ROWS:
             b = node.inputs[1]
             readers[id(b)] = readers.get(id(b), 0) + 1
     for node in nodes:
-        if node.op is Op.PERMUTE and node.axes == (1, 0) and readers.get(id(node), 0) >= OFTEN:
+        if (
+            node.op is Op.PERMUTE
+            and node.axes == (1, 0)
+            and readers.get(id(node), 0) >= MIN_READERS
+        ):
             yield node

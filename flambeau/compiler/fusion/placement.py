@@ -1,4 +1,4 @@
-"""Memory: what kernels read and write, and where in it a node's value lies."""
+"""Placement: the allocations that kernels read and write, and where in them a value lies."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from ...native.loop_ir.ir import Type
 from ..ir.graph import Node
-from ..ir.strided_view import Window, whole
+from ..ir.strided_view import StridedView, contiguous_view
 
 
 class Home(Enum):
-    """Whose memory it is."""
+    """Who owns an allocation."""
 
-    ARENA = auto()  # the program's own, for as long as something needs it
-    SOURCE = auto()  # a parameter's, a state's or an argument's: index is the slot
-    OUTPUT = auto()  # a returned tensor's, new at each call: index is the output's number
-    CONSTANT = auto()  # an array known when the program was made: value
+    ARENA = auto()  # the program: reused when the value is dead
+    SOURCE = auto()  # a parameter, a state or an argument: index is the slot
+    OUTPUT = auto()  # a returned tensor, new at each call: index is the output's number
+    CONSTANT = auto()  # an array known at compile time: value
 
 
 @dataclass(eq=False)
-class Memory:
-    """A stretch of memory: its elements' type and how many there are."""
+class Allocation:
+    """A contiguous stretch of memory."""
 
     home: Home
     type: Type
@@ -34,19 +34,19 @@ class Memory:
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Its size in bytes."""
         return self.elements * self.type.size
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies: a window on memory, of the value's shape."""
+    """Where a value lies: a view of an allocation, of the value's shape."""
 
-    memory: Memory
-    window: Window
+    memory: Allocation
+    window: StridedView
 
 
-def in_arena(node: Node) -> Place:
-    """New memory of a node's own, in row-major order."""
-    memory = Memory(Home.ARENA, node.type, max(1, prod(node.shape)), name=node.origin)
-    return Place(memory, whole(node.shape))
+def allocate_in_arena(node: Node) -> Place:
+    """A new row-major allocation in the arena for a node's value."""
+    memory = Allocation(Home.ARENA, node.type, max(1, prod(node.shape)), name=node.origin)
+    return Place(memory, contiguous_view(node.shape))

@@ -1,8 +1,8 @@
-"""waists: values that are better handed on than what they are made of.
+"""Store a value instead of the several values that it is recomputed from.
 
-Where a later kernel works one number out of several that an earlier one stores for nobody else
-(the slope of gelu, from its input and its error function), the earlier one should store that number
-instead.
+When a later kernel combines several values that an earlier kernel stores for no other reader (the
+derivative of gelu from its input and its error function), the earlier kernel should store the
+combination: fewer bytes written and read, same arithmetic.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Node, Op
-from .fusion_group import INLINE, Group, leaves
+from .fusion_group import INLINE, FusionGroup, leaves
 
 if TYPE_CHECKING:
     from .fusion import Fusion
 
 
-def waists(fusion: Fusion) -> Iterator[Node]:
-    """The nodes that the groups they are made in should store, though now they are not kept."""
+def narrower_values(fusion: Fusion) -> Iterator[Node]:
+    """The nodes to materialize because storing them replaces storing several others."""
     roots = {id(node) for node in fusion.graph.roots()}
     for group in fusion.groups:
         if group.special is not None:
             continue
         for node in group.nodes:
-            makers: dict[int, set[int]] = {}  # by group: what is read of it
+            makers: dict[int, set[int]] = {}  # by producing group: the values read from it
             for leaf, _ in fusion.read(node):
                 maker = fusion.group_of.get(id(leaf))
                 if maker is not None and maker is not group and maker.special is None:
                     makers.setdefault(maker.position, set()).add(id(leaf))
             if any(len(read) > 1 for read in makers.values()):
-                yield from _within(node, fusion, roots)
+                yield from _candidates(node, fusion, roots)
 
 
-def _within(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
-    """The waists among what a node is worked out from, those nearest to it."""
+def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
+    """Such values among what a node is computed from, nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:
         one = stack.pop()
-        if id(one) in seen or id(one) in fusion.kept or one.op not in INLINE:
+        if id(one) in seen or id(one) in fusion.materialized or one.op not in INLINE:
             continue
         seen.add(id(one))
-        if one.op is Op.APPLY and _is_waist(one, fusion, roots):
+        if one.op is Op.APPLY and _stores_less(one, fusion, roots):
             yield one
         else:
             stack += one.inputs
 
 
-def _is_waist(node: Node, fusion: Fusion, roots: set[int]) -> bool:
-    """Whether the group that makes all that a node reads would store less with it."""
-    read = list(leaves(node, fusion.kept))
+def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:
+    """Whether the group that produces all operands would store fewer bytes with this node."""
+    read = list(leaves(node, fusion.materialized))
     made = [leaf for leaf, _ in read if leaf.op not in (Op.INPUT, Op.ARRAY)]
     full = {id(leaf): leaf for leaf in made if prod(leaf.shape) == prod(node.shape)}
     makers = {id(fusion.group_of[key]): fusion.group_of[key] for key in full}
@@ -61,14 +61,17 @@ def _is_waist(node: Node, fusion: Fusion, roots: set[int]) -> bool:
                for leaf, _ in read if id(leaf) in fusion.group_of}  # fmt: skip
     if maker.special is not None or not fusion.fits(maker, node, read, list(sources.values())):
         return False
-    spared = sum(leaf.type.size for key, leaf in full.items()
-                 if key not in roots and _read_through(leaf, node, maker, fusion))  # fmt: skip
-    return spared > node.type.size
+    saved_bytes = sum(
+        leaf.type.size
+        for key, leaf in full.items()
+        if key not in roots and _is_read_only_through(leaf, node, maker, fusion)
+    )
+    return saved_bytes > node.type.size
 
 
-def _read_through(leaf: Node, node: Node, maker: Group, fusion: Fusion) -> bool:
-    """Whether other groups read a value only to work out this node."""
-    kept = {**fusion.kept, id(node): node}
+def _is_read_only_through(leaf: Node, node: Node, maker: FusionGroup, fusion: Fusion) -> bool:
+    """Whether other groups read a value only to compute this node."""
+    materialized = {**fusion.materialized, id(node): node}
     others = [g for g in fusion.readers.get(id(leaf), ()) if g is not maker]
     return all(found is not leaf for group in others for one in group.nodes
-               for found, _ in leaves(one, kept))  # fmt: skip
+               for found, _ in leaves(one, materialized))  # fmt: skip

@@ -14,7 +14,7 @@ class Unfit(Exception):
         self.what, self.line = what, line
 
 
-def failure(error: BaseException, stage: str = "") -> str:
+def describe_failure(error: BaseException, stage: str = "") -> str:
     """What an error means for the step: the stage that it carries, or else the one given, its type,
     its words."""
     stage = getattr(error, "stage", None) or stage
@@ -30,4 +30,4 @@ def within_memory(stage: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise Unfit(failure(error, stage)) from error
+        raise Unfit(describe_failure(error, stage)) from error

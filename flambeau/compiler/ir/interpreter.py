@@ -14,7 +14,7 @@ import numpy as np
 from ...native.loop_ir.ir import Fold, Scalar, Type
 from ...native.loop_ir.philox import philox, philox_word
 from .graph import Graph, Node, Op
-from .recurrence import evaluated, gradient_evaluated
+from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
 Array = np.ndarray
 
@@ -125,7 +125,7 @@ def _apply(node: Node, *inputs: Array) -> Array:
 # ------------------------------------------------------------------------------ movement
 
 
-def slices(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
+def slices_of(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
     """The index of a window: element i along an axis is starts + i * steps."""
     found = []
     for start, step, n in zip(starts, steps, shape, strict=True):
@@ -143,7 +143,7 @@ def _pad(node: Node, a: Array) -> Array:
 
 def _update(node: Node, a: Array, b: Array) -> Array:
     made = a.copy()
-    made[slices(node.starts, node.steps, b.shape)] = b
+    made[slices_of(node.starts, node.steps, b.shape)] = b
     return made
 
 
@@ -161,7 +161,7 @@ _UFUNCS = {
 }  # fmt: skip
 
 
-def neutral(fold: Fold, dtype: np.dtype) -> Any:
+def identity_element(fold: Fold, dtype: np.dtype) -> Any:
     """What a fold over nothing gives."""
     if fold in (Fold.SUM, Fold.ANY):
         return 0
@@ -180,7 +180,7 @@ def _reduce(node: Node, a: Array) -> Array:
         function = np.argmax if node.fold is Fold.ARGMAX else np.argmin
         return function(a, axis=node.axes[0], keepdims=True)
     kind = a.dtype if node.fold in (Fold.SUM, Fold.PRODUCT) else None
-    start = neutral(node.fold, a.dtype)
+    start = identity_element(node.fold, a.dtype)
     return _UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
 
 
@@ -294,7 +294,7 @@ RULES: dict[Op, Callable] = {
     Op.RESHAPE: lambda node, a: a.reshape(node.shape),
     Op.PERMUTE: lambda node, a: a.transpose(node.axes),
     Op.EXPAND: lambda node, a: np.broadcast_to(a, node.shape),
-    Op.SLICE: lambda node, a: a[slices(node.starts, node.steps, node.shape)],
+    Op.SLICE: lambda node, a: a[slices_of(node.starts, node.steps, node.shape)],
     Op.PAD: _pad,
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, node.axis),
     Op.UPDATE: _update,
@@ -307,8 +307,8 @@ RULES: dict[Op, Callable] = {
     Op.ATTENTION: _attention,
     Op.ATTENTION_SUMS: _attention_sums,
     Op.ATTENTION_GRADIENT: _attention_gradient,
-    Op.RECURRENCE: evaluated,
-    Op.RECURRENCE_GRADIENT: gradient_evaluated,
+    Op.RECURRENCE: evaluate_recurrence,
+    Op.RECURRENCE_GRADIENT: evaluate_recurrence_gradient,
     Op.TAKE: lambda node, x, index: np.take(x, index, 0),
     Op.ADD_ROWS: _add_rows,
     Op.TAKE_ALONG: lambda node, x, index: np.take_along_axis(x, index, node.axis),

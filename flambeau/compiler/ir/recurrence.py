@@ -35,14 +35,14 @@ def _node(op: Op, cell: str, given: Mapping[str, Node | None], reverse: bool, of
     return made
 
 
-def by_name(node: Node) -> dict[str, Node]:
+def inputs_by_name(node: Node) -> dict[str, Node]:
     """A node's inputs by name."""
     return dict(zip(node.names, node.inputs, strict=True))
 
 
 def extents(node: Node) -> tuple[int, int, int]:
     """(steps, rows, width)."""
-    given, cell = by_name(node), CELLS[node.cell]
+    given, cell = inputs_by_name(node), CELLS[node.cell]
     whole = given["x"] if node.op is Op.RECURRENCE else given[next(iter(cell.keeps))]
     steps, rows = whole.shape[:2]
     return steps, rows, given["w"].shape[1]
@@ -72,7 +72,7 @@ def parts_of(x: Array, count: int) -> list[Array]:
     return np.split(x, count, -1)
 
 
-def evaluated(node: Node, *inputs: Array) -> Array:
+def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
     """What a RECURRENCE gives."""
     v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
     steps, rows, width = extents(node)
@@ -93,7 +93,7 @@ def evaluated(node: Node, *inputs: Array) -> Array:
     return np.stack(found[node.of][:: -1 if node.reverse else 1])
 
 
-def gradient_evaluated(node: Node, *inputs: Array) -> Array:
+def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
     """What a RECURRENCE_GRADIENT gives."""
     v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
     steps, rows, width = extents(node)
@@ -120,7 +120,7 @@ def gradient_evaluated(node: Node, *inputs: Array) -> Array:
     return np.stack(found[node.of][:: 1 if node.reverse else -1])
 
 
-def has(cell: Cell, of: str) -> bool:
+def has_result(cell: Cell, of: str) -> bool:
     """Whether a cell's steps give a result of this name."""
     forward = {"y", "h", *cell.keeps, *(("c",) if cell.carries else ())}
     backward = {"d", "dh", *(("dc",) if cell.carries else ()), *(("dx",) if cell.apart else ())}

@@ -7,10 +7,10 @@ import zlib
 
 from .graph import Graph, Node, Source
 
-MOST = 8 << 20  # bytes of a graph that is kept
+MAX_GRAPH_BYTES = 8 << 20  # bytes of a graph that is kept
 
 
-def packed(graph: Graph) -> bytes:
+def serialize_graph(graph: Graph) -> bytes:
     """The graph but for its sources; empty where it is too large, or something in it is no data."""
     nodes = graph.nodes()
     nodes += [node for node in graph.inputs if node not in set(nodes)]
@@ -23,10 +23,10 @@ def packed(graph: Graph) -> bytes:
         data = pickle.dumps((rows, ends), protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
         return b""
-    return zlib.compress(data, 1) if len(data) <= MOST else b""
+    return zlib.compress(data, 1) if len(data) <= MAX_GRAPH_BYTES else b""
 
 
-def unpacked(data: bytes, sources: list[Source]) -> Graph:
+def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:
     """The graph of these bytes, which are this user's own: entries of the cache are code."""
     rows, (inputs, outputs, writes) = pickle.loads(zlib.decompress(data))
     nodes: list[Node] = []

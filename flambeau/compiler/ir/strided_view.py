@@ -13,7 +13,7 @@ from .graph import Graph, Node, Op, Shape
 
 
 @dataclass(frozen=True)
-class Window:
+class StridedView:
     """Element i is at offset + sum(strides * i); outside `valid` [low, high) a zero is seen."""
 
     shape: Shape
@@ -26,7 +26,7 @@ class Window:
         """Whether nothing is masked."""
         return self.valid is None
 
-    def moved(self, node: Node) -> Window | None:
+    def moved(self, node: Node) -> StridedView | None:
         """The window after a movement node."""
         if node.op is Op.RESHAPE:
             return self.reshaped(node.shape)
@@ -39,13 +39,13 @@ class Window:
         assert node.op is Op.PAD, node
         return self.padded(node.low, node.high)
 
-    def permuted(self, axes: tuple[int, ...]) -> Window:
+    def permuted(self, axes: tuple[int, ...]) -> StridedView:
         """Axis i of the result is axis axes[i]."""
         valid = None if self.valid is None else tuple(self.valid[i] for i in axes)
         shape = tuple(self.shape[i] for i in axes)
-        return Window(shape, tuple(self.strides[i] for i in axes), self.offset, valid)
+        return StridedView(shape, tuple(self.strides[i] for i in axes), self.offset, valid)
 
-    def expanded(self, shape: Shape) -> Window | None:
+    def expanded(self, shape: Shape) -> StridedView | None:
         """Extents of 1 stretched."""
         strides = tuple(
             0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)
@@ -55,38 +55,38 @@ class Window:
             stretched = [v if n == m else ((0, m) if v == (0, 1) else (0, 0))
                          for v, n, m in zip(valid, self.shape, shape, strict=True)]  # fmt: skip
             valid = tuple(stretched)
-        return Window(tuple(shape), strides, self.offset, valid)
+        return StridedView(tuple(shape), strides, self.offset, valid)
 
-    def sliced(self, starts: Shape, steps: Shape, shape: Shape) -> Window:
+    def sliced(self, starts: Shape, steps: Shape, shape: Shape) -> StridedView:
         """Element i of the result is starts + i * steps."""
         offset = self.offset + sum(a * s for a, s in zip(starts, self.strides, strict=True))
         strides = tuple(a * s for a, s in zip(steps, self.strides, strict=True))
         valid = self.valid
         if valid is not None:
             ranges = zip(valid, starts, steps, shape, strict=True)
-            valid = tuple(_clip(v, a, b, n) for v, a, b, n in ranges)
+            valid = tuple(_clip_range(v, a, b, n) for v, a, b, n in ranges)
             if all(v == (0, n) for v, n in zip(valid, shape, strict=True)):
                 valid = None
-        return Window(tuple(shape), strides, offset, valid)
+        return StridedView(tuple(shape), strides, offset, valid)
 
-    def padded(self, low: Shape, high: Shape) -> Window:
+    def padded(self, low: Shape, high: Shape) -> StridedView:
         """Zeros around."""
         shape = tuple(a + n + b for a, n, b in zip(low, self.shape, high, strict=True))
         offset = self.offset - sum(a * s for a, s in zip(low, self.strides, strict=True))
         inner = self.valid or tuple((0, n) for n in self.shape)
         valid = tuple((a + x, a + y) for (x, y), a in zip(inner, low, strict=True))
-        return Window(shape, self.strides, offset, valid)
+        return StridedView(shape, self.strides, offset, valid)
 
-    def reshaped(self, shape: Shape) -> Window | None:
+    def reshaped(self, shape: Shape) -> StridedView | None:
         """The same elements in row-major order, where strides can say it."""
         shape = tuple(shape)
         if shape == self.shape:
             return self
         if 0 in shape:
-            return Window(shape, (0,) * len(shape), self.offset)
+            return StridedView(shape, (0,) * len(shape), self.offset)
         strides = [0] * len(shape)
         valid = None if self.valid is None else [(0, n) for n in shape]
-        for old, new in _matching(self.shape, shape):
+        for old, new in match_axis_groups(self.shape, shape):
             merged = self._merged(old)
             if merged is None:
                 return None
@@ -100,7 +100,7 @@ class Window:
                 strides[j] = stride
                 stride *= shape[j]
         made = None if valid is None else tuple(valid)
-        return Window(shape, tuple(strides), self.offset, made)
+        return StridedView(shape, tuple(strides), self.offset, made)
 
     def _merged(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
         """The stride of axes taken as one, and its mask; None where they are not one."""
@@ -121,7 +121,7 @@ class Window:
         return self.strides[wide[-1]], masked
 
 
-def row_major(shape: Shape) -> tuple[int, ...]:
+def row_major_strides(shape: Shape) -> tuple[int, ...]:
     """The strides of contiguous memory."""
     strides, step = [], 1
     for n in reversed(shape):
@@ -130,25 +130,25 @@ def row_major(shape: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def whole(shape: Shape) -> Window:
+def contiguous_view(shape: Shape) -> StridedView:
     """A buffer in row-major order."""
-    return Window(tuple(shape), row_major(shape))
+    return StridedView(tuple(shape), row_major_strides(shape))
 
 
-def source_window(graph: Graph, slot: int) -> Window:
+def source_view(graph: Graph, slot: int) -> StridedView:
     """How a source's elements lie from its address on."""
     source = graph.sources[slot]
-    return Window(source.shape, source.strides or row_major(source.shape))
+    return StridedView(source.shape, source.strides or row_major_strides(source.shape))
 
 
-def gaps(graph: Graph) -> dict[int, Window]:
+def strided_values(graph: Graph) -> dict[int, StridedView]:
     """How values lie, by id, that are sources with gaps or are written to such."""
     slots = [(node.slot, node) for node in graph.inputs] + graph.writes
-    return {id(node): source_window(graph, slot) for slot, node in slots
+    return {id(node): source_view(graph, slot) for slot, node in slots
             if graph.sources[slot].strides is not None}  # fmt: skip
 
 
-def _clip(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:
+def _clip_range(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:
     """Which of n elements start + i * step lie in [low, high)."""
     low, high = valid
     if step > 0:
@@ -159,7 +159,7 @@ def _clip(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, i
     return (first, after) if first < after else (0, 0)
 
 
-def _matching(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+def match_axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     """Groups of old and new axes with equal products, in order."""
     groups = []
     i = j = 0

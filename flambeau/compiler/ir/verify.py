@@ -8,7 +8,7 @@ from math import prod
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Fold, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
-from .recurrence import by_name, extents, has, input_shapes, result_shape
+from .recurrence import inputs_by_name, extents, has_result, input_shapes, result_shape
 
 
 class GraphError(AssertionError):
@@ -182,9 +182,9 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
 
 def _recurrence(node: Node, *inputs: Node) -> None:
     _same_type(node, *inputs)
-    require(has(CELLS[node.cell], node.of), node, "no such result")
+    require(has_result(CELLS[node.cell], node.of), node, "no such result")
     shapes = input_shapes(node)
-    for name, one in by_name(node).items():
+    for name, one in inputs_by_name(node).items():
         require(shapes.get(name) == one.shape, node, f"{name} of {one.shape}")
     steps, rows, _ = extents(node)
     require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")

@@ -12,15 +12,15 @@ from ...native.loop_ir.ir import Scalar as Operation
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW
 from ..ir.graph import Node, Op
-from ..fusion.fusion_group import Group, element, reshaping, stretched, window_through
-from ..fusion.placement import Memory, Place
+from ..fusion.fusion_group import FusionGroup, element, reshape_chain, broadcast_chain, view_through
+from ..fusion.placement import Allocation, Place
 from ..fusion.fusion import Fusion
-from ..ir.strided_view import Window
-from ..fusion.buffer_assignment import Layout
-from .expressions import FIXED, At, Values, along
+from ..ir.strided_view import StridedView
+from ..fusion.buffer_assignment import BufferAssignment
+from .expressions import FIXED, At, ExpressionBuilder, along
 
 
-def shares() -> int:
+def planned_threads() -> int:
     """For how many threads a contraction is cut."""
     return 2 if threads() <= FEW else threads()
 
@@ -28,15 +28,15 @@ def shares() -> int:
 class ContractionKernel:
     """Writes the kernel of a group around a contraction."""
 
-    def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
-        self.group, self.kept, self.layout = group, fusion.kept, layout
+    def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
+        self.group, self.materialized, self.layout = group, fusion.materialized, layout
         assert group.contraction is not None
         self.node: Node = group.contraction
         self.own = {id(node) for node in group.nodes}
-        self.values = Values(self._place)
+        self.values = ExpressionBuilder(self._place)
 
     def _place(self, node: Node) -> Place | None:
-        if id(node) not in self.kept or id(node) in self.own:
+        if id(node) not in self.materialized or id(node) in self.own:
             return None
         return self.layout.place(node)
 
@@ -47,7 +47,7 @@ class ContractionKernel:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(self.node.op.name.lower(), buffers, body)
 
-    def operand(self, node: Node) -> tuple[Memory, Window]:
+    def operand(self, node: Node) -> tuple[Allocation, StridedView]:
         """The memory of an operand, and the window on it that has the operand's shape."""
         chain: list[Node] = []
         while self._place(node) is None:
@@ -55,11 +55,11 @@ class ContractionKernel:
             node = node.inputs[0]
         place = self._place(node)
         assert place is not None
-        window = window_through(place.window, tuple(chain))
+        window = view_through(place.window, tuple(chain))
         assert window is not None, self.node
         return place.memory, window
 
-    def load(self, operand: tuple[Memory, Window], at: Sequence[At]) -> Load:
+    def load(self, operand: tuple[Allocation, StridedView], at: Sequence[At]) -> Load:
         """An operand's element."""
         memory, window = operand
         self.values.enter(at)
@@ -74,7 +74,7 @@ class ContractionKernel:
         values.enter(at)
         values.held[id(self.node)] = total
         for node in self.group.nodes:
-            chain = reshaping(element(node), self.group.shape)
+            chain = reshape_chain(element(node), self.group.shape)
             if node.op is Op.SUM_PARTS:
                 body += [values.added(node, place.memory, chain, self.group.shape)
                          for place in self.layout.targets(node)]  # fmt: skip
@@ -104,7 +104,7 @@ class ContractionKernel:
         body = self.epilogue(total, [*outer, along(m), along(n)])
         product = Contract(
             (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
-            self.node.precision, shares=shares(),
+            self.node.precision, shares=planned_threads(),
         )  # fmt: skip
         nest: list[Statement] = [product]
         for index, extent in zip(reversed(indices), reversed(batch), strict=True):
@@ -112,9 +112,9 @@ class ContractionKernel:
                 nest = [Loop(index, extent, nest, Kind.PARALLEL)]
         return nest
 
-    def _stretched(self, node: Node, shape: tuple[int, ...]) -> tuple[Memory, Window]:
+    def _stretched(self, node: Node, shape: tuple[int, ...]) -> tuple[Allocation, StridedView]:
         memory, window = self.operand(node)
-        moved = window_through(window, stretched(node, shape, ()))
+        moved = view_through(window, broadcast_chain(node, shape, ()))
         assert moved is not None
         return memory, moved
 
@@ -141,7 +141,7 @@ class ContractionKernel:
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
-            shares=shares(),
+            shares=planned_threads(),
         )  # fmt: skip
         return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]
 
@@ -182,7 +182,7 @@ class ContractionKernel:
         contract = Contract(
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
-            shares=shares(),
+            shares=planned_threads(),
         )  # fmt: skip
         each = groups * parts
         return [Loop(g, each, [contract], Kind.PARALLEL)] if each > 1 else [contract]

@@ -13,24 +13,24 @@ from ...native.loop_ir.ir import (
     Store, Type, Update,
 )
 from ..ir.graph import Node, Op
-from ..fusion.fusion_group import reshaping, row_shapes
-from ..fusion.placement import Memory, Place
+from ..fusion.fusion_group import reshape_chain, row_shapes
+from ..fusion.placement import Allocation, Place
 from ..fusion.fusion import Fusion
-from ..ir.strided_view import Window
-from ..fusion.buffer_assignment import Layout
-from .expressions import FIXED, At, Values, along
+from ..ir.strided_view import StridedView
+from ..fusion.buffer_assignment import BufferAssignment
+from .expressions import FIXED, At, ExpressionBuilder, along
 
-Written = tuple[Kernel, list[Memory]]
+KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
-def special_kernels(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+def special_kernels(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """The kernels of a special node, one after another."""
     return _RULES[node.op](node, fusion, layout)
 
 
-def copy_kernel(source: Place, target: Place) -> Written:
+def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
     """From one place to another of the same shape."""
-    values = Values(lambda node: None)
+    values = ExpressionBuilder(lambda node: None)
 
     def body(at: Sequence[At]) -> list[Statement]:
         values.enter(at)
@@ -52,16 +52,18 @@ def _over(shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]])
     return nest
 
 
-def _written(name: str, values: Values, body: list[Statement]) -> Written:
+def _written(name: str, values: ExpressionBuilder, body: list[Statement]) -> KernelWithMemory:
     buffers = [values.buffers[id(m)] for m in values.memories]
     return Kernel(name, buffers, body), values.memories
 
 
-def _values(fusion: Fusion, layout: Layout) -> Values:
-    return Values(lambda one: layout.place(one) if id(one) in fusion.kept else None)
+def _values(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
+    return ExpressionBuilder(
+        lambda one: layout.place(one) if id(one) in fusion.materialized else None
+    )
 
 
-def _concat(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Parts that were not computed in place are copied to theirs."""
     found = []
     for target in layout.targets(node):
@@ -70,9 +72,9 @@ def _concat(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
             starts = tuple(start if i == node.axis else 0 for i in range(len(node.shape)))
             start += part.shape[node.axis]
             window = target.window.sliced(starts, (1,) * len(starts), part.shape)
-            reshaped = part.op is Op.RESHAPE and id(part) not in fusion.kept
+            reshaped = part.op is Op.RESHAPE and id(part) not in fusion.materialized
             inner = part.inputs[0] if reshaped else part
-            there = id(inner) in fusion.kept and any(
+            there = id(inner) in fusion.materialized and any(
                 p.memory is target.memory and p.window == window.reshaped(inner.shape)
                 for p in layout.targets(inner)
             )
@@ -81,7 +83,7 @@ def _concat(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
     return found
 
 
-def _store(node: Node, target: Place, fusion: Fusion, layout: Layout) -> Written:
+def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) -> KernelWithMemory:
     values = _values(fusion, layout)
 
     def body(at: Sequence[At]) -> list[Statement]:
@@ -91,7 +93,7 @@ def _store(node: Node, target: Place, fusion: Fusion, layout: Layout) -> Written
     return _written("copy", values, _over(node.shape, body))
 
 
-def _update(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     found = []
     for target in layout.targets(node):
         base, part = node.inputs
@@ -101,7 +103,7 @@ def _update(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
     return found
 
 
-def _scan(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     values = _values(fusion, layout)
     shape, axis = node.shape, node.axis
     step = Index("step")
@@ -130,7 +132,7 @@ def _in_parallel(nest: list[Statement]) -> list[Statement]:
     return nest
 
 
-def _add_rows(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Zeros, then each row of values added to the one that its index names."""
     width = prod(node.shape[1:])
     block = next((b for b in (64, 32, 16) if width % b == 0), width)
@@ -149,8 +151,8 @@ def _add_rows(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
 
 
 def _added(
-    node: Node, values: Values, flat: Window, indices: tuple[Index, Index, Index], block: int,
-    target: Place,
+    node: Node, values: ExpressionBuilder, flat: StridedView,
+    indices: tuple[Index, Index, Index], block: int, target: Place,
 ) -> Loop:  # fmt: skip
     index, rows = node.inputs
     i, chunk, lane = indices
@@ -158,11 +160,11 @@ def _added(
     count = prod(by_number)
     column: At = (0, ((chunk, block), (lane, 1)))
     values.enter([along(i)])
-    where: Expression = values.value(index, reshaping(index, by_number))
+    where: Expression = values.value(index, reshape_chain(index, by_number))
     if where.type is not Type.I64:
         where = Apply(Scalar.CAST, (where,), Type.I64)
     values.enter([along(i), column])
-    value = values.value(rows, reshaping(rows, by_row))
+    value = values.value(rows, reshape_chain(rows, by_row))
     at = values.affine(flat, [FIXED, column])
     add = Store(values.buffer(target.memory), at, value, ((where, flat.strides[0]),), add=True)
     return Loop(i, count, [Loop(lane, block, [add], Kind.LANES)])

@@ -10,10 +10,10 @@ from ...native.loop_ir.ir import (
 )
 from ..ir.graph import Node, Op, Shape
 from ..fusion.fusion_group import (
-    MOVEMENTS, Chain, index_chain, parts_window, stretched, table_window, window_through,
+    MOVEMENTS, Chain, index_chain, partial_sum_view, broadcast_chain, table_view, view_through,
 )
-from ..fusion.placement import Home, Memory, Place
-from ..ir.strided_view import Window, whole
+from ..fusion.placement import Home, Allocation, Place
+from ..ir.strided_view import StridedView, contiguous_view
 from .index_maps import coordinates
 
 At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
@@ -27,13 +27,13 @@ def along(index: Index, step: int = 1, base: int = 0) -> At:
 FIXED: At = (0, ())  # an axis of extent 1
 
 
-class Values:
+class ExpressionBuilder:
     """Expressions at one point of a kernel's domain; buffers are added as they are met."""
 
     def __init__(self, places: Callable[[Node], Place | None]) -> None:
         self.places = places
         self.buffers: dict[int, Buffer] = {}
-        self.memories: list[Memory] = []
+        self.memories: list[Allocation] = []
         self.held: dict[int, Expression] = {}  # nodes whose value is at hand, wherever it is read
         self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
         self.at: Sequence[At] = ()
@@ -44,7 +44,7 @@ class Values:
         self.at = at
         self._known = {}
 
-    def buffer(self, memory: Memory) -> Buffer:
+    def buffer(self, memory: Allocation) -> Buffer:
         """The kernel's argument for a memory."""
         found = self.buffers.get(id(memory))
         if found is None:
@@ -52,7 +52,7 @@ class Values:
             self.memories.append(memory)
         return found
 
-    def affine(self, window: Window, at: Sequence[At] | None = None) -> Affine:
+    def affine(self, window: StridedView, at: Sequence[At] | None = None) -> Affine:
         """The position in memory of the point, through a window of the domain's shape."""
         base = window.offset
         terms: dict[int, list] = {}
@@ -69,12 +69,12 @@ class Values:
 
     def load(self, place: Place, chain: Chain) -> Expression:
         """A value in memory, through a chain."""
-        window = window_through(place.window, chain)
+        window = view_through(place.window, chain)
         assert window is not None, (place, chain)
         load = Load(self.buffer(place.memory), self.affine(window), (), self.mask(window))
         return load
 
-    def mask(self, window: Window) -> Expression | None:
+    def mask(self, window: StridedView) -> Expression | None:
         """Whether the point lies where a window has memory; None for everywhere."""
         found: Expression | None = None
         if window.valid is None:
@@ -114,7 +114,7 @@ class Values:
         return self.compute(node, chain)
 
     def compute(self, node: Node, chain: Chain = ()) -> Expression:
-        """A node's element worked out from its inputs, even where the node is kept in memory."""
+        """A node's element computed from its inputs, even where the node is materialized."""
         if node.op is Op.CONSTANT:
             return Constant(node.type, node.value)
         if node.op is Op.IOTA:
@@ -124,14 +124,16 @@ class Values:
             return self._padded(node, chain, inner) if node.op is Op.PAD else inner
         if node.op is Op.APPLY:
             inputs = tuple(
-                self.value(one, stretched(one, node.shape, chain)) for one in node.inputs
+                self.value(one, broadcast_chain(one, node.shape, chain)) for one in node.inputs
             )
             return Apply(node.operation, inputs, node.type)
         assert node.op in (Op.TAKE, Op.TAKE_ALONG), node
         return self._taken(node, chain)
 
     def _padded(self, node: Node, chain: Chain, inner: Expression) -> Expression:
-        window = window_through(whole(node.inputs[0].shape).padded(node.low, node.high), chain)
+        window = view_through(
+            contiguous_view(node.inputs[0].shape).padded(node.low, node.high), chain
+        )
         assert window is not None, node
         mask = self.mask(window)
         if mask is None or (isinstance(inner, Load) and inner.mask is not None):
@@ -140,7 +142,7 @@ class Values:
 
     def _iota(self, node: Node, chain: Chain) -> Expression:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
-        window = window_through(Window(node.shape, strides), chain)
+        window = view_through(StridedView(node.shape, strides), chain)
         if window is None:
             found, inside = coordinates(self.at, chain)
             if inside is None:
@@ -158,10 +160,10 @@ class Values:
         while (place := self.places(table)) is None:
             movements.insert(0, table)
             table = table.inputs[0]
-        on_table = window_through(place.window, tuple(movements))
+        on_table = view_through(place.window, tuple(movements))
         assert on_table is not None, node
-        window, stride = table_window(node, on_table)
-        moved = window_through(window, chain)
+        window, stride = table_view(node, on_table)
+        moved = view_through(window, chain)
         assert moved is not None, (node, chain)
         where = self.value(index, index_chain(node, chain))
         if where.type is not Type.I64:
@@ -181,27 +183,27 @@ class Values:
             if place.memory.home is not Home.SOURCE:
                 found.append(self.store(place, value, chain))
                 continue
-            kept: Expression = value
+            first: Expression = value
             if value.type in (Type.F16, Type.BF16):
-                kept = Apply(Scalar.CAST, (value,), Type.F32)
+                first = Apply(Scalar.CAST, (value,), Type.F32)
             fold = Fold.ANY if value.type is Type.BOOL else Fold.SUM
-            new = Accumulator(fold, kept.type, "new")
-            found.append(Begin(new, kept))
-            same = kept.type is value.type
+            new = Accumulator(fold, first.type, "new")
+            found.append(Begin(new, first))
+            same = first.type is value.type
             fixed = new if same else Apply(Scalar.CAST, (new,), value.type)
             late.append(self.store(place, fixed, chain))
         return found
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
         """Writes a value to where it belongs; `chain`: from its shape to the domain's."""
-        window = window_through(place.window, chain)
+        window = view_through(place.window, chain)
         assert window is not None, (place, chain)
         return Store(self.buffer(place.memory), self.affine(window), value)
 
-    def added(self, node: Node, memory: Memory, chain: Chain, shape: Shape) -> Statement:
+    def added(self, node: Node, memory: Allocation, chain: Chain, shape: Shape) -> Statement:
         """Adds the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
         what is added to the domain's, which is `shape`."""
-        window = parts_window(node, shape)
+        window = partial_sum_view(node, shape)
         assert window is not None, node
         rows = node.shape[0]
         buffer = self.buffer(memory)

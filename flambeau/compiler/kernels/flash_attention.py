@@ -17,28 +17,28 @@ from ...native.loop_ir.ir import (
     Index, Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type, Update,
 )
 from ..ir.graph import Node, Op
-from ..fusion.fusion_group import Group
-from ..fusion.placement import Memory, Place
-from ..fusion.buffer_assignment import Layout
-from .expressions import FIXED, At, Values, along
+from ..fusion.fusion_group import FusionGroup
+from ..fusion.placement import Allocation, Place
+from ..fusion.buffer_assignment import BufferAssignment
+from .expressions import FIXED, At, ExpressionBuilder, along
 
 LOCAL_BYTES = 60 * 1024  # for the blocks of one thread
 LANES = 16  # extents of blocks are whole vectors
 BLOCK = 64  # rows and columns of a block, where so many fit
 STEP = 16  # rows or columns by which products on the diagonal grow or shrink
-WHOLE = 96  # rows and columns up to this are one block, where they fit
+MAX_UNBLOCKED = 96  # rows and columns up to this are one block, where they fit
 
-Written = tuple[Kernel, list[Memory]]
+KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
-def attention_kernels(group: Group, layout: Layout) -> list[Written]:
+def attention_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
     """The kernels of a group of one attention."""
     assert group.special is not None
     back = group.special.op is Op.ATTENTION_GRADIENT
     return [(_Backward if back else _Forward)(group.nodes, layout).kernel()]
 
 
-def attention_flops(group: Group) -> int:
+def attention_flops(group: FusionGroup) -> int:
     """Floating-point operations of the products."""
     node = group.nodes[0]
     q, k = node.inputs[:2]
@@ -59,7 +59,7 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 
     extent = max(rows, columns)
     triangle = causal and rows == columns
-    if extent <= (BLOCK if triangle else WHOLE) and fits(extent):
+    if extent <= (BLOCK if triangle else MAX_UNBLOCKED) and fits(extent):
         return extent
     most = next((n for n in range(BLOCK, 0, -LANES) if fits(n)), 0)
     if not most:
@@ -111,13 +111,13 @@ class _Visit:
 class _Blocks:
     """What both directions have in common: operands, blocks, and loops over them."""
 
-    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+    def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout = nodes, layout
         node = nodes[0]
         self.node, self.type = node, node.type
         q, k = node.inputs[:2]
         (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
-        self.values = Values(lambda one: None)
+        self.values = ExpressionBuilder(lambda one: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
         self.outer: list[At] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
@@ -292,7 +292,7 @@ class _Blocks:
             value = self.apply(Scalar.ADD, value, mask)
         return value
 
-    def made(self, name: str, body: list[Statement]) -> Written:
+    def made(self, name: str, body: list[Statement]) -> KernelWithMemory:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(name, buffers, body), self.values.memories
 
@@ -306,7 +306,7 @@ def _position(block: _Block, index: Index) -> Position:
 class _Forward(_Blocks):
     """The result, and the logarithms of the sums."""
 
-    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+    def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
         self.y = next((n for n in nodes if n.op is Op.ATTENTION), None)
         self.sums = next((n for n in nodes if n.op is Op.ATTENTION_SUMS), None)
@@ -319,7 +319,7 @@ class _Forward(_Blocks):
             Buffer(self.type, name, local=max(1, n) * self.size) for name, n in local.items()
         )
 
-    def kernel(self) -> Written:
+    def kernel(self) -> KernelWithMemory:
         """A thread does some blocks of rows."""
         body: list[Statement] = []
         for rows, index, rounds, last in self.row_blocks():
@@ -457,7 +457,7 @@ class _Forward(_Blocks):
 class _Backward(_Blocks):
     """The gradients of queries, keys and values, as far as they are wanted."""
 
-    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+    def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
         self.q, self.k, self.v, self.g, self.sums, self.inner, *mask = self.node.inputs
         self.see(self.v.shape[-1], mask[0] if mask else None)
@@ -465,7 +465,7 @@ class _Backward(_Blocks):
         self.q_turned = Buffer(self.type, "q", local=self.depth * self.size)
         self.g_turned = Buffer(self.type, "g", local=self.width * self.size)
 
-    def kernel(self) -> Written:
+    def kernel(self) -> KernelWithMemory:
         """A thread does everything for some of the batch: nobody else adds to its gradients."""
         body: list[Statement] = []
         blocks = self.row_blocks()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, Position, Scalar, Type
 from ..ir.graph import Op
 from ..fusion.fusion_group import Chain
-from ..ir.strided_view import row_major
+from ..ir.strided_view import row_major_strides
 
 At = tuple[int, tuple]
 
@@ -53,7 +53,7 @@ def _times(x: Expression, value: int) -> Expression:
 def _number(found: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The row-major number of an element."""
     total: Expression | None = None
-    for x, step, n in zip(found, row_major(tuple(shape)), shape, strict=True):
+    for x, step, n in zip(found, row_major_strides(tuple(shape)), shape, strict=True):
         if n != 1:
             term = _times(x, step)
             total = term if total is None else Apply(Scalar.ADD, (total, term), Type.I64)
@@ -63,7 +63,7 @@ def _number(found: Sequence[Expression], shape: Sequence[int]) -> Expression:
 def _unravelled(number: Expression, shape: Sequence[int]) -> list[Expression]:
     """The coordinates of an element from its row-major number."""
     found, first = [], True
-    for step, n in zip(row_major(tuple(shape)), shape, strict=True):
+    for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
         if n == 1:
             found.append(_integer(0))
             continue

@@ -17,22 +17,26 @@ from ...native.loop_ir.ir import (
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW
 from ..ir.graph import Node, Op
-from ..fusion.fusion_group import Group, interior, parts_window, reshaping, window_through
+from ..fusion.fusion_group import (
+    FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
+)  # fmt: skip
 from ..fusion.placement import Place
-from ..fusion.fusion import BLOCK, COSTLY, NARROW, Fusion, is_turned
-from ..ir.strided_view import Window
-from ..fusion.buffer_assignment import Layout
-from .expressions import FIXED, At, Values, along
+from ..fusion.fusion import (
+    CACHE_LINE_ELEMENTS, EXPENSIVE_OPERATIONS, MAX_NARROW_COLUMNS, Fusion, is_blocked_transpose,
+)  # fmt: skip
+from ..ir.strided_view import StridedView
+from ..fusion.buffer_assignment import BufferAssignment
+from .expressions import FIXED, At, ExpressionBuilder, along
 
-CHUNK = 8192  # elements that one thread takes at a time
-COLUMNS = 64  # columns that are folded side by side
-SCRATCH = 8192  # elements of a row that a kernel keeps from one stage to the next
+CHUNK_ELEMENTS = 8192  # elements that one thread takes at a time
+COLUMN_BLOCK = 64  # columns that are folded side by side
+MAX_SCRATCH_BYTES = 8192  # elements of a row that a kernel keeps from one stage to the next
 
 
 def chunk_for(extent: int, count: int) -> int:
     """How many of so many elements a thread takes at a time: fewer where some would be idle."""
-    chunk = CHUNK
-    while count > FEW and chunk > CHUNK // 8 and extent < 4 * count * chunk:
+    chunk = CHUNK_ELEMENTS
+    while count > FEW and chunk > CHUNK_ELEMENTS // 8 and extent < 4 * count * chunk:
         chunk //= 2
     return chunk
 
@@ -40,22 +44,22 @@ def chunk_for(extent: int, count: int) -> int:
 class LoopKernel:
     """Writes the kernel of one group."""
 
-    def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
-        self.group, self.kept, self.read = group, fusion.kept, fusion.read
+    def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
+        self.group, self.materialized, self.read = group, fusion.materialized, fusion.read
         self.layout = layout
         self.nodes = [node for node in group.nodes if id(node) not in layout.elsewhere]
         self.own = {id(node) for node in self.nodes}
-        self.values = Values(self._place)
+        self.values = ExpressionBuilder(self._place)
         self.stage: dict[int, int] = {}  # of a full value: in which it is computed
         self.ready: dict[int, int] = {}  # of a number a row: from which stage on it is known
         self.done: set[int] = set()  # full values of earlier stages
         self.scratch: dict[int, Buffer] = {}
         self.at: list[At] = []
-        self.columns = group.by_columns  # whether lanes go along what is kept
+        self.columns = group.by_columns  # whether lanes go along the axes that no fold removes
         self.chunk = chunk_for(prod(group.shape), threads())
 
     def _place(self, node: Node) -> Place | None:
-        if id(node) not in self.kept:
+        if id(node) not in self.materialized:
             return None
         if id(node) in self.own and id(node) not in self.done:
             return None
@@ -66,17 +70,17 @@ class LoopKernel:
         group = self.group
         self._assign_stages()
         bundles = _bundles(group.shape, group.axes, self._windows(), self._fixed_axes())
-        kept = [b for b in bundles if b[-1] not in group.axes]
+        free = [b for b in bundles if b[-1] not in group.axes]
         folded = [b for b in bundles if b[-1] in group.axes]
-        self.columns = group.by_columns or self._is_narrow(kept, folded)
-        if len(self.nodes) == 1 and is_turned(self.nodes[0]):
+        self.columns = group.by_columns or self._is_narrow(free, folded)
+        if len(self.nodes) == 1 and is_blocked_transpose(self.nodes[0]):
             body = self._turned()
         elif not group.axes:
-            body = self._pointwise(kept)
+            body = self._pointwise(free)
         elif self.columns:
-            body = self._by_columns(kept, folded)
+            body = self._by_columns(free, folded)
         else:
-            body = self._by_rows(kept, folded)
+            body = self._by_rows(free, folded)
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(_name(group), buffers, body)
 
@@ -99,25 +103,25 @@ class LoopKernel:
 
     # ------------------------------------------------------------------------------- loops
 
-    def _windows(self) -> list[Window]:
+    def _windows(self) -> list[StridedView]:
         """How the loops' domain lies on all that is read and written."""
         shape, rows = self.group.shape, self.group.rows
-        found: list[Window | None] = []
+        found: list[StridedView | None] = []
         for node in self.nodes:
-            number = reshaping(node, rows) if self.group.is_number(node) else ()
+            number = reshape_chain(node, rows) if self.group.is_number(node) else ()
             for leaf, chain in self.read(node):
                 if id(leaf) in self.own:
                     continue
-                window = window_through(self.layout.place(leaf).window, (*chain, *number))
+                window = view_through(self.layout.place(leaf).window, (*chain, *number))
                 if window is not None and window.shape == shape:
                     found.append(window)
                 elif window is not None and window.shape == rows:
                     found.append(window.expanded(shape))
             if node.op is Op.SUM_PARTS:
-                found.append(parts_window(node, shape))
+                found.append(partial_sum_view(node, shape))
                 continue
             for place in self.layout.targets(node):
-                window = window_through(place.window, number)
+                window = view_through(place.window, number)
                 if node.shape == shape:
                     found.append(window)
                 elif window is not None and window.shape == rows:
@@ -127,17 +131,24 @@ class LoopKernel:
     def _fixed_axes(self) -> bool:
         """Whether positions themselves are values, so that axes must stay as they are."""
         fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
-        return any(one.op in fixed or (one.op is Op.REDUCE and one.fold in _POSITIONS)
-                   for node in self.nodes for one in interior(node, self.kept))  # fmt: skip
+        inside = (part for node in self.nodes for part in fused_nodes(node, self.materialized))
+        return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in _POSITIONS)
+                   for part in inside)  # fmt: skip
 
-    def _is_narrow(self, kept: list[list[int]], folded: list[list[int]]) -> bool:
+    def _is_narrow(self, free: list[list[int]], folded: list[list[int]]) -> bool:
         """Whether rows are so short that vectors of them would be nearly empty: lanes are better
         taken along many rows."""
         shape = self.group.shape
-        if not kept or not folded or prod(_extent(shape, axes) for axes in folded) > NARROW:
+        if (
+            not free
+            or not folded
+            or prod(_extent(shape, axes) for axes in folded) > MAX_NARROW_COLUMNS
+        ):
             return False
-        rows = _extent(shape, kept[-1])
-        return rows >= COLUMNS // 4 and (prod(shape) <= CHUNK or rows % COLUMNS == 0)
+        rows = _extent(shape, free[-1])
+        return rows >= COLUMN_BLOCK // 4 and (
+            prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK == 0
+        )
 
     def _pointwise(self, bundles: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
@@ -163,16 +174,16 @@ class LoopKernel:
         i_axis, j_axis = (self.nodes[0].axes.index(k) for k in (3, 2))
         at: list[At] = [FIXED] * len(shape)
         block, inner, across, lane = Index("block"), Index("i"), Index("across"), Index("lane")
-        at[i_axis] = (0, ((block, BLOCK), (inner, 1)))
-        at[j_axis] = (0, ((across, BLOCK), (lane, 1)))
+        at[i_axis] = (0, ((block, CACHE_LINE_ELEMENTS), (inner, 1)))
+        at[j_axis] = (0, ((across, CACHE_LINE_ELEMENTS), (lane, 1)))
         rest = [axis for axis in range(len(shape)) if axis not in (i_axis, j_axis)]
         indices = [self._take(at, [axis]) for axis in rest]
-        body: list[Statement] = [Loop(lane, BLOCK, self._stages(at, []), Kind.LANES)]
-        body = [Loop(inner, BLOCK, body)]
+        body: list[Statement] = [Loop(lane, CACHE_LINE_ELEMENTS, self._stages(at, []), Kind.LANES)]
+        body = [Loop(inner, CACHE_LINE_ELEMENTS, body)]
         for index, axis in zip(reversed(indices), reversed(rest), strict=True):
             body = [Loop(index, shape[axis], body)]
-        body = [Loop(across, j // BLOCK, body, Kind.PARALLEL)]
-        return [Loop(block, i // BLOCK, body, Kind.PARALLEL)]
+        body = [Loop(across, j // CACHE_LINE_ELEMENTS, body, Kind.PARALLEL)]
+        return [Loop(block, i // CACHE_LINE_ELEMENTS, body, Kind.PARALLEL)]
 
     def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
         """A long axis in pieces that the threads share, and what is left over."""
@@ -193,24 +204,24 @@ class LoopKernel:
         self.values.held = {}
         self.done = set()
 
-    def _by_rows(self, kept: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+    def _by_rows(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
         at = [FIXED] * len(self.group.shape)
-        indices = [self._take(at, axes) for axes in kept]
+        indices = [self._take(at, axes) for axes in free]
         body = self._stages(at, folded)
-        for index, axes in zip(reversed(indices), reversed(kept), strict=True):
+        for index, axes in zip(reversed(indices), reversed(free), strict=True):
             body = [Loop(index, _extent(self.group.shape, axes), body, Kind.PARALLEL)]
         return body
 
-    def _by_columns(self, kept: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+    def _by_columns(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
         at = [FIXED] * len(shape)
-        outer, last = kept[:-1], kept[-1]
+        outer, last = free[:-1], free[-1]
         indices = [self._take(at, axes) for axes in outer]
         extent = _extent(shape, last)
         rounds = prod(_extent(shape, axes) for axes in outer)
         lane, chunk = Index("lane"), Index("chunk")
-        width = next((c for c in (COLUMNS, 32, 16) if extent % c == 0 and extent > c), 0)
-        if width and rounds < 8 and prod(shape) > CHUNK:
+        width = next((c for c in (COLUMN_BLOCK, 32, 16) if extent % c == 0 and extent > c), 0)
+        if width and rounds < 8 and prod(shape) > CHUNK_ELEMENTS:
             at[last[-1]] = (0, ((chunk, width), (lane, 1)))
             body: list[Statement] = [Loop(lane, width, self._stages(at, folded), Kind.LANES)]
             body = [Loop(chunk, extent // width, body, Kind.PARALLEL)]
@@ -305,10 +316,10 @@ class LoopKernel:
         """Whether a later stage reads a costly value that is not stored anyway."""
         if not folded or self.columns or self.layout.targets(node):
             return False
-        if prod(_extent(self.group.shape, axes) for axes in folded) > SCRATCH:
+        if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_SCRATCH_BYTES:
             return False
-        costly = any(one.op is Op.APPLY and one.operation in COSTLY
-                     for one in interior(node, self.kept))  # fmt: skip
+        costly = any(one.op is Op.APPLY and one.operation in EXPENSIVE_OPERATIONS
+                     for one in fused_nodes(node, self.materialized))  # fmt: skip
         now = self.stage[id(node)]
         return costly and any(
             leaf is node
@@ -326,7 +337,7 @@ class LoopKernel:
         for node in self.nodes:
             if self.ready.get(id(node)) != stage:
                 continue
-            chain = reshaping(node, self.group.rows)
+            chain = reshape_chain(node, self.group.rows)
             number: Expression = (
                 sums[id(node)] if node.op is Op.REDUCE else values.compute(node, chain)
             )
@@ -347,7 +358,7 @@ def _extent(shape: Sequence[int], axes: list[int]) -> int:
 
 
 def _bundles(
-    shape: Sequence[int], folded: Sequence[int], windows: list[Window], fixed: bool
+    shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
 ) -> list[list[int]]:
     """The domain's axes, those that lie one behind the other everywhere taken as one."""
     found: list[list[int]] = []
@@ -368,7 +379,7 @@ def _bundles(
     return found
 
 
-def _name(group: Group) -> str:
+def _name(group: FusionGroup) -> str:
     names = []
     for node in group.nodes:
         name = node.origin.split(" ")[0] if node.origin else node.op.name.lower()

@@ -9,20 +9,20 @@ from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Buffer, Constant, Kernel, Type
 from ...native.runtime.thread_pool import threads
 from ..ir.graph import Node, Op
-from ..fusion.fusion_group import Group
-from ..fusion.placement import Home, Memory, Place
-from ..ir.recurrence import by_name, extents
-from ..fusion.buffer_assignment import Layout
+from ..fusion.fusion_group import FusionGroup
+from ..fusion.placement import Home, Allocation, Place
+from ..ir.recurrence import inputs_by_name, extents
+from ..fusion.buffer_assignment import BufferAssignment
 
-Written = tuple[str, Kernel, list[Memory]]  # with its name
+KernelWithMemory = tuple[str, Kernel, list[Allocation]]  # with its name
 
 
-def recurrent_kernels(group: Group, layout: Layout) -> list[Written]:
+def recurrent_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
     """The kernels of a group of one recurrent layer's nodes."""
     return _Layer(group.nodes, layout).kernels()
 
 
-def recurrent_flops(group: Group) -> int:
+def recurrent_flops(group: FusionGroup) -> int:
     """Floating-point operations of the products."""
     node = group.nodes[0]
     steps, rows, width = extents(node)
@@ -32,22 +32,22 @@ def recurrent_flops(group: Group) -> int:
 class _Layer:
     """The places of a layer's operands and results, as grids over buffers."""
 
-    def __init__(self, nodes: list[Node], layout: Layout) -> None:
+    def __init__(self, nodes: list[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout, self.node = nodes, layout, nodes[0]
         self.cell = CELLS[self.node.cell]
         self.steps, self.rows, self.width = extents(self.node)
         self.back = self.node.op is Op.RECURRENCE_GRADIENT
         self.descending = self.back != self.node.reverse  # from the last step to the first
         self.buffers: dict[int, Buffer] = {}
-        self.memories: dict[Buffer, Memory] = {}
+        self.memories: dict[Buffer, Allocation] = {}
 
-    def kernels(self) -> list[Written]:
+    def kernels(self) -> list[KernelWithMemory]:
         """The two kernels."""
         type = self.node.type
         rows = block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
         whole = rows * blocks == self.rows
-        given = by_name(self.node)
+        given = inputs_by_name(self.node)
         weight = self.grid(self.layout.seen(given.pop("w")), "w")
         packing = pack(self.cell, self.width, weight, self.back)
         panels = self.memory(packed_elements(self.cell, self.width, type, self.back), "panels")
@@ -64,16 +64,16 @@ class _Layer:
         memories = self.all_memories(made, blocks)
         return [first, (made.kernel.name, made.kernel, memories)]
 
-    def all_memories(self, made: Recurrence, blocks: int) -> list[Memory]:
+    def all_memories(self, made: Recurrence, blocks: int) -> list[Allocation]:
         """The memory of every buffer of the second kernel."""
         for buffer, elements in made.work.items():
             self.memories[buffer] = self.memory(elements * blocks, buffer.name)
         return [self.memories[buffer] for buffer in made.kernel.buffers]
 
-    def memory(self, elements: int, name: str) -> Memory:
-        return Memory(Home.ARENA, self.node.type, elements, name=name)
+    def memory(self, elements: int, name: str) -> Allocation:
+        return Allocation(Home.ARENA, self.node.type, elements, name=name)
 
-    def buffer(self, memory: Memory) -> Buffer:
+    def buffer(self, memory: Allocation) -> Buffer:
         found = self.buffers.get(id(memory))
         if found is None:
             found = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.buffers)}")

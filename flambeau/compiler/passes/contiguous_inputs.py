@@ -8,12 +8,12 @@ other readers keep reading the source in place. Cost: one pass over the source.
 from __future__ import annotations
 
 from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
-from ..ir.strided_view import Window, gaps
+from ..ir.strided_view import StridedView, strided_values
 
 
 def copy_strided_inputs(graph: Graph) -> Graph:
     """Insert copies between strided sources and the reshapes (or reshaped writes) of them."""
-    known = gaps(graph)
+    known = strided_values(graph)
     written = {id(node.inputs[0]) for node in graph.nodes() if _needs_copy(node, known)}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -31,7 +31,7 @@ def copy_strided_inputs(graph: Graph) -> Graph:
     return Graph(result.sources, result.inputs, result.outputs, writes)
 
 
-def _needs_copy(node: Node, known: dict[int, Window]) -> bool:
+def _needs_copy(node: Node, known: dict[int, StridedView]) -> bool:
     """Whether a node reshapes a strided value into a shape that no strides describe."""
     if node.op is not Op.RESHAPE:
         return False

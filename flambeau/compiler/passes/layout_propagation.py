@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from ..ir.graph import Graph, Node, Op, permute, rewrite, reshape, with_inputs
-from ..ir.strided_view import _matching
+from ..ir.strided_view import match_axis_groups
 
 NEGLIGIBLE_RATIO = 32  # an input this many times smaller than the result costs nothing to permute
 
@@ -112,7 +112,7 @@ def _reshape(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
     """Sink through a reshape that merges and splits only axes adjacent before the permutation."""
     if 0 in node.shape:
         return node
-    groups = _matching(tuple(a.shape[i] for i in axes), node.shape)
+    groups = match_axis_groups(tuple(a.shape[i] for i in axes), node.shape)
     places = []
     for old_axes, new_axes in groups:
         inner = [axes[i] for i in old_axes]

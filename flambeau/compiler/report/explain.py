@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .figures import Figures, figures
+from .figures import StepFigures, measure_figures
 from ..ir.graph import Graph, Node
 from ..runtime.executable import Step
 
@@ -19,10 +19,10 @@ TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 
 def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
     """A text about a step, up to a level. The step runs with these values, and changes nothing."""
-    return "\n".join(explained(step, figures(step, values), level))
+    return "\n".join(explain_text(step, measure_figures(step, values), level))
 
 
-def explained(step: Step, found: Figures, level: int) -> Iterator[str]:
+def explain_text(step: Step, found: StepFigures, level: int) -> Iterator[str]:
     """The lines about a step that was measured."""
     yield from _times(found)
     if level >= GRAPH:
@@ -35,7 +35,7 @@ def explained(step: Step, found: Figures, level: int) -> Iterator[str]:
         yield from ("", *_machine_lines(step, level))
 
 
-def _times(found: Figures) -> Iterator[str]:
+def _times(found: StepFigures) -> Iterator[str]:
     lines, total = found.lines, found.total or 1.0
     flops, moved = sum(line.flops for line in lines), sum(line.bytes for line in lines)
     between = max(0.0, total - sum(line.seconds for line in lines))
@@ -47,12 +47,12 @@ def _times(found: Figures) -> Iterator[str]:
     yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
-        origin = f"  {nearby(line.main)}" + (f" and {others} more" if others else "")
+        origin = f"  {relative_origin(line.main)}" + (f" and {others} more" if others else "")
         yield (f"{line.seconds * 1e6:9.1f} {line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
                f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")  # fmt: skip
 
 
-def nearby(origin: str) -> str:
+def relative_origin(origin: str) -> str:
     """An origin with its file relative to the working directory, where it lies in there."""
     here = os.path.join(os.getcwd(), "")
     return origin.replace(f" at {here}", " at ")
@@ -88,8 +88,8 @@ def _group_lines(step: Step) -> Iterator[str]:
         folded = f" folding axes {list(group.axes)}" if group.axes else ""
         yield f"group {group.position} over {list(group.shape)}{folded}"
         for node in group.nodes:
-            kept = "" if step.layout.targets(node) else " (not stored)"
-            yield f"    {node!r}{kept}  {node.origin}"
+            stored = "" if step.layout.targets(node) else " (not stored)"
+            yield f"    {node!r}{stored}  {node.origin}"
 
 
 def _loop_lines(step: Step) -> Iterator[str]:

@@ -12,18 +12,18 @@ from typing import Any
 
 from ...native.runtime.roofline import limits
 from ..ir.graph import Graph, Node, Op
-from ..fusion.fusion_group import interior
-from ..fusion.placement import Memory
+from ..fusion.fusion_group import fused_nodes
+from ..fusion.placement import Allocation
 from ..schedule.tasks import Task
 from ..runtime.executable import Step
 
 PHASES = ("forward", "backward", "update")
 BOUNDS = ("flops", "memory", "cached", "waiting", "eager")
-WAITING = 0.6  # the threads' share at work below which a kernel counts as waiting
+MIN_BUSY_SHARE = 0.6  # the threads' share at work below which a kernel counts as waiting
 
 
 @dataclass(frozen=True)
-class Line:
+class KernelFigures:
     """A kernel's figures.
 
     `share`: of its time what its flops, or its bytes unless they come from caches, take at least.
@@ -50,11 +50,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Figures:
+class StepFigures:
     """A step's figures: seconds in all, barriers too; a line a task; arena bytes; threads."""
 
     total: float
-    lines: list[Line]
+    lines: list[KernelFigures]
     arena: int
     threads: int
     limits: tuple[float, float]  # flops and bytes a second
@@ -67,14 +67,14 @@ class Figures:
         return sum(one.seconds * one.share for one in self.lines)
 
 
-def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
+def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepFigures:
     """Each task's time beside what the machine could do at best. The step runs, and changes
     nothing."""
     threads = step.count()
     most = limits(threads)
     times = step.timed(values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
-    lines: list[Line] = []
+    lines: list[KernelFigures] = []
     codes: dict[int, int] = {}
     for k, task in enumerate(step.tasks):
         seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0
@@ -82,10 +82,10 @@ def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
         share, bound = _bound(task, moved / most[1], task.flops / most[0], seconds, busy)
         code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
         before = lines[-1].phase if lines else PHASES[0]
-        lines.append(Line(task.name, seconds, moved, task.flops, share, bound, busy,
+        lines.append(KernelFigures(task.name, seconds, moved, task.flops, share, bound, busy,
                           _phase(task, phases) or before, origins(task, step, places),
                           _main(task), code))  # fmt: skip
-    return Figures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
+    return StepFigures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
 
 
 def _bound(
@@ -96,16 +96,16 @@ def _bound(
         return 0.0, "eager" if task.kernel is None else "cached"
     cached = memory > seconds
     share = min(1.0, (flops if cached else max(flops, memory)) / seconds)
-    if busy < WAITING and share < WAITING:
+    if busy < MIN_BUSY_SHARE and share < MIN_BUSY_SHARE:
         return share, "waiting"
-    if cached and share < WAITING:
+    if cached and share < MIN_BUSY_SHARE:
         return share, "cached"
     return share, "flops" if cached or flops > memory else "memory"
 
 
 def _moved(task: Task) -> int:
     """Bytes of all that a task reads or writes, each once."""
-    unique: dict[int, Memory] = {id(memory): memory for memory in task.memories}
+    unique: dict[int, Allocation] = {id(memory): memory for memory in task.memories}
     return sum(memory.bytes for memory in unique.values())
 
 
@@ -116,8 +116,8 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
     """Operators and source lines of all that a task computes, in the order of the graph."""
     if task.group is None:
         return tuple(task.origins)
-    kept = step.layout.fusion.kept
-    nodes = {id(one): one for node in task.group.nodes for one in interior(node, kept)}
+    materialized = step.layout.fusion.materialized
+    nodes = {id(one): one for node in task.group.nodes for one in fused_nodes(node, materialized)}
     inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
     found = dict.fromkeys(node.origin for node in inside if not _is_given(node))
     return tuple(one for one in found if " at " in one) or tuple(filter(None, found))

@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from ...native.loop_ir.printer import show
-from .explain import nearby
-from .figures import BOUNDS, PHASES, Figures, Line
+from .explain import relative_origin
+from .figures import BOUNDS, PHASES, StepFigures, KernelFigures
 from ..schedule.tasks import Task
 
 _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 
 
-def page(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> str:
+def render_page(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> str:
     """The text of the page about a step: its programs, one after another."""
-    text = json.dumps(data(found, name, calls), separators=(",", ":"))
+    text = json.dumps(page_data(found, name, calls), separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # so that no string ends the script
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     return template.replace("TITLE", html.escape(name), 1).replace("DATA", text, 1)
 
 
-def data(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> dict[str, Any]:
+def page_data(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> dict[str, Any]:
     """What the page draws: the step's figures and its kernels in order, times in seconds."""
     loops: dict[str, int] = {}
     kernels: list[dict[str, Any]] = []
@@ -49,19 +49,21 @@ def data(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> dict
     }  # fmt: skip
 
 
-def _kernel(line: Line, task: Task, phase: str, program: int, loops: dict[str, int]) -> Any:
+def _kernel(
+    line: KernelFigures, task: Task, phase: str, program: int, loops: dict[str, int]
+) -> Any:
     text = "" if task.kernel is None else show(task.kernel)
     operator, module, where = _parts(line.main)
     return {
         "name": line.name, "operator": operator or line.name, "module": module, "line": where,
         "seconds": line.seconds, "bytes": line.bytes, "flops": line.flops, "share": line.share,
         "bound": line.bound, "busy": line.busy, "phase": phase, "program": program,
-        "code": line.code, "origins": [nearby(one) for one in line.origins],
+        "code": line.code, "origins": [relative_origin(one) for one in line.origins],
         "loops": loops.setdefault(text, len(loops)),
     }  # fmt: skip
 
 
-def _sources(lines: Sequence[Line]) -> dict[str, str]:
+def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
     """The text of each source line that kernels come from, by its place as the page shows it."""
     found: dict[str, str] = {}
     for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
@@ -69,13 +71,13 @@ def _sources(lines: Sequence[Line]) -> dict[str, str]:
         file, _, number = where.rpartition(":")
         text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
         if text:
-            found[nearby(f" at {where}")[len(" at ") :]] = text
+            found[relative_origin(f" at {where}")[len(" at ") :]] = text
     return found
 
 
 def _parts(origin: str) -> tuple[str, str, str]:
     """Operator, module and source line of an origin."""
-    found = _ORIGIN.match(nearby(origin))
+    found = _ORIGIN.match(relative_origin(origin))
     if found is None:
         return origin, "", ""
     return found[1], found[3] or "", found[4] or ""

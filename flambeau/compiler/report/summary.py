@@ -15,12 +15,12 @@ import numpy as np
 
 from ..trace import bindings as bind
 from ..ir.interpreter import numpy_type
-from .explain import GRAPH, explained, graph_lines
-from .figures import Figures, figures
+from .explain import GRAPH, explain_text, graph_lines
+from .figures import StepFigures, measure_figures
 from ..runtime.guarded_call import Program
 from ..runtime.executable import Step
 
-HIGHEST = 6
+MAX_LEVEL = 6
 
 
 class Explanation(str):
@@ -47,12 +47,12 @@ class Explanation(str):
         )
 
 
-def account(
+def summarize(
     program: Program, name: str, level: int, html: Any, note: str = ""
 ) -> Explanation:
     """The text, with `note` as its last line; the page too, where `html` names a file for it."""
-    if not 1 <= level <= HIGHEST:
-        raise ValueError(f"explain expects a level from 1 to {HIGHEST}, got {level}")
+    if not 1 <= level <= MAX_LEVEL:
+        raise ValueError(f"explain expects a level from 1 to {MAX_LEVEL}, got {level}")
     if not isinstance(program.step, Step):
         lines = ["the graph is run in NumPy: there are no kernels"]
         lines += graph_lines(program.step.graph) if level >= GRAPH else []
@@ -60,40 +60,40 @@ def account(
             raise RuntimeError(f"no page of {name}: {lines[0]}")
         return Explanation("\n".join(lines))
     with program.lock:
-        found = list(measured(program, name))
-    from .page import page
+        found = list(measure(program, name))
+    from .page import render_page
 
-    drawn = page([one for _, one in found], name, program.bindings.calls)
+    drawn = render_page([one for _, one in found], name, program.bindings.calls)
     if html is not None:
         Path(html).write_text(drawn, encoding="utf-8")
     lines = []
     for step, one in found:
         lines += [f"{one.title}: " + line if i == 0 else line
-                  for i, line in enumerate(explained(step, one, level))]  # fmt: skip
+                  for i, line in enumerate(explain_text(step, one, level))]  # fmt: skip
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
     lines += [note] if note else []
     return Explanation("\n".join(lines), drawn)
 
 
-def measured(program: Program, name: str) -> Iterator[tuple[Step, Figures]]:
+def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     """The step and its figures; where backward is a program of its own, that one too."""
     bindings, step = program.bindings, program.step
     values = [program.sample.value(slot) for slot in bindings.slots]
     given = [values[k] for k in step.changing]
-    yield step, figures(step, given, name)
+    yield step, measure_figures(step, given, name)
     if program.backward is None:
         return
     with step.untouched(given):
         outputs = [array.copy() for array in step.run(given)]
     second = program.backward.step
-    kept = []
+    values = []
     for k in second.changing:
         slot, source = program.backward.bindings.slots[k], second.graph.sources[k]
         if isinstance(slot, bind.Kept):
-            kept.append(outputs[slot.number])
+            values.append(outputs[slot.number])
         elif isinstance(slot, bind.Cotangent):
-            kept.append(np.ones(source.shape, numpy_type(source.type)))
+            values.append(np.ones(source.shape, numpy_type(source.type)))
         else:
-            kept.append(program.sample.value(slot))
-    yield second, figures(second, kept, f"{name}, backward")
+            values.append(program.sample.value(slot))
+    yield second, measure_figures(second, values, f"{name}, backward")

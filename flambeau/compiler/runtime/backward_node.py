@@ -17,7 +17,7 @@ from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ...ops import zeros_like
 from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, OuterMemory, State
-from ..validation.self_check import agree, greatest
+from ..validation.self_check import agree, max_magnitude
 from .commit_results import outputs_of
 
 
@@ -163,7 +163,7 @@ class Runner:
         found = [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
         with no_grad():
             expected = self.run(node.kept, gs)
-        scale = max((greatest(y._array) for y in expected if y._array.size), default=0.0)
+        scale = max((max_magnitude(y._array) for y in expected if y._array.size), default=0.0)
         if not all(agree(x._array, y._array, scale) for x, y in zip(found, expected, strict=True)):
             raise RuntimeError(
                 "a compiled function cannot be differentiated twice: what it computes has changed "

@@ -31,12 +31,12 @@ from ..fusion.placement import Home, Place
 from ..schedule.program_table import ProgramTable
 
 if TYPE_CHECKING:
-    from ..schedule.memory_plan import Plan
-    from ..fusion.buffer_assignment import Layout
+    from ..schedule.memory_plan import MemoryPlan
+    from ..fusion.buffer_assignment import BufferAssignment
     from ..schedule.tasks import Task
 
 ENOUGH = 2.0  # seconds of measuring after which no further run is begun
-Planned: TypeAlias = "tuple[Graph, list[Task], Layout, Plan]"
+Planned: TypeAlias = "tuple[Graph, list[Task], BufferAssignment, MemoryPlan]"
 LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
 WORTH = LITTLE // 2  # of a program, for each thread beyond the first few
 
@@ -174,12 +174,12 @@ class Step:
         return self.planned[1]
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> BufferAssignment:
         """Where values lie."""
         return self.planned[2]
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MemoryPlan:
         """Where the arena's memories lie, and where threads wait."""
         return self.planned[3]
 

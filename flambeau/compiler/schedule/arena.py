@@ -1,4 +1,4 @@
-"""Arena: the memory that a program's values lie in from one kernel to another."""
+"""Arena: the memory that holds a program's intermediate values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ALIGNMENT = 64  # a cache line, and the widest vector
 
 
 class Arena:
-    """So many bytes; `base` is their address, a multiple of a cache line."""
+    """An allocation of `size` bytes; its address `base` is aligned to a cache line."""
 
     def __init__(self, size: int) -> None:
-        if size > LARGEST:  # what eager calls left free is of no use for it
+        if size > LARGEST:  # memory that eager calls left free cannot serve it
             give_back()
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)

@@ -1,45 +1,50 @@
-"""join: independent small kernels, and independent pointwise work that follows on one another, as
-one kernel of several loops: the optimiser's update of all parameters, the last sums of gradients.
+"""Horizontal fusion: independent small kernels become one kernel of several loops.
 
-A small kernel waits until another needs what it makes: those that wait together and can run then
-are one. Large ones do not wait, since what they read has just been written.
+A small kernel is delayed until another kernel needs its result; those that wait together are fused.
+Consecutive independent pointwise kernels are fused too, such as the optimizer's update of all
+parameters. Large kernels are not delayed: their inputs are still in the cache. Saves a barrier and
+a launch per kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..fusion.fusion_group import Group
+from ..fusion.fusion_group import FusionGroup
 
 MAX_LOOPS = 64  # groups of one kernel
 
 
 def fuse_horizontally(
-    ordered: Sequence[Group], small: Callable[[Group], bool], plain: Callable[[Group], bool]
-) -> list[list[Group]]:
-    """Groups in an order in which they can run, those that become one kernel together.
+    ordered: Sequence[FusionGroup],
+    small: Callable[[FusionGroup], bool],
+    plain: Callable[[FusionGroup], bool],
+) -> list[list[FusionGroup]]:
+    """Partition groups, in an order in which they can run, into kernels.
 
-    `small`: whether a group may wait. `plain`: whether it is pointwise work.
+    `small`: whether a group may be delayed. `plain`: whether it is pointwise work.
     """
-    found: list[list[Group]] = []
-    waiting: list[Group] = []
+    found: list[list[FusionGroup]] = []
+    waiting: list[FusionGroup] = []
     for group in ordered:
         needed = [one for one in waiting if _follows(group, one)]
         waiting = [one for one in waiting if one not in needed]
-        found += _parts(needed)
+        found += _chunks(needed)
         if small(group):
             waiting.append(group)
         elif plain(group):
-            _append(found, [group], plain)
+            _append_to_last(found, [group], plain)
         else:
             found.append([group])
-    for part in _parts(waiting):
-        _append(found, part, plain)
+    for part in _chunks(waiting):
+        _append_to_last(found, part, plain)
     return found
 
 
-def _append(found: list[list[Group]], some: list[Group], plain: Callable[[Group], bool]) -> None:
-    """Adds groups to the last kernel, where that is pointwise work they do not wait for."""
+def _append_to_last(
+    found: list[list[FusionGroup]], some: list[FusionGroup], plain: Callable[[FusionGroup], bool]
+) -> None:
+    """Add groups to the last kernel if that is pointwise work which they do not depend on."""
     last = found[-1] if found else []
     alone = any(_follows(one, before) for one in some for before in last)
     if last and not alone and len(last) + len(some) <= MAX_LOOPS and all(map(plain, last)):
@@ -48,10 +53,10 @@ def _append(found: list[list[Group]], some: list[Group], plain: Callable[[Group]
         found.append(some)
 
 
-def _follows(group: Group, other: Group) -> bool:
+def _follows(group: FusionGroup, other: FusionGroup) -> bool:
     """Whether a group must run after another."""
     return bool(group.before >> other.position & 1)
 
 
-def _parts(groups: Sequence[Group]) -> list[list[Group]]:
+def _chunks(groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
     return [[*groups[i : i + MAX_LOOPS]] for i in range(0, len(groups), MAX_LOOPS)]

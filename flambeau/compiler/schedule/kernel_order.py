@@ -1,7 +1,7 @@
-"""order: in which order the groups run, so that little is alive and what was written is soon read.
+"""Kernel order: list scheduling that keeps little memory alive and reads data while it is cached.
 
-Of the groups that could be next comes the one that frees most memory for what it takes; of equals
-the one that reads what was written last.
+Among the groups that are ready, the one that frees most memory relative to what it allocates runs
+next; ties go to the group that reads the most recent write.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from ..fusion.fusion_group import Group
-from ..fusion.placement import Home, Memory
+from ..fusion.fusion_group import FusionGroup
+from ..fusion.placement import Allocation, Home
 from ..ir.exchange import EXCHANGE_TURN
 
-# The turn (calls that start a collective first, those that wait for one last), minus the bytes
-# freed, minus the time of what is read, position.
-Entry = tuple[int, int, int, int]
+# The turn (calls that start a collective first, calls that wait for one last), -bytes freed, -time
+# of the last write that it reads, position.
+QueueEntry = tuple[int, int, int, int]
 
 
-class Order:
-    """The order of some groups; `touched` gives the memory that a group reads or writes."""
+class KernelOrder:
+    """A list scheduler; `touched` gives the allocations that a group reads or writes."""
 
     def __init__(
-        self, groups: Sequence[Group], touched: Callable[[Group], Iterable[Memory]]
+        self, groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
     ) -> None:
         self.groups = groups
         self.memories = [self._in_arena(touched(group)) for group in groups]
@@ -31,25 +31,25 @@ class Order:
             for key in memories:
                 self.left.setdefault(key, set()).add(position)
         self.written: dict[int, int] = {}  # by memory: the time at which it was first touched
-        self.heap: list[Entry] = []
-        self.entry: dict[int, Entry] = {}  # of the groups that can be next
+        self.heap: list[QueueEntry] = []
+        self.entry: dict[int, QueueEntry] = {}  # of the groups that can be next
         self.waiting: dict[int, list[int]] = {}  # by the last of those that a group waits for
         self.missing = (1 << len(groups)) - 1  # bit i: group i is still to come
 
     @staticmethod
-    def _in_arena(memories: Iterable[Memory]) -> dict[int, int]:
+    def _in_arena(memories: Iterable[Allocation]) -> dict[int, int]:
         return {id(one): one.bytes for one in memories if one.home is Home.ARENA}
 
-    def run(self) -> list[Group]:
-        """The groups, each after those that must run before it."""
+    def run(self) -> list[FusionGroup]:
+        """The groups in a legal order."""
         for position in range(len(self.groups)):
             self._look(position)
-        found: list[Group] = []
+        found: list[FusionGroup] = []
         while self.heap:
             entry = heapq.heappop(self.heap)
             position = entry[3]
             if self.entry.get(position) != entry:
-                continue  # it was entered anew
+                continue  # a newer entry replaced it
             del self.entry[position]
             found.append(self.groups[position])
             self.missing ^= 1 << position
@@ -80,7 +80,7 @@ class Order:
         heapq.heappush(self.heap, entry)
 
     def _touch(self, position: int, time: int) -> None:
-        """A group has run: what it touched is alive, or has one reader less."""
+        """Account for a group that has run: its allocations are live, or have a reader less."""
         for key in self.memories[position]:
             left = self.left[key]
             left.discard(position)
@@ -91,6 +91,8 @@ class Order:
                         self._enter(other)
 
 
-def order(groups: Sequence[Group], touched: Callable[[Group], Iterable[Memory]]) -> list[Group]:
+def order_kernels(
+    groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
+) -> list[FusionGroup]:
     """Groups in the order in which they run; see Order."""
-    return Order(groups, touched).run()
+    return KernelOrder(groups, touched).run()

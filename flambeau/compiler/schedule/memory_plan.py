@@ -1,7 +1,7 @@
-"""plan_memory: where in one arena each value lies while it is needed, and where threads must wait.
+"""Memory planning: the offset of each value in one arena, and where threads need a barrier.
 
-Values whose lives do not overlap share memory. Neighbouring tasks need no barrier between them when
-neither reads or writes what the other writes.
+Values whose lifetimes do not overlap share memory. Two consecutive tasks need no barrier between
+them if neither reads or writes what the other writes.
 """
 
 from __future__ import annotations
@@ -13,66 +13,66 @@ from operator import itemgetter
 
 from ...native.loop_ir.ir import Store, statements
 from .arena import ALIGNMENT
-from ..fusion.placement import Home, Memory
-from ..fusion.buffer_assignment import Layout
+from ..fusion.placement import Home, Allocation
+from ..fusion.buffer_assignment import BufferAssignment
 from .tasks import Task, task_memories
 
-WASTE = 1.25  # how much larger than a value the stretch may be that it is put into
+MAX_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it
 
 
 @dataclass
-class Plan:
-    """The arena's size, each arena memory's offset by id, and after which tasks threads wait."""
+class MemoryPlan:
+    """The arena's size, each allocation's offset by id, and the tasks that end in a barrier."""
 
     size: int
     offsets: dict[int, int]
     barriers: list[bool]
 
 
-def plan_memory(tasks: Sequence[Task], layout: Layout) -> Plan:
-    """Offsets by first fit at the time of birth; then the barriers."""
+def plan_memory(tasks: Sequence[Task], layout: BufferAssignment) -> MemoryPlan:
+    """Assign offsets in order of first use, then place the barriers."""
     uses = [task_memories(task, layout) for task in tasks]
     last: dict[int, int] = {}
     for k, memories in enumerate(uses):
         for memory in memories:
             last[id(memory)] = k
-    arena = _Arena()
+    arena = _FreeList()
     offsets: dict[int, int] = {}
     for k, memories in enumerate(uses):
         for memory in memories:
             if memory.home is Home.ARENA and id(memory) not in offsets:
-                offsets[id(memory)] = arena.take(_rounded(memory.bytes))
+                offsets[id(memory)] = arena.take(_round_up(memory.bytes))
         for memory in {id(m): m for m in memories}.values():
             if memory.home is Home.ARENA and last[id(memory)] == k:
-                arena.give(offsets[id(memory)], _rounded(memory.bytes))
-    return Plan(arena.size, offsets, _barriers(tasks, layout, offsets))
+                arena.give(offsets[id(memory)], _round_up(memory.bytes))
+    return MemoryPlan(arena.size, offsets, _place_barriers(tasks, layout, offsets))
 
 
-def written(task: Task) -> set[int]:
-    """The ids of the memories that a kernel writes."""
+def written_memories(task: Task) -> set[int]:
+    """The ids of the allocations that a kernel writes."""
     assert task.kernel is not None
     stores = {id(s.buffer) for s in statements(task.kernel.body) if isinstance(s, Store)}
     pairs = zip(task.kernel.buffers, task.memories, strict=True)
     return {id(memory) for buffer, memory in pairs if id(buffer) in stores}
 
 
-def _rounded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-class _Arena:
-    """Free stretches of memory, by offset."""
+class _FreeList:
+    """Free stretches of the arena, sorted by offset."""
 
     def __init__(self) -> None:
         self.free: list[tuple[int, int, int]] = []  # (offset, size, when it was freed)
         self.size = self.clock = 0
 
     def take(self, size: int) -> int:
-        """Of the free stretches that hold `size` without much waste the one freed last, since it
-        is still in the caches; else the smallest that does, or more memory at the end."""
+        """The most recently freed stretch that fits without much waste, as it is still cached;
+        else the smallest that fits; else new memory at the end."""
         fits = [one for one in self.free if one[1] >= size]
         if fits:
-            close = [one for one in fits if one[1] <= size * WASTE]
+            close = [one for one in fits if one[1] <= size * MAX_WASTE_RATIO]
             best = max(close, key=itemgetter(2)) if close else min(fits, key=itemgetter(1, 0))
             at, n, when = best
             self.free.remove(best)
@@ -87,7 +87,7 @@ class _Arena:
         return self.size - size
 
     def give(self, at: int, size: int) -> None:
-        """A stretch is free again, and one with its neighbours."""
+        """Free a stretch and merge it with its free neighbors."""
         self.clock += 1
         place = bisect(self.free, (at,))
         first, last = place, place
@@ -99,8 +99,10 @@ class _Arena:
         self.free[first:last] = [(low, high - low, self.clock)]
 
 
-def _barriers(tasks: Sequence[Task], layout: Layout, offsets: dict[int, int]) -> list[bool]:
-    """After which tasks the threads must wait for one another."""
+def _place_barriers(
+    tasks: Sequence[Task], layout: BufferAssignment, offsets: dict[int, int]
+) -> list[bool]:
+    """The tasks after which threads must wait for each other."""
     found = [False] * len(tasks)
     reads: list[tuple] = []
     writes: list[tuple] = []
@@ -110,11 +112,11 @@ def _barriers(tasks: Sequence[Task], layout: Layout, offsets: dict[int, int]) ->
             if k:
                 found[k - 1] = True
             continue
-        stored = written(task)
+        stored = written_memories(task)
         spans = [(_span(m, offsets), id(m) in stored) for m in task.memories]
         mine = [span for span, store in spans if store]
-        clash = any(_meet(s, w) for s, _ in spans for w in writes) or any(
-            _meet(s, r) for s in mine for r in reads
+        clash = any(_overlap(s, w) for s, _ in spans for w in writes) or any(
+            _overlap(s, r) for s in mine for r in reads
         )
         if clash:
             found[k - 1] = True
@@ -126,12 +128,12 @@ def _barriers(tasks: Sequence[Task], layout: Layout, offsets: dict[int, int]) ->
     return found
 
 
-def _span(memory: Memory, offsets: dict[int, int]) -> tuple:
+def _span(memory: Allocation, offsets: dict[int, int]) -> tuple:
     if memory.home is Home.ARENA:
         start = offsets[id(memory)]
         return (Home.ARENA, 0, start, start + memory.bytes)
     return (memory.home, memory.index if memory.home is not Home.CONSTANT else id(memory), 0, 1)
 
 
-def _meet(a: tuple, b: tuple) -> bool:
+def _overlap(a: tuple, b: tuple) -> bool:
     return a[0] is b[0] and a[1] == b[1] and a[2] < b[3] and b[2] < a[3]

@@ -1,7 +1,7 @@
-"""Table: a planned program as plain data, kept on disk under what its graph is.
+"""ProgramTable: a planned program as plain data, stored on disk under a hash of its graph.
 
-A process that records a step which was compiled before neither plans it again nor makes loops of
-it: the table says which kernels run on which memory. Planning is done again when somebody asks why.
+A process that records a step which was compiled before skips optimization and planning: the table
+names the kernels and the memory that they run on. `explain()` plans again from the stored graph.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ...native.target.machine import host, versions
 from ..ir.interpreter import numpy_type
 from ..ir.graph import Graph
 from ..fusion.placement import Home
-from ..ir.serialization import packed
+from ..ir.serialization import serialize_graph
 
 if TYPE_CHECKING:
-    from .memory_plan import Plan
+    from .memory_plan import MemoryPlan
     from .tasks import Task
 
 _VERSION = 2
@@ -35,10 +35,10 @@ _VERSION = 2
 
 @dataclass
 class TableEntry:
-    """A task: the name of its kernel's code, flags for the program, and where its buffers lie.
+    """A task: the name of its machine code, launch flags, and the addresses of its buffers.
 
-    A cell is (home, number, bytes): the number of a slot, an output or a constant; from there, or
-    from the arena's beginning, so many bytes.
+    A cell is (home, number, bytes): a byte offset from a slot, an output or a constant with that
+    number, or from the start of the arena.
     """
 
     code: str
@@ -49,9 +49,9 @@ class TableEntry:
 
 @dataclass
 class ProgramTable:
-    """All that a program needs beside its graph's sources and outputs.
+    """All that a program needs besides its graph's sources and outputs.
 
-    `size`: of the arena; `graph`: what it was planned from (packed.py), on disk.
+    `size`: of the arena, in bytes. `graph`: the serialized graph, only on disk.
     """
 
     entries: list[TableEntry]
@@ -66,8 +66,8 @@ class ProgramTable:
         return [entry.code for entry in self.entries if entry.code]
 
 
-def make_table(tasks: Sequence[Task], plan: Plan, codes: Sequence[str]) -> ProgramTable:
-    """The table of planned tasks; `codes`: each one's name, empty for calls."""
+def make_table(tasks: Sequence[Task], plan: MemoryPlan, codes: Sequence[str]) -> ProgramTable:
+    """The table of planned tasks. `codes`: the name of each task's code, empty for calls."""
     constants: dict[int, tuple[int, np.ndarray]] = {}
     entries = []
     for task, barrier, code in zip(tasks, plan.barriers, codes, strict=True):
@@ -92,49 +92,49 @@ def make_table(tasks: Sequence[Task], plan: Plan, codes: Sequence[str]) -> Progr
 # ------------------------------------------------------------------------------- on disk
 
 
-class _Unnamed(Exception):
-    """A graph with something in it that has no name which holds in another process."""
+class _UnstableGraphError(Exception):
+    """A graph contains a value that cannot be identified in another process."""
 
 
 def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
-    """What stands for a graph's table on disk; None for graphs whose tables are not kept.
+    """The disk key of a graph's table; None for graphs whose tables are not stored.
 
-    In it is all that planning depends on: the graph, its stages and their sources, the processor,
-    and how many threads there are.
+    It covers all that planning depends on: the graph, the passes, the compiler's sources, the
+    processor and the number of threads.
     """
-    made = compiler_sources()
-    if made is None:
+    sources = hash_compiler_sources()
+    if sources is None:
         return None
     try:
-        text = "\n".join(_lines(graph))
-    except _Unnamed:
+        text = "\n".join(_graph_lines(graph))
+    except _UnstableGraphError:
         return None
     target = host()
-    names = " ".join(f"{one.__module__}.{one.__qualname__}" for one in stages)
+    names = " ".join(f"{stage.__module__}.{stage.__qualname__}" for stage in stages)
     return disk_cache.key("table", str(_VERSION), versions(), target.triple, target.cpu,
-                     target.features, made, names, str(threads()), text)  # fmt: skip
+                     target.features, sources, names, str(threads()), text)  # fmt: skip
 
 
-def _lines(graph: Graph) -> list[str]:
-    """A graph as text, the same for graphs that compute the same in the same way."""
+def _graph_lines(graph: Graph) -> list[str]:
+    """A graph as text: equal for graphs that perform the same operations in the same order."""
     lines = [f"{s.kind} {s.name} {s.shape} {s.type.value} {s.strides}" for s in graph.sources]
     numbers: dict[int, int] = {}
     for node in graph.nodes():
         numbers[id(node)] = len(numbers)
-        inputs = [numbers[id(one)] for one in node.inputs]
-        given = " ".join(f"{k}={_named(v)}" for k, v in sorted(node.attributes.items()))
-        lines.append(f"{node.op.name} {inputs} {node.shape} {node.type.value} {given}")
+        inputs = [numbers[id(a)] for a in node.inputs]
+        pairs = " ".join(f"{k}={_stable_text(v)}" for k, v in sorted(node.attributes.items()))
+        lines.append(f"{node.op.name} {inputs} {node.shape} {node.type.value} {pairs}")
     lines.append(f"{[numbers[id(node)] for node in graph.outputs]}")
     lines.append(f"{[(slot, numbers[id(node)]) for slot, node in graph.writes]}")
     return lines
 
 
-def _named(value: Any) -> str:
+def _stable_text(value: Any) -> str:
     kind = value.__class__
     if kind in (int, float, bool, str, bytes, complex, type(None)):
         return repr(value)
     if kind in (tuple, list):
-        return f"({','.join(map(_named, value))})"
+        return f"({','.join(map(_stable_text, value))})"
     if isinstance(value, Enum):
         return f"{kind.__name__}.{value.name}"
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcV":
@@ -142,43 +142,43 @@ def _named(value: Any) -> str:
         return f"{value.dtype}{value.shape}{hashlib.sha256(data).hexdigest()}"
     if isinstance(value, np.generic):
         return f"{value.dtype}{value.tobytes().hex()}"
-    raise _Unnamed(kind)
+    raise _UnstableGraphError(kind)
 
 
-def compiler_sources() -> str | None:
-    """A hash of the files of compiler/ and native/; None if one cannot be read."""
+def hash_compiler_sources() -> str | None:
+    """A hash of the files of compiler/ and native/; None if a file cannot be read."""
     return hash_sources("compiler", "native")
 
 
-def library_sources() -> str | None:
-    """A hash of what graphs are built from: bodies of operators, formulas of optimizers."""
+def hash_library_sources() -> str | None:
+    """A hash of the sources that graphs are built from: operator bodies, optimizer formulas."""
     return hash_sources("ops", "optim", "tensor")
 
 
 def load_table(key: str) -> ProgramTable | None:
     """The table under a key; None where there is none."""
     data = disk_cache.get(key)
-    return None if data is None else _unpacked(data)
+    return None if data is None else _deserialize(data)
 
 
 def store_table(key: str, table: ProgramTable, graph: Graph) -> bool:
-    """Keeps the table of a graph, unless eager functions are called in between; whether it did."""
+    """Store a table and its graph. False, without storing, where it calls eager functions."""
     if any(entry.call is not None for entry in table.entries):
         return False
-    disk_cache.put(key, _packed(replace(table, graph=packed(graph))))
+    disk_cache.put(key, _serialize(replace(table, graph=serialize_graph(graph))))
     return True
 
 
-def _packed(table: ProgramTable) -> bytes:
+def _serialize(table: ProgramTable) -> bytes:
     entries = [[e.code, e.flags, [[h.name, n, at] for h, n, at in e.cells]] for e in table.entries]
-    types = {numpy_type(one): one.value for one in Type}
+    types = {numpy_type(type): type.value for type in Type}
     constants = [[types[a.dtype], list(a.shape)] for a in table.constants]
     head = json.dumps([entries, constants, table.size, table.work], separators=(",", ":"))
     body = b"".join(a.tobytes() for a in table.constants)
     return b"\n".join([head.encode(), body + table.graph])
 
 
-def _unpacked(data: bytes) -> ProgramTable:
+def _deserialize(data: bytes) -> ProgramTable:
     head, _, body = data.partition(b"\n")
     rows, constants, size, work = json.loads(head)
     entries = [TableEntry(code, flags, [(Home[h], n, at) for h, n, at in cells])

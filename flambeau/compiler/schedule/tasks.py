@@ -1,4 +1,4 @@
-"""Task: one step of a program, a kernel on memory or a call of an eager function; their order."""
+"""Scheduling: fusion groups become tasks (kernels on memory, or eager calls) in a running order."""
 
 from __future__ import annotations
 
@@ -15,104 +15,106 @@ from ...native.loop_ir.ir import (
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW
 from ..ir.graph import Graph, Node, Op
-from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, Group
-from ..fusion.placement import Home, Memory, Place
+from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, FusionGroup
+from ..fusion.placement import Home, Allocation, Place
 from ..fusion.fusion import Fusion, fuse
 from .horizontal_fusion import fuse_horizontally
-from .kernel_order import order
+from .kernel_order import order_kernels
 from ..kernels.flash_attention import attention_flops, attention_kernels
 from ..kernels.contraction import ContractionKernel
-from ..fusion.buffer_assignment import Layout
+from ..fusion.buffer_assignment import BufferAssignment
 from ..kernels.loop_nests import LoopKernel
 from ..kernels.recurrent import recurrent_flops, recurrent_kernels
 from ..kernels.data_movement import copy_kernel, special_kernels
 
-WAITING = 1 << 14  # bytes of the arena that a kernel may hold while it waits for others
-WIDE = 256  # elements of a joined kernel's loop that threads share
-SMALL = 1 << 13  # elements (or multiply-adds / 16) below which one thread does a task alone
+MAX_DELAYED_BYTES = 1 << 14  # of the arena that a kernel may occupy while it is delayed
+MIN_PARALLEL_EXTENT = 256  # of a loop in a merged kernel that threads share
+MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task runs on one thread
 
 
 @dataclass(eq=False)
 class Task:
-    """A kernel with the memory of its buffers, or a CALL node.
+    """A kernel with the allocations of its buffers, or a CALL node.
 
-    `offsets`: where in each memory its buffer begins, in elements. `work`: operations, roughly, in
-    elements passed over. `origins`: operators and source lines.
+    `offsets`: where in each allocation a buffer begins, in elements. `work`: a rough cost in
+    elements. `origins`: operators and source lines, for reports.
     """
 
     name: str
     kernel: Kernel | None
-    memories: list[Memory]
+    memories: list[Allocation]
     offsets: list[int] = field(init=False)
     call: Node | None = None
     work: int = 0
     flops: int = 0
     origins: list[str] = field(default_factory=list)
-    group: Group | None = None
+    group: FusionGroup | None = None
 
     def __post_init__(self) -> None:
-        self.offsets = [] if self.kernel is None else rebased(self.kernel)
+        self.offsets = [] if self.kernel is None else rebase_buffers(self.kernel)
 
     @property
     def serial(self) -> bool:
-        """Whether it is too small to be shared out."""
-        return self.work < alone(threads())
+        """Whether the task is too small to be shared among threads."""
+        return self.work < serial_limit(threads())
 
 
-def alone(count: int) -> int:
-    """Elements below which one of so many threads does a task alone."""
-    return SMALL if count <= FEW else SMALL // 4
+def serial_limit(count: int) -> int:
+    """The work below which a task runs on a single thread, out of `count`."""
+    return MIN_PARALLEL_ELEMENTS if count <= FEW else MIN_PARALLEL_ELEMENTS // 4
 
 
-def rebased(kernel: Kernel) -> list[int]:
-    """Moves each buffer's least position to 0, so that kernels which differ only in where they
-    begin are one; gives where that is."""
-    touched: dict[int, list[Load | Store | Prefetch]] = {id(one): [] for one in kernel.buffers}
-    for one in accesses(kernel):
-        if id(one.buffer) in touched:
-            touched[id(one.buffer)].append(one)
+def rebase_buffers(kernel: Kernel) -> list[int]:
+    """Shift each buffer so that its lowest access is at 0; returns the shifts.
+
+    Kernels that differ only in where their buffers begin then share machine code.
+    """
+    touched: dict[int, list[Load | Store | Prefetch]] = {id(b): [] for b in kernel.buffers}
+    for access in memory_accesses(kernel):
+        if id(access.buffer) in touched:
+            touched[id(access.buffer)].append(access)
     offsets = []
     for buffer in kernel.buffers:
-        found = touched[id(buffer)]
-        base = min((one.at.base for one in found if not isinstance(one, Prefetch)), default=0)
-        base = 0 if buffer.parts is not None else base  # positions are those in a row
+        accesses = touched[id(buffer)]
+        base = min((a.at.base for a in accesses if not isinstance(a, Prefetch)), default=0)
+        base = 0 if buffer.parts is not None else base  # positions count within a row of sums
         offsets.append(base)
-        for one in found if base else ():
-            one.at = Affine(one.at.base - base, one.at.terms)
+        for access in accesses if base else ():
+            access.at = Affine(access.at.base - base, access.at.terms)
     return offsets
 
 
-def accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
+def memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
     """Every load, store and prefetch of a kernel, once."""
-    inside = list(statements(kernel.body))
-    roots = (one for statement in inside for one in expressions(statement))
-    written = [one for one in inside if isinstance(one, Store | Prefetch)]
-    return [*written, *(one for one in within(roots) if isinstance(one, Load))]
+    body = list(statements(kernel.body))
+    roots = (root for statement in body for root in expressions(statement))
+    stores = [s for s in body if isinstance(s, Store | Prefetch)]
+    return [*stores, *(load for load in within(roots) if isinstance(load, Load))]
 
 
-def schedule(graph: Graph) -> tuple[list[Task], Layout]:
-    """The tasks of a graph, in an order in which they can run, and where values lie."""
+def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
+    """The tasks of a graph in a running order, and where values lie."""
     fusion = fuse(graph)
-    layout = Layout(graph, fusion)
-    tasks = [_copy(source, target) for source, target in layout.first]
-    made = [_tasks(group, fusion, layout) for group in fusion.groups]
-    ordered = order(fusion.groups, lambda g: _memories(made[g.position], layout))
-    for groups in fuse_horizontally(ordered, lambda g: _is_small(made[g.position]),
-                       lambda g: _is_plain(made[g.position])):  # fmt: skip
+    layout = BufferAssignment(graph, fusion)
+    tasks = [_copy_task(source, target) for source, target in layout.first]
+    made = [_make_tasks(group, fusion, layout) for group in fusion.groups]
+    ordered = order_kernels(fusion.groups, lambda g: _all_memories(made[g.position], layout))
+    for groups in fuse_horizontally(ordered, lambda g: _can_wait(made[g.position]),
+                       lambda g: _is_pointwise(made[g.position])):  # fmt: skip
         found = [task for group in groups for task in made[group.position]]
-        tasks += [joined(found)] if len(groups) > 1 else found
-    return tasks + [_copy(source, target) for source, target in layout.copies], layout
+        tasks += [merge_tasks(found)] if len(groups) > 1 else found
+    return tasks + [_copy_task(source, target) for source, target in layout.copies], layout
 
 
-def _is_small(tasks: list[Task]) -> bool:
-    """Whether a group's kernel may wait for others that become one with it."""
-    if not _is_loops(tasks) or tasks[0].work > 4 * SMALL:
+def _can_wait(tasks: list[Task]) -> bool:
+    """Whether a group's kernel is small enough to be delayed for horizontal fusion."""
+    if not _is_loops(tasks) or tasks[0].work > 4 * MIN_PARALLEL_ELEMENTS:
         return False
-    held = {id(one): one.bytes for one in tasks[0].memories if one.home is Home.ARENA}
-    return sum(held.values()) <= WAITING
+    occupied = {id(m): m.bytes for m in tasks[0].memories if m.home is Home.ARENA}
+    return sum(occupied.values()) <= MAX_DELAYED_BYTES
 
 
-def _is_plain(tasks: list[Task]) -> bool:
+def _is_pointwise(tasks: list[Task]) -> bool:
     """Whether a group's kernel is pointwise work."""
     return _is_loops(tasks) and tasks[0].group is not None and not tasks[0].group.axes
 
@@ -122,14 +124,14 @@ def _is_loops(tasks: list[Task]) -> bool:
     return group is not None and group.special is None and group.contraction is None
 
 
-def joined(tasks: Sequence[Task]) -> Task:
-    """Kernels that do not wait for one another as one: its loops are theirs, one after another.
+def merge_tasks(tasks: Sequence[Task]) -> Task:
+    """Merge independent kernels into one that runs their loops in sequence.
 
-    What several read from the same place on is one argument.
+    Buffers at the same address become one argument.
     """
-    found: dict[tuple[int, int], tuple[Buffer, Memory, int]] = {}
+    found: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
     body: list[Statement] = []
-    serial = sum(task.work for task in tasks) < alone(threads())
+    serial = sum(task.work for task in tasks) < serial_limit(threads())
     for task in tasks:
         assert task.kernel is not None
         instead: dict[int, Buffer] = {}
@@ -138,15 +140,15 @@ def joined(tasks: Sequence[Task]) -> Task:
             buffer.name = f"b{len(found)}"
             known = found.setdefault((id(memory), offset), (buffer, memory, offset))
             instead[id(buffer)] = known[0]
-        for one in accesses(task.kernel):
+        for one in memory_accesses(task.kernel):
             one.buffer = instead.get(id(one.buffer), one.buffer)
         body += task.kernel.body
         if not serial:
-            _share_out(task.kernel.body)
+            _parallelize(task.kernel.body)
     buffers, memories, offsets = zip(*found.values(), strict=True)
     name = Counter(task.name for task in tasks).most_common(1)[0][0]
     groups = [task.group for task in tasks if task.group is not None]
-    together = Group(groups[0].shape, nodes=[node for one in groups for node in one.nodes])
+    together = FusionGroup(groups[0].shape, nodes=[node for one in groups for node in one.nodes])
     made = Task(
         name, Kernel(name, [*buffers], body), [*memories],
         work=sum(task.work for task in tasks), flops=sum(task.flops for task in tasks),
@@ -157,33 +159,33 @@ def joined(tasks: Sequence[Task]) -> Task:
     return made
 
 
-def _share_out(body: Sequence[Statement]) -> None:
-    """Lets all threads take part in loops in lanes that are long, and need nothing from outside."""
+def _parallelize(body: Sequence[Statement]) -> None:
+    """Share long vector loops among threads, where they depend on nothing outside."""
     for loop in body if all(isinstance(one, Loop) for one in body) else ():
         assert isinstance(loop, Loop)
-        wide = isinstance(loop.extent, int) and loop.extent >= WIDE
+        wide = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT
         if wide and loop.kind is Kind.LANES and suits_lanes(loop):
             loop.kind = Kind.PARALLEL
 
 
-def task_memories(task: Task, layout: Layout) -> list[Memory]:
-    """All that a task reads or writes."""
+def task_memories(task: Task, layout: BufferAssignment) -> list[Allocation]:
+    """The allocations that a task reads or writes."""
     if task.call is None:
         return task.memories
     read = [layout.seen(one).memory for one in task.call.inputs]
     return [*read, *(place.memory for place in layout.targets(task.call))]
 
 
-def _memories(tasks: list[Task], layout: Layout) -> list[Memory]:
+def _all_memories(tasks: list[Task], layout: BufferAssignment) -> list[Allocation]:
     return [memory for task in tasks for memory in task_memories(task, layout)]
 
 
-def _copy(source: Place, target: Place) -> Task:
+def _copy_task(source: Place, target: Place) -> Task:
     kernel, memories = copy_kernel(source, target)
     return Task("copy", kernel, memories, work=prod(target.window.shape))
 
 
-def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
+def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> list[Task]:
     origins = list(dict.fromkeys(node.origin for node in group.nodes if node.origin))
     if group.special is not None:
         node = group.special
@@ -216,15 +218,15 @@ def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
     writer = kind(group, fusion, layout)
     kernel = writer.kernel()
     memories = writer.values.memories
-    work, flops = _work(group)
+    work, flops = _estimate_work(group)
     if not any(layout.targets(node) for node in group.nodes):
         return []
     return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins,
                  group=group)]  # fmt: skip
 
 
-def _work(group: Group) -> tuple[int, int]:
-    """Elements passed over (multiply-adds counted in sixteens), and floating-point operations."""
+def _estimate_work(group: FusionGroup) -> tuple[int, int]:
+    """(elements iterated over, with 16 multiply-adds counted as one; floating-point operations)."""
     size = prod(group.shape)
     node = group.contraction
     if node is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 from ..fusion.placement import Home
-from .memory_plan import Plan
-from ..fusion.buffer_assignment import Layout
+from .memory_plan import MemoryPlan
+from ..fusion.buffer_assignment import BufferAssignment
 from .tasks import Task, task_memories
 from ..ir.verify import require
 
 
-def verify_plan(tasks: Sequence[Task], layout: Layout, plan: Plan) -> None:
+def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan) -> None:
     """Raises GraphError where two values that live at one time share a byte of the arena."""
     lives: dict[int, list[Any]] = {}
     for k, task in enumerate(tasks):

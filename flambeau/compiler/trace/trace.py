@@ -17,7 +17,7 @@ import numpy as np
 from ...native.foundation.allocator import missing
 from ...tensor.storage import _as_bytes, owner_of
 from .plain_values import same_plain
-from ..ir.errors import failure
+from ..ir.errors import describe_failure
 
 # What an event is:
 OPERATOR = "operator"  # an operator of the registry gave `results`
@@ -236,7 +236,7 @@ class Trace:
         except MemoryError:
             self.values = False  # there is none for others either
             error = missing(array.nbytes, "a copy of what the step works on")
-            self.problem(failure(error, "recorder"), "")
+            self.problem(describe_failure(error, "recorder"), "")
             return None
 
     def alias(self, array: np.ndarray, storage: Storage) -> None:

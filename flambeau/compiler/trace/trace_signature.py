@@ -28,7 +28,7 @@ from ...tensor.random.generator import Generator
 from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from .counter_rng import Counted
-from ..schedule.program_table import compiler_sources, library_sources
+from ..schedule.program_table import hash_compiler_sources, hash_library_sources
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "5"
@@ -163,7 +163,7 @@ def keep(key: str | None, made: Precedent) -> None:
 
 def _hope(function: Callable) -> str | None:
     """All that a function's precedents depend on, but for its arguments."""
-    sources, bodies = compiler_sources(), library_sources()
+    sources, bodies = hash_compiler_sources(), hash_library_sources()
     if sources is None or bodies is None:
         return None
     target = host()

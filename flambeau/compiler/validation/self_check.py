@@ -16,8 +16,10 @@ from ..ir.exchange import Exchange, offline
 from ..trace.bindings import Bindings, Kept, Scalar, State
 from ..trace.trace import same_bits
 
-KINKS = 0.03  # of the norm of all gradients, that activations at their kinks may account for
-CANCELLED = 1e-3  # a sum of numbers up to 1 may be as near to 0 as rounding leaves it
+KINK_TOLERANCE = (
+    0.03  # of the norm of all gradients, that activations at their kinks may account for
+)
+CANCELLATION_TOLERANCE = 1e-3  # a sum of numbers up to 1 may be as near to 0 as rounding leaves it
 _SHORT = 4096  # elements, up to which two arrays are compared at once in double precision
 _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
@@ -29,17 +31,17 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     `take` is then given the program's outputs, where what it wrote is to stay.
     """
     slots, states = bindings.slots, _States(step, bindings)
-    least = _least(bindings)
+    least = _noise_floor(bindings)
     try:
         states.rewind()
-        given = [_laid(slots[i], bindings.recorded[i]) for i in step.changing]
+        given = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
         with offline(step.edges) as exchanges:
             outputs = [np.array(y) for y in step.run(given)]
             wrong = _exchanges(exchanges, least)
         if wrong is not None:
             return wrong
         cotangents = _backward(backward, bindings, outputs)
-        wrong = _wrong(step, bindings, outputs, cotangents, states, least)
+        wrong = _first_mismatch(step, bindings, outputs, cotangents, states, least)
         if wrong is None and take is not None:
             states.leave()
             take(outputs)
@@ -96,19 +98,19 @@ def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
     return source.name != "grad" and source.type.floating and bool(bindings.updates)
 
 
-def _wrong(
+def _first_mismatch(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
     states: _States, least: float,
 ) -> str | None:  # fmt: skip
     """The first of all results that differs; what is below `least` may be rounding alone."""
     for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
         if not agree(found, wanted, least):
-            return f"result {number} ({_gap(found, wanted)})"
+            return f"result {number} ({_describe_gap(found, wanted)})"
     for found, wanted in cotangents:
-        largest = max(least, *(greatest(one) for _, one in cotangents))
+        largest = max(least, *(max_magnitude(one) for _, one in cotangents))
         if not agree(found, wanted, largest):
-            return f"gradient ({_gap(found, wanted)})"
-    return _writes(step, bindings, states, least)
+            return f"gradient ({_describe_gap(found, wanted)})"
+    return _compare_writes(step, bindings, states, least)
 
 
 def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
@@ -123,7 +125,7 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
     return list(zip(step.run(values), second.expected, strict=True))
 
 
-def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str | None:
+def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float) -> str | None:
     """What is written back: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
     for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
@@ -138,14 +140,14 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
         elif _is_updated(step, bindings, slot):
             pairs.append((found, wanted))
         elif not agree(found, wanted, least):
-            return f"value of {name or 'a state'} ({_gap(found, wanted)})"
+            return f"value of {name or 'a state'} ({_describe_gap(found, wanted)})"
     # An activation at its kink may fall to either side by rounding, and moves single elements of
     # gradients: they are compared as a whole where some do not agree.
-    largest = max((greatest(wanted) for _, wanted in gradients), default=least)
+    largest = max((max_magnitude(wanted) for _, wanted in gradients), default=least)
     if not all(agree(found, wanted, largest) for found, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
         size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in gradients)
-        if not gap <= KINKS**2 * size:
+        if not gap <= KINK_TOLERANCE**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
     # full step: what is compared is all that changed together.
@@ -156,9 +158,9 @@ def _writes(step: Any, bindings: Bindings, states: _States, least: float) -> str
     return None
 
 
-def _least(bindings: Bindings) -> float:
+def _noise_floor(bindings: Bindings) -> float:
     given = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    return CANCELLED * min(1.0, max(map(greatest, given), default=0.0))
+    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, given), default=0.0))
 
 
 def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
@@ -169,18 +171,18 @@ def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
             if agree(found, wanted, least):
                 continue
             gap, size = squared_distance(found, wanted), squared_distance(wanted, wanted * 0)
-            if not gap <= KINKS**2 * size:
-                return f"value for {exchange.__name__} ({_gap(found, wanted)})"
+            if not gap <= KINK_TOLERANCE**2 * size:
+                return f"value for {exchange.__name__} ({_describe_gap(found, wanted)})"
         exchange.recorded = None
     return None
 
 
-def _laid(slot: Any, value: Any) -> Any:
+def _as_argument(slot: Any, value: Any) -> Any:
     """A recorded source as `run` takes it: with the strides that it had."""
     return float(value) if isinstance(slot, Scalar) else value
 
 
-def greatest(array: np.ndarray) -> float:
+def max_magnitude(array: np.ndarray) -> float:
     """The greatest finite magnitude."""
     with np.errstate(all="ignore"):
         largest = float(np.max(np.abs(array), initial=0.0))
@@ -200,7 +202,7 @@ def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.sum(gap.astype(np.float64) ** 2))
 
 
-def _near(found: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
+def _is_close(found: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
     """Whether no element is further away than `bound` times the greatest magnitude; False where
     some are not finite."""
     with np.errstate(all="ignore"):
@@ -216,14 +218,14 @@ def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
         return bool(np.mean(found != wanted) <= 0.02) if wanted.size else True
     rough = Chosen.parts == 1 and wanted.dtype.name == "float32"  # products of bfloat16 numbers
     bound = _TOLERANCE.get("float16" if rough else wanted.dtype.name, 1e-2)
-    if wanted.size > _SHORT and _near(found, wanted, bound, scale):
+    if wanted.size > _SHORT and _is_close(found, wanted, bound, scale):
         return True
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    scale = max(scale, greatest(wanted))
+    scale = max(scale, max_magnitude(wanted))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 
-def _gap(found: np.ndarray, wanted: np.ndarray) -> str:
+def _describe_gap(found: np.ndarray, wanted: np.ndarray) -> str:
     if found.shape != wanted.shape:
         return f"shape {list(found.shape)} where it is {list(wanted.shape)}"
     with np.errstate(all="ignore"):

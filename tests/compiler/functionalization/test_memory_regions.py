@@ -11,7 +11,7 @@ from flambeau.compiler.ir.interpreter import evaluate
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
 from flambeau.compiler.lowering.numpy.node_builders import literal
 from flambeau.compiler.lowering.registry import Untraceable
-from flambeau.compiler.functionalization.memory_regions import Region, partition, place
+from flambeau.compiler.functionalization.memory_regions import Region, partition, locate_window
 from flambeau.compiler.trace.trace import Value, address
 from flambeau.native.loop_ir.ir import Type
 
@@ -125,7 +125,9 @@ def test_other_dtypes_of_one_size_are_bits():
 
 
 def test_place_keeps_rows_whole():
-    found = place(((4, 24), (6, 4)), 24, Value(0, 24, (3, 6), (24, 4), np.dtype(np.float32)))
+    found = locate_window(
+        ((4, 24), (6, 4)), 24, Value(0, 24, (3, 6), (24, 4), np.dtype(np.float32))
+    )
     assert found is not None
     assert found.extents == (4, 6)
     assert (found.starts, found.lengths) == ((1, 0), (3, 6))

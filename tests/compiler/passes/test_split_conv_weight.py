@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, permute
-from flambeau.compiler.fusion.fusion import is_turned
+from flambeau.compiler.fusion.fusion import is_blocked_transpose
 from flambeau.compiler.passes.split_conv_weight import split_conv_weight_gradients
 from flambeau.native.loop_ir.ir import Type
 
@@ -48,10 +48,10 @@ def test_each_part_has_images_of_its_own(images: int, channels: int, features: i
 
 def test_the_order_of_a_parameter_is_still_made_in_blocks() -> None:
     graph = gradient(256, 32, 64)
-    assert is_turned(graph.outputs[0])
+    assert is_blocked_transpose(graph.outputs[0])
     made = split_conv_weight_gradients(graph)
     assert parts(made) == [4]
-    assert is_turned(made.outputs[0])
+    assert is_blocked_transpose(made.outputs[0])
     step, found = run(graph, given := [one * np.float32(0.1) for one in values(graph, 0)])
     assert_same(found, outcome(graph, given))
     assert len(step.tasks) == 2

@@ -104,11 +104,11 @@ def test_a_kernel_names_no_other_layer_for_a_constant_that_both_use(tmp_path) ->
 
 
 def test_names_cannot_break_out() -> None:
-    from flambeau.compiler.report.figures import Figures
-    from flambeau.compiler.report.page import page
+    from flambeau.compiler.report.figures import StepFigures
+    from flambeau.compiler.report.page import render_page
 
-    nothing = Figures(0.0, [], 0, 1, (1.0, 1.0))
-    text = page([nothing], "</script><b>", ["<i>"])
+    nothing = StepFigures(0.0, [], 0, 1, (1.0, 1.0))
+    text = render_page([nothing], "</script><b>", ["<i>"])
     assert "</script><b>" not in text
     assert "<i>" not in text
     assert "<title>&lt;/script&gt;&lt;b&gt;" in text

@@ -12,8 +12,8 @@ import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
 from flambeau.compiler.passes.split_k import choose_split, split_k, split_cost, unsplit_cost
 from flambeau.compiler.passes.split_conv_weight import choose_part_count
-from flambeau.compiler.kernels.loop_nests import CHUNK, chunk_for
-from flambeau.compiler.schedule.tasks import SMALL, alone
+from flambeau.compiler.kernels.loop_nests import CHUNK_ELEMENTS, chunk_for
+from flambeau.compiler.schedule.tasks import MIN_PARALLEL_ELEMENTS, serial_limit
 from flambeau.compiler.runtime.executable import LITTLE
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.native.target.load_balance import FEW, evenness
@@ -81,16 +81,19 @@ def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, FEW])
 def test_few_threads_have_what_two_have(threads: int) -> None:
-    assert (chunk_for(10_000, threads), alone(threads)) == (CHUNK, SMALL)
+    assert (chunk_for(10_000, threads), serial_limit(threads)) == (
+        CHUNK_ELEMENTS,
+        MIN_PARALLEL_ELEMENTS,
+    )
 
 
 @pytest.mark.parametrize("threads", [7, 16, 64])
 def test_long_axes_have_pieces_for_all(threads: int) -> None:
     for extent in (100_000, 1 << 20, 10_000_000):
         chunk = chunk_for(extent, threads)
-        assert CHUNK // 8 <= chunk <= CHUNK
-        assert chunk == CHUNK // 8 or extent >= 4 * threads * chunk
-    assert alone(threads) < SMALL
+        assert CHUNK_ELEMENTS // 8 <= chunk <= CHUNK_ELEMENTS
+        assert chunk == CHUNK_ELEMENTS // 8 or extent >= 4 * threads * chunk
+    assert serial_limit(threads) < MIN_PARALLEL_ELEMENTS
 
 
 def network() -> torch.nn.Module:

@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.ir.graph import Graph, Node, apply, constant, matmul, reduce, reshape
-from flambeau.compiler.fusion.fusion_group import Group
+from flambeau.compiler.fusion.fusion_group import FusionGroup
 from flambeau.compiler.schedule.horizontal_fusion import MAX_LOOPS, fuse_horizontally
 from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type
 
@@ -93,12 +93,12 @@ def test_what_is_needed_does_not_wait() -> None:
     assert len(step.tasks) >= 3
 
 
-def groups(*before: set[int]) -> list[Group]:
-    return [Group((8,), position=i, before=sum(1 << one for one in some))
+def groups(*before: set[int]) -> list[FusionGroup]:
+    return [FusionGroup((8,), position=i, before=sum(1 << one for one in some))
             for i, some in enumerate(before)]  # fmt: skip
 
 
-def joined(some: list[Group], small: set[int], plain: set[int]) -> list[list[int]]:
+def joined(some: list[FusionGroup], small: set[int], plain: set[int]) -> list[list[int]]:
     found = fuse_horizontally(some, lambda g: g.position in small, lambda g: g.position in plain)
     return [[g.position for g in part] for part in found]
 

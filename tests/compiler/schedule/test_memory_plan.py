@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from flambeau.compiler.schedule.memory_plan import _Arena
+from flambeau.compiler.schedule.memory_plan import _FreeList
 
 
 def test_memory_freed_last_is_taken_first() -> None:
-    arena = _Arena()
+    arena = _FreeList()
     at = [arena.take(100) for _ in range(6)]
     arena.give(at[0], 100)
     arena.give(at[4], 100)
@@ -18,7 +18,7 @@ def test_memory_freed_last_is_taken_first() -> None:
 
 
 def test_a_small_value_does_not_break_a_large_stretch() -> None:
-    arena = _Arena()
+    arena = _FreeList()
     at = [arena.take(n) for n in (100, 10, 1000, 10)]
     arena.give(at[0], 100)
     arena.give(at[2], 1000)
@@ -26,7 +26,7 @@ def test_a_small_value_does_not_break_a_large_stretch() -> None:
 
 
 def test_neighbours_that_are_free_are_one() -> None:
-    arena = _Arena()
+    arena = _FreeList()
     at = [arena.take(100) for _ in range(4)]
     for k in (0, 2, 1):
         arena.give(at[k], 100)
@@ -34,7 +34,7 @@ def test_neighbours_that_are_free_are_one() -> None:
 
 
 def test_what_is_alive_never_overlaps() -> None:
-    draw, arena = random.Random(3), _Arena()
+    draw, arena = random.Random(3), _FreeList()
     alive: list[tuple[int, int]] = []
     for _ in range(600):
         if alive and draw.random() < 0.5:

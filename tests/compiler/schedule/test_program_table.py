@@ -98,11 +98,11 @@ def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
 
 def test_changed_sources_are_another_key(folder, planned, monkeypatch):
     trained()
-    monkeypatch.setattr(program_table, "compiler_sources", lambda: "others")
+    monkeypatch.setattr(program_table, "hash_compiler_sources", lambda: "others")
     trained()
     assert len(planned) == 2
     # Without sources nothing is stored.
-    monkeypatch.setattr(program_table, "compiler_sources", lambda: None)
+    monkeypatch.setattr(program_table, "hash_compiler_sources", lambda: None)
     trained()
     trained()
     assert len(planned) == 4
