@@ -1,0 +1,51 @@
+"""torch.fx._pytree: flattening by a specification that tells the structure beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..utils import _pytree as pytree
+
+__all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
+
+_FLATTEN: dict[type, Callable[[Any, Any], list]] = {}
+
+
+def register_pytree_flatten_spec(
+    cls: type, flatten_fn_spec: Callable[[Any, Any], list], flatten_fn_exact_match_spec: Any = None
+) -> None:
+    """Tells how to take the children of a container, with the specification at hand."""
+    _FLATTEN[cls] = flatten_fn_spec
+
+
+def tree_flatten_spec(tree: Any, spec: Any) -> list:
+    """The leaves of a tree, as many and in the order that the specification says.
+
+    >>> spec = torch.utils._pytree.tree_flatten([1, {"a": 2}])[1]
+    >>> tree_flatten_spec([5, {"a": 6, "b": 7}], spec)
+    [5, 6]
+    """
+    if spec.is_leaf():
+        return [tree]
+    flatten = _FLATTEN.get(spec.type, _children)
+    leaves: list = []
+    for child, child_spec in zip(flatten(tree, spec), spec.children(), strict=True):
+        leaves += tree_flatten_spec(child, child_spec)
+    return leaves
+
+
+def _children(tree: Any, spec: Any) -> list:
+    """The children named by the specification; further keys and items are left out."""
+    if isinstance(tree, dict):
+        return [tree[key] for key in spec.context]
+    if isinstance(tree, (list, tuple)):
+        return list(tree[: spec.num_children])
+    nodes = pytree.SUPPORTED_NODES
+    if type(tree) in nodes:
+        return list(nodes[type(tree)].flatten_fn(tree)[0])
+    raise RuntimeError(
+        f"{type(tree)} does not have a flatten_fn_spec associated with it. Please register one "
+        "with torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, "
+        "make sure that any custom pytrees have been registered before loading it."
+    )

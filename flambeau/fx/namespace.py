@@ -1,0 +1,106 @@
+"""Unique identifiers for the values of a graph."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from ..tensor.devices import device
+from ..utils import _pytree as pytree
+from . import _pytree as fx_pytree
+from .qualified_names import torch_module
+
+__all__ = ["Namespace", "custom_builtins", "snake_case"]
+
+_ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
+_NUMBERED = re.compile(r"(.*)_(\d+)$")
+_CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
+
+
+class CustomBuiltin(NamedTuple):
+    """A name that generated code can use as if it were Python's: how to import it, and it."""
+
+    import_str: str
+    obj: Any
+
+
+_registered: dict[str, CustomBuiltin] = {}
+
+
+def custom_builtins() -> dict[str, CustomBuiltin]:
+    """The names that `repr` of arguments uses and Python does not define."""
+    if not _registered:
+        torch = torch_module()
+        package = torch.__name__
+        _registered.update({
+            "inf": CustomBuiltin("from math import inf", math.inf),
+            "nan": CustomBuiltin("from math import nan", math.nan),
+            "NoneType": CustomBuiltin("NoneType = type(None)", type(None)),
+            "torch": CustomBuiltin(f"import {package} as torch", torch),
+            "device": CustomBuiltin(f"from {package} import device", device),
+            "fx_pytree": CustomBuiltin(f"import {package}.fx._pytree as fx_pytree", fx_pytree),
+            "pytree": CustomBuiltin(f"import {package}.utils._pytree as pytree", pytree),
+        })  # fmt: skip
+    return _registered
+
+
+def snake_case(name: str) -> str:
+    """`BatchNorm` as `batch_norm`."""
+    return _CAMEL.sub(lambda match: "_" + match[0], name).lower()
+
+
+class Namespace:
+    """Gives each object a name that is valid Python and that no other object has.
+
+    >>> names = Namespace()
+    >>> names.create_name("add", None), names.create_name("add", None)
+    ('add', 'add_1')
+    """
+
+    def __init__(self) -> None:
+        self._obj_to_name: dict[Any, str] = {}
+        self._used_names: set[str] = set()
+        self._base_count: dict[str, int] = defaultdict(int)
+
+    def create_name(self, candidate: str, obj: Any) -> str:
+        """A unique name as close to the candidate as can be; an object keeps its first name."""
+        if obj is not None and obj in self._obj_to_name:
+            return self._obj_to_name[obj]
+        candidate = _ILLEGAL.sub("_", candidate) or "_unnamed"
+        if candidate[0].isdigit():
+            candidate = "_" + candidate
+        match = _NUMBERED.match(candidate)
+        base, number = (match[1], int(match[2])) if match else (candidate, 0)
+        if not number:
+            base = candidate
+            number = self._base_count[base]
+        while candidate in self._used_names or self._is_illegal_name(candidate, obj):
+            number += 1
+            candidate = f"{base}_{number}"
+        self._used_names.add(candidate)
+        self._base_count[base] = number
+        if obj is not None:
+            self._obj_to_name[obj] = candidate
+        return candidate
+
+    def associate_name_with_obj(self, name: str, obj: Any) -> None:
+        """Records the name of an object, which must have been created for no object."""
+        if name not in self._used_names:
+            raise AssertionError(f"name {name} was not created here")
+        self._obj_to_name[obj] = name
+
+    def _rename_object(self, obj: Any, name: str) -> None:
+        self._obj_to_name[obj] = name
+        self._used_names.add(name)
+
+    def _is_illegal_name(self, name: str, obj: Any) -> bool:
+        if keyword.iskeyword(name):
+            return True
+        if name in vars(builtins):
+            return obj is not vars(builtins)[name]
+        custom = custom_builtins().get(name)
+        return custom is not None and obj is not custom.obj
