@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from importlib import import_module
 from typing import Any
 
 from .ops.core.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
@@ -133,7 +134,20 @@ def _jit_can_fuse_on_cpu() -> bool:
 _jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
 
 
-class _nn:
+class _Builtins:
+    """A namespace of C++ functions, which are flambeau's of a public one, by other names."""
+
+    def __init__(self, space: str, prefix: str = "", renamed: dict[str, str] | None = None) -> None:
+        self._space, self._prefix, self._renamed = space, prefix, renamed or {}
+
+    def __getattr__(self, name: str) -> Any:
+        known = self._renamed.get(name, name.removeprefix(self._prefix))
+        if not name.startswith(self._prefix) or name.startswith("__"):
+            raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
+        return getattr(import_module(f"{__package__}.{self._space}"), known)
+
+
+class _Functions(_Builtins):
     """torch._C._nn."""
 
     @staticmethod
@@ -153,6 +167,11 @@ class _nn:
         blocking = flags[0] if flags else bool(kwargs.get("non_blocking", False))
         where = None if place is None else device(place)
         return where, kind, blocking, kwargs.get("memory_format")
+
+
+_nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
+_linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
+_special = _Builtins("special", "special_")
 
 
 __getattr__ = lacking(__name__, (

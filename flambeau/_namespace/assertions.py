@@ -15,7 +15,11 @@ _UNSAID = (
 
 
 def _assert(condition: Any, message: str) -> None:
-    """Python's assert statement as a function."""
+    """Python's assert statement as a function, which a class can override."""
+    kind = type(condition)
+    if kind is not Tensor and hasattr(kind, "__torch_function__"):
+        kind.__torch_function__(_assert, (kind,), (condition, message), {})
+        return
     assert condition, message
 
 

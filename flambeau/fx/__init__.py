@@ -1,23 +1,22 @@
-"""torch.fx: symbolic traces of modules, which flambeau does not have yet."""
+"""torch.fx: functions and modules as graphs of what they compute, which Python code can change.
 
-from typing import Any
+`symbolic_trace` makes a graph by one run on proxies; `Graph` and `Node` are what passes work on;
+`GraphModule` runs what comes out, as code that can be read.
+"""
 
 from ..tensor.absent import lacking
+from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from .graph import CodeGen, Graph
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
 
-__all__ = ["wrap"]
+__all__ = [
+    "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "ProxyableClassMeta",
+    "Tracer", "Transformer", "has_side_effect", "map_arg", "replace_pattern", "symbolic_trace",
+    "wrap",
+]  # fmt: skip
 
-_NAMES = (
-    "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer",
-    "replace_pattern", "symbolic_trace",
-)  # fmt: skip
-
-__getattr__ = lacking(__name__, _NAMES)
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """The function, or its name, as it is: it marks what a trace would not look into."""
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError(
-            "Unsupported type for global function! Must be either a callable or string name"
-        )
-    return fn_or_name
+__getattr__ = lacking(__name__)

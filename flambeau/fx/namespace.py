@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from ..tensor.devices import device
 from ..utils import _pytree as pytree
 from . import _pytree as fx_pytree
-from .qualified_names import torch_module
+from .qualified_names import import_of_torch, torch_module
 
-__all__ = ["Namespace", "custom_builtins", "snake_case"]
+__all__ = ["CustomBuiltin", "Namespace", "custom_builtins", "register_custom_builtin"]
 
 _ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
-_CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
 
 
 class CustomBuiltin(NamedTuple):
@@ -35,12 +34,12 @@ def custom_builtins() -> dict[str, CustomBuiltin]:
     """The names that `repr` of arguments uses and Python does not define."""
     if not _registered:
         torch = torch_module()
-        package = torch.__name__
+        package = "torch" if import_of_torch() == "import torch" else torch.__name__
         _registered.update({
             "inf": CustomBuiltin("from math import inf", math.inf),
             "nan": CustomBuiltin("from math import nan", math.nan),
             "NoneType": CustomBuiltin("NoneType = type(None)", type(None)),
-            "torch": CustomBuiltin(f"import {package} as torch", torch),
+            "torch": CustomBuiltin(import_of_torch(), torch),
             "device": CustomBuiltin(f"from {package} import device", device),
             "fx_pytree": CustomBuiltin(f"import {package}.fx._pytree as fx_pytree", fx_pytree),
             "pytree": CustomBuiltin(f"import {package}.utils._pytree as pytree", pytree),
@@ -48,9 +47,9 @@ def custom_builtins() -> dict[str, CustomBuiltin]:
     return _registered
 
 
-def snake_case(name: str) -> str:
-    """`BatchNorm` as `batch_norm`."""
-    return _CAMEL.sub(lambda match: "_" + match[0], name).lower()
+def register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
+    """Has generated code know `obj` by a name, which no value of a graph takes."""
+    custom_builtins()[name] = CustomBuiltin(import_str, obj)
 
 
 class Namespace:
@@ -74,11 +73,13 @@ class Namespace:
         if candidate[0].isdigit():
             candidate = "_" + candidate
         match = _NUMBERED.match(candidate)
-        base, number = (match[1], int(match[2])) if match else (candidate, 0)
-        if not number:
-            base = candidate
+        base, number = (match[1], int(match[2])) if match else (candidate, None)
+        if number is None or candidate in self._used_names:
             number = self._base_count[base]
-        while candidate in self._used_names or self._is_illegal_name(candidate, obj):
+            if self._is_illegal_name(candidate, obj):
+                number += 1
+                candidate = f"{base}_{number}"
+        while candidate in self._used_names:
             number += 1
             candidate = f"{base}_{number}"
         self._used_names.add(candidate)
@@ -88,10 +89,9 @@ class Namespace:
         return candidate
 
     def associate_name_with_obj(self, name: str, obj: Any) -> None:
-        """Records the name of an object, which must have been created for no object."""
-        if name not in self._used_names:
-            raise AssertionError(f"name {name} was not created here")
-        self._obj_to_name[obj] = name
+        """Records the name of an object that has none yet."""
+        if self._obj_to_name.setdefault(obj, name) is not name:
+            raise AssertionError("obj is already associated")
 
     def _rename_object(self, obj: Any, name: str) -> None:
         self._obj_to_name[obj] = name

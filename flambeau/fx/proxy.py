@@ -1,5 +1,418 @@
-"""torch.fx.proxy: importing its class works, using it does not."""
+"""Proxy: what stands for a value while a function is traced; what it is asked becomes a node."""
 
-from ..tensor.absent import lacking
+from __future__ import annotations
 
-__getattr__ = lacking(__name__, ("Proxy",))
+import bisect
+import collections
+import copy
+import dis
+import enum
+import operator
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+from ..nn.parameter import Parameter
+from ..ops.core import aten
+from ..ops.interception import torch_function
+from ..tensor.devices import device
+from ..tensor.dtypes import dtype
+from ..tensor.layout import layout, memory_format
+from ..tensor.size import Size
+from ..tensor.tensor import Tensor
+from . import traceback as fx_traceback
+from ._compatibility import compatibility
+from .code_writer import magic_methods, reflectable_magic_methods
+from .graph import Graph
+from .node import Argument, Node, Target, base_types, map_aggregate, map_arg
+from .qualified_names import method_name
+from .trace_errors import TraceError, explain, is_own_file, user_frame
+
+__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError",
+           "TracerBase"]  # fmt: skip
+
+# What stands in arguments as it is.
+_PLAIN = (*base_types, dtype, device, memory_format, layout, Tensor, aten.Overload, enum.Enum,
+          type(None), type(...))  # fmt: skip
+_COPY_META_FIELDS = (
+    "nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id",
+    "has_backward_hook", "from_node", "quantization_tag", "_numeric_debug_handle", "custom",
+    "partitioner_tag",
+)  # fmt: skip
+
+
+@compatibility(is_backward_compatible=False)
+class Scope:
+    """The module whose forward runs: its path and its class."""
+
+    def __init__(self, module_path: str, module_type: Any) -> None:
+        self.module_path, self.module_type = module_path, module_type
+
+
+@compatibility(is_backward_compatible=False)
+class ScopeContextManager:
+    """A region in which a scope is another one."""
+
+    def __init__(self, scope: Scope, current_scope: Scope) -> None:
+        self._prev_scope, self._scope = copy.copy(scope), scope
+        scope.module_path = current_scope.module_path
+        scope.module_type = current_scope.module_type
+
+    def __enter__(self) -> Scope:
+        return self._scope
+
+    def __exit__(self, *args: object) -> None:
+        self._scope.module_path = self._prev_scope.module_path
+        self._scope.module_type = self._prev_scope.module_type
+
+
+@compatibility(is_backward_compatible=True)
+class TracerBase:
+    """What makes nodes of what proxies are asked; subclasses decide about special cases."""
+
+    graph: Graph
+    record_stack_traces: bool = False
+    _record_forward_stack_traces_only: bool = False
+    check_mutable_operations: bool = False
+    trace_asserts: bool = False
+    proxy_buffer_attributes: bool = False
+    traced_func_name: str = "forward"
+    scope: Scope
+    module_stack: collections.OrderedDict[str, tuple[str, Any]]
+    node_name_to_scope: dict[str, tuple[str, type]]
+
+    def create_node(
+        self, kind: str, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument],
+        name: str | None = None, type_expr: Any = None,
+    ) -> Node:  # fmt: skip
+        """Adds a node, with where it comes from in its meta."""
+        if kind == "call_function" and self.check_mutable_operations:
+            from .operator_schemas import check_for_mutable_operation
+
+            check_for_mutable_operation(target, args, kwargs)
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
+        if fx_traceback.has_preserved_node_meta():
+            current = fx_traceback.get_current_meta()
+            if current.get("stack_trace"):
+                node.stack_trace = current["stack_trace"]
+            for field in _COPY_META_FIELDS:
+                if field in current:
+                    node.meta[field] = copy.copy(current[field])
+        elif self.module_stack:
+            node.meta["nn_module_stack"] = copy.copy(self.module_stack)
+        if self.record_stack_traces and not node.stack_trace:
+            frames = self._filter_traceback_frames(
+                traceback.StackSummary.extract(reversed(list(traceback.walk_stack(None))))
+            )
+            if frames:
+                node.stack_trace = "".join(frames.format()).strip()
+        return node
+
+    def _filter_traceback_frames(self, summary: traceback.StackSummary) -> traceback.StackSummary:
+        """The places of the program, from its first `forward` on."""
+        frames = list(summary)
+        if self._record_forward_stack_traces_only:
+            chosen = [f for f in frames if f.name == "forward"]
+        else:
+            first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
+            chosen = frames[first:]
+        return traceback.StackSummary.from_list([f for f in chosen if not is_own_file(f.filename)])
+
+    def proxy(self, node: Node) -> Proxy:
+        """The proxy for a node's result."""
+        return Proxy(node, self)
+
+    def create_proxy(
+        self, kind: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any],
+        name: str | None = None, type_expr: Any = None,
+        proxy_factory_fn: Callable[[Node], Proxy] | None = None,
+    ) -> Proxy:  # fmt: skip
+        """Adds a node for arguments in which proxies stand; gives the proxy for its result."""
+        made = self.create_arg(args), self.create_arg(kwargs)
+        node = self.create_node(kind, target, *made, name, type_expr)
+        return (proxy_factory_fn or self.proxy)(node)
+
+    def _find_user_frame(self) -> FrameType | None:
+        return user_frame()
+
+    def create_arg(self, a: Any) -> Argument:
+        """An argument as nodes hold it: nodes for proxies, containers part by part.
+
+        NotImplementedError for a value that no graph can hold.
+        """
+        if isinstance(a, Proxy):
+            return a.node
+        if hasattr(a, "__fx_create_arg__"):
+            return a.__fx_create_arg__(self)
+        if isinstance(a, tuple):
+            parts = [self.create_arg(x) for x in a]
+            return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
+        if isinstance(a, list):
+            return [self.create_arg(x) for x in a]
+        if isinstance(a, dict):
+            return {self._create_key(k): self.create_arg(v) for k, v in a.items()}
+        if isinstance(a, (slice, range)):
+            return type(a)(*(self.create_arg(x) for x in (a.start, a.stop, a.step)))
+        if isinstance(a, _PLAIN):
+            return a
+        if is_dataclass(a) and not isinstance(a, type):
+            parts_by_name = {f.name: self.create_arg(getattr(a, f.name)) for f in fields(a)}
+            return self.create_node("call_function", a.__class__, (), parts_by_name)
+        error = NotImplementedError(f"argument of type: {type(a)}")
+        explain(error, "A graph holds numbers, strings, tensors and containers of them. Make the "
+                       "function that takes this value a leaf with torch.fx.wrap.")  # fmt: skip
+        raise error
+
+    def _create_key(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return key
+        made = self.create_arg(key)
+        map_arg(made, _no_nodes_error)
+        return made
+
+    def to_bool(self, obj: Proxy) -> bool:
+        """Called where a proxy decides over control flow: TraceError."""
+        error = TraceError("symbolically traced variables cannot be used as inputs to control flow")
+        explain(error, "Pass what the branch depends on in `concrete_args`, put the branch into a "
+                       "function marked with torch.fx.wrap, or choose with torch.where.")
+        raise error
+
+    def iter(self, obj: Proxy) -> Iterator:
+        """Called where a proxy is iterated: TraceError."""
+        error = TraceError(
+            "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a "
+            "loop or as a *args or **kwargs function argument. See the torch.fx docs on "
+            "pytorch.org for a more detailed explanation of what types of control flow can be "
+            "traced, and check out the Proxy docstring for help troubleshooting Proxy iteration "
+            "errors"
+        )
+        explain(error, "Loop over `range` of a number that the module knows and index the value, "
+                       "or put the loop into a function marked with torch.fx.wrap.")  # fmt: skip
+        raise error
+
+    def keys(self, obj: Proxy) -> Any:
+        """Called for `obj.keys()`, and for `**obj`."""
+        return Attribute(obj, "keys")()
+
+
+def _no_nodes_error(arg: Any) -> NoReturn:
+    raise RuntimeError(
+        f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {arg}"
+    )
+
+
+@compatibility(is_backward_compatible=True)
+class GraphAppendingTracer(TracerBase):
+    """Adds nodes to a graph that is there already."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.scope = Scope("", None)
+        self.module_stack = collections.OrderedDict()
+        self.node_name_to_scope = {}
+
+
+@compatibility(is_backward_compatible=False)
+def assert_fn(x: object) -> None:
+    """AssertionError unless `x` is true."""
+    if not x:
+        raise AssertionError("Assertion failed")
+
+
+def _instruction(frame: FrameType | None) -> tuple[list[dis.Instruction], int]:
+    """The instructions of a frame, and the place of the one that runs."""
+    if frame is None:
+        raise AssertionError("frame.f_back is None")
+    code = list(dis.get_instructions(frame.f_code))
+    return code, bisect.bisect_left(code, frame.f_lasti, key=lambda x: x.offset)
+
+
+@compatibility(is_backward_compatible=True)
+class Proxy:
+    """Stands for a node's result: operators, methods and functions of torch on it add nodes.
+
+    >>> graph = torch.fx.Graph()
+    >>> x = torch.fx.Proxy(graph.placeholder("x"))
+    >>> torch.relu(x) + 1
+    Proxy(add)
+    """
+
+    def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
+        self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
+        self.node = node
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.node.name})"
+
+    def __getattr__(self, k: str) -> Attribute:
+        return Attribute(self, k)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, d: dict[str, Any]) -> None:
+        self.__dict__ = d
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
+        parts = {}
+        for name, value in self.__dict__.items():
+            try:
+                parts[name] = copy.deepcopy(value, memo)
+            except Exception:  # what cannot be copied is shared
+                parts[name] = copy.copy(value)
+        copied = Proxy(parts["node"], parts["tracer"])
+        copied.__dict__.update(parts)
+        return copied
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        code, at = _instruction(sys._getframe(1))
+        if code[at].opname == "UNPACK_SEQUENCE":
+            return (self[i] for i in range(code[at].argval))
+        return self.tracer.iter(self)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.getitem, (self, item), {})
+
+    def __abs__(self) -> Proxy:
+        return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
+
+    def __bool__(self) -> bool:
+        if self.tracer.trace_asserts and _in_assertion(sys._getframe(1)):
+            self.tracer.create_proxy("call_function", assert_fn, (self,), {})
+            return True
+        return self.tracer.to_bool(self)
+
+    def keys(self) -> Any:
+        """The keys, as the tracer wants them."""
+        return self.tracer.keys(self)
+
+    def __len__(self) -> int:
+        error = RuntimeError(
+            "'len' is not supported in symbolic tracing by default. If you want this call to be "
+            "recorded, please call torch.fx.wrap('len') at module scope"
+        )
+        explain(error, "Or ask for `x.shape[0]`, which is recorded.")
+        raise error
+
+    @classmethod
+    def __torch_function__(
+        cls, orig_method: Callable[..., Any], types: Any, args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        args, kwargs = args or (), kwargs or {}
+        tracers: dict[TracerBase, None] = {}
+
+        def note(a: Any) -> None:
+            if isinstance(a, cls):
+                tracers[a.tracer] = None
+
+        map_aggregate((args, kwargs), note)
+        if len(tracers) > 1:
+            raise RuntimeError(f"Found multiple different tracers {list(tracers)} while trying to "
+                               f"trace operations {orig_method}")  # fmt: skip
+        tracer = next(iter(tracers))
+        method = method_name(orig_method)
+        if method is None and torch_function.STATE.operator and not isinstance(args[0], Proxy):
+            method = orig_method.__name__  # `tensor + proxy`, which is Tensor's method
+        if method is not None:
+            return tracer.create_proxy("call_method", method, args, kwargs)
+        name = tracer.graph._target_to_str(orig_method)
+        return tracer.create_proxy("call_function", orig_method, args, kwargs, name=name)
+
+
+def _in_assertion(frame: FrameType) -> bool:
+    """Whether a frame is at the jump of an `assert` statement."""
+    code, at = _instruction(frame)
+    if not code[at].opname.endswith("POP_JUMP_IF_TRUE") and \
+            code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):  # fmt: skip
+        return False
+    behind = next((x for x in code[at + 1 :] if not x.opname.startswith("POP_JUMP")
+                   and x.opname not in ("NOT_TAKEN", "CACHE")), None)  # fmt: skip
+    return behind is not None and (
+        behind.opname == "LOAD_ASSERTION_ERROR" or behind.argval == "AssertionError"
+        or behind.argval is AssertionError
+    )  # fmt: skip
+
+
+@compatibility(is_backward_compatible=True)
+class Attribute(Proxy):
+    """An attribute of a proxy: a node once it is used as a value, none if it is called."""
+
+    def __init__(self, root: Proxy, attr: str) -> None:
+        self.root, self.attr, self.tracer = root, attr, root.tracer
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        """The node that reads the attribute."""
+        if self._node is None:
+            read = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {})
+            self._node = read.node
+        return self._node
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+@compatibility(is_backward_compatible=False)
+class ParameterProxy(Proxy):
+    """Stands for a parameter whose shape the trace may look at."""
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: Parameter) -> None:
+        super().__init__(node, tracer)
+        if not isinstance(param, Parameter):
+            raise AssertionError(f"Expected Parameter, got {type(param)}")
+        self.param, self.name = param, name
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    @property
+    def shape(self) -> Size:
+        """The parameter's shape."""
+        return self.param.shape
+
+    def size(self) -> Size:
+        """The parameter's shape."""
+        return self.param.size()
+
+    def dim(self) -> int:
+        """How many dimensions the parameter has."""
+        return self.param.dim()
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions the parameter has."""
+        return self.param.ndim
+
+    def numel(self) -> int:
+        """How many elements the parameter has."""
+        return self.param.numel()
+
+    def nelement(self) -> int:
+        """How many elements the parameter has."""
+        return self.param.nelement()
+
+
+def _operator_method(name: str, reflected: bool) -> Callable[..., Proxy]:
+    def record(self: Proxy, *others: Any) -> Proxy:
+        args = (*others, self) if reflected else (self, *others)
+        target: Any = getattr(operator, name)
+        return self.tracer.create_proxy("call_function", target, args, {})
+
+    return record
+
+
+for _name in magic_methods:
+    if hasattr(operator, _name):
+        setattr(Proxy, f"__{_name.strip('_')}__", _operator_method(_name, False))
+for _name in reflectable_magic_methods:
+    if hasattr(operator, _name):
+        setattr(Proxy, f"__r{_name.strip('_')}__", _operator_method(_name, True))

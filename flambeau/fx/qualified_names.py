@@ -1,7 +1,7 @@
 """Names by which generated code and printed graphs refer to functions and types.
 
 flambeau defines its functions in modules of its own; programs know them as `torch.relu` or
-`torch.nn.functional.gelu`, so those are the names that appear.
+`torch.nn.functional.relu`, and PyTorch's graphs show some of them by the path of its C++ module.
 """
 
 from __future__ import annotations
@@ -10,26 +10,53 @@ import builtins
 import functools
 import importlib
 import inspect
+import re
+import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
+from ..ops.core import aten
 from ..tensor.tensor import Tensor
 
-__all__ = ["is_from_torch", "method_name", "node_name_of", "qualified_name", "torch_module",
-           "type_repr"]  # fmt: skip
+__all__ = ["import_of_torch", "is_from_torch", "method_name", "node_name_of", "qualified_name",
+           "snake_case", "torch_module", "type_repr"]  # fmt: skip
 
 _PACKAGE = __name__.partition(".")[0]
-# Where a function is looked for, in this order, and what its node's name begins with.
-_NAMESPACES = (
-    ("", ""), ("nn.functional", ""), ("_C._nn", ""), ("linalg", "linalg_"), ("fft", "fft_"),
-    ("special", "special_"), ("nn.init", ""), ("utils.checkpoint", ""),
-)  # fmt: skip
-# Functions of nn.functional that PyTorch implements, and shows, as builtins of torch._C._nn.
-NN_BUILTINS = {
-    "avg_pool2d": "avg_pool2d", "avg_pool3d": "avg_pool3d", "gelu": "gelu", "linear": "linear",
-    "logsigmoid": "log_sigmoid", "one_hot": "one_hot", "pad": "pad", "softplus": "softplus",
-    "scaled_dot_product_attention": "scaled_dot_product_attention", "softshrink": "softshrink",
+_CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
+
+# Namespaces of functions, and where PyTorch's graphs say that those in them live.
+_SPACES = {
+    "": "", "nn.functional": "nn.functional.", "linalg": "_C._linalg.linalg_",
+    "fft": "_C._fft.fft_", "special": "_C._special.special_", "nn.init": "nn.init.",
+    "utils.checkpoint": "utils.checkpoint.",
 }  # fmt: skip
+_IN_FUNCTIONAL = frozenset("""
+    atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
+    cdist chain_matmul einsum lu meshgrid norm split stft tensordot unique unique_consecutive
+    unravel_index
+""".split())  # fmt: skip
+_IN_RANDOM = frozenset("get_rng_state initial_seed manual_seed seed set_rng_state".split())
+# Functions of nn.functional that are builtins of torch._C._nn, and those that are torch's own.
+_IN_NN = frozenset("""
+    avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear one_hot
+    scaled_dot_product_attention softplus softshrink
+""".split())  # fmt: skip
+_IN_TORCH = frozenset("""
+    adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc
+    conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink
+    native_channel_shuffle pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_
+    selu_ threshold_
+""".split())  # fmt: skip
+_MOVED = {
+    "nn.functional.logsigmoid": "_C._nn.log_sigmoid",
+    "nn.functional.threshold": "nn.functional._threshold", "vmap": "func.vmap",
+    "segment_reduce": "_segment_reduce", "load": "serialization.load",
+    "save": "serialization.save", "pca_lowrank": "_lowrank.pca_lowrank",
+    "svd_lowrank": "_lowrank.svd_lowrank", "lobpcg": "_lobpcg.lobpcg",
+}  # fmt: skip
+# Shared functions that programs write as nn.functional's.
+_RATHER_FUNCTIONAL = frozenset(("celu", "rms_norm", "selu"))
 
 
 @functools.cache
@@ -38,24 +65,67 @@ def torch_module() -> Any:
     return importlib.import_module(_PACKAGE)
 
 
+def import_of_torch() -> str:
+    """The statement that brings `torch` into generated code."""
+    is_alias = sys.modules.get("torch") is torch_module()
+    return "import torch" if is_alias else f"import {_PACKAGE} as torch"
+
+
+def snake_case(name: str) -> str:
+    """`BatchNorm` as `batch_norm`."""
+    return _CAMEL.sub(lambda match: "_" + match[0], name).lower()
+
+
+def _path_in_pytorch(space: str, name: str) -> str:
+    """The path below torch that PyTorch's graphs show for a public function."""
+    own = f"{space}.{name}" if space else name
+    if own in _MOVED:
+        return _MOVED[own]
+    if space == "nn.functional":
+        if name in _IN_NN:
+            return f"_C._nn.{name}"
+        if name in _IN_TORCH:
+            return name
+    if not space:
+        if name in _IN_FUNCTIONAL:
+            return f"functional.{name}"
+        if name in _IN_RANDOM:
+            return f"random.{name}"
+    return _SPACES[space] + name
+
+
+def _public_functions() -> Iterator[tuple[str, str, Any]]:
+    for space in _SPACES:
+        module = functools.reduce(getattr, space.split(".") if space else (), torch_module())
+        public = module.__dir__() if "__dir__" in vars(module) else vars(module)
+        for name in public:
+            value = vars(module).get(name) or (getattr(module, name, None) if space else None)
+            if callable(value) and not name.startswith("__"):
+                yield space, name, value
+
+
 @functools.cache
-def _public_names() -> dict[Any, tuple[str, str]]:
-    """For each public function: its name in torch, and the name that its nodes take."""
-    names: dict[Any, tuple[str, str]] = {}
-    for path, prefix in _NAMESPACES:
-        space = functools.reduce(getattr, path.split(".") if path else (), torch_module())
-        for name in [*vars(space), *(NN_BUILTINS if path == "_C._nn" else ())]:
-            value = getattr(space, name, None)
-            if name.startswith("__") or not callable(value):
+def _public_names() -> dict[Any, str]:
+    """For each public function or class its path, as PyTorch's graphs show it.
+
+    Of a function with several names, its own counts.
+    """
+    names: dict[Any, str] = {}
+    certain: set[Any] = set()
+    for space, name, value in _public_functions():
+        try:
+            if value in certain:
                 continue
-            try:
-                names.setdefault(value, (".".join(filter(None, ("torch", path, name))),
-                                         prefix + name))  # fmt: skip
-            except TypeError:  # unhashable
-                continue
-    functional = torch_module().nn.functional
-    for name, builtin in NN_BUILTINS.items():
-        names[getattr(functional, name)] = f"torch._C._nn.{builtin}", builtin
+        except TypeError:  # unhashable
+            continue
+        own = getattr(value, "__name__", "")
+        spelled = f"{space}_{name}" if space in ("linalg", "fft", "special") else name
+        shared = space == "" and name in _RATHER_FUNCTIONAL
+        if spelled == own and not shared:
+            certain.add(value)
+            names[value] = "torch." + _path_in_pytorch(space, name)
+        else:
+            names.setdefault(value, "torch." + _path_in_pytorch(space, name))
     return names
 
 
@@ -70,7 +140,7 @@ def _method_names() -> dict[Any, str]:
     return names
 
 
-def _public(obj: Any) -> tuple[str, str] | None:
+def _public(obj: Any) -> str | None:
     try:
         return _public_names().get(obj)
     except TypeError:
@@ -78,7 +148,11 @@ def _public(obj: Any) -> tuple[str, str] | None:
 
 
 def method_name(function: Any) -> str | None:
-    """The name of the Tensor method that is this function, or None."""
+    """The name of the method or property of Tensor that is this function and nothing else."""
+    if getattr(function, "__name__", "") == "__get__":
+        return "__get__"
+    if _public(function) is not None:
+        return None
     try:
         return _method_names().get(function)
     except TypeError:
@@ -87,20 +161,20 @@ def method_name(function: Any) -> str | None:
 
 def is_from_torch(obj: Any) -> bool:
     """Whether generated code can name the object by a path below `torch`."""
+    if isinstance(obj, types.ModuleType):
+        return False
     module = getattr(obj, "__module__", None)
+    if isinstance(obj, (aten.Overload, aten.Packet)):
+        return True
     if isinstance(module, str):
-        base = module.partition(".")[0]
-        return base in ("torch", _PACKAGE) and not module.startswith((
-            "torch._dynamo.", "torch.fx.experimental"
-        ))
+        base, _, rest = module.partition(".")
+        return base in ("torch", _PACKAGE) and not rest.startswith(("_dynamo.", "_inductor."))
     return _public(obj) is not None
 
 
 def _module_path(obj: Any) -> str:
     """The object's module, as programs spell it."""
-    module = obj.__module__ or ""
-    if module == "_operator":
-        return "operator"
+    module = getattr(obj, "__module__", None) or ""
     if module.partition(".")[0] == _PACKAGE:
         return "torch" + module.removeprefix(_PACKAGE)
     return module
@@ -116,38 +190,39 @@ def _name_of_lambda(function: Any) -> str:
 def qualified_name(function: Any) -> str:
     """The dotted path of a function or class.
 
-    >>> qualified_name(torch.relu), qualified_name(len), qualified_name(operator.add)
-    ('torch.relu', 'len', 'operator.add')
+    >>> from flambeau.fx.node import _get_qualified_name
+    >>> _get_qualified_name(torch.relu), _get_qualified_name(len)
+    ('torch.relu', 'len')
     """
-    name = getattr(function, "__name__", None)
-    if name is not None and getattr(builtins, name, None) is function:
-        return name
+    if isinstance(function, (aten.Overload, aten.Packet)):
+        return f"torch.ops.{function}"
     public = _public(function)
     if public is not None:
-        return public[0]
-    if name is None:
-        text = str(function)  # an operator of torch.ops
-        return f"torch.ops.{text}" if _module_path(type(function)).startswith("torch") else text
+        return public
+    name = function.__name__
+    if getattr(builtins, name, None) is function:
+        return name
     method = method_name(function)
     if method is not None:
         return f"torch.Tensor.{method}"
     if name == "<lambda>":
         name = _name_of_lambda(function)
-    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-        return f"{function.__objclass__.__module__}.{function.__objclass__.__name__}.{name}"
     module = _module_path(function)
-    return f"{module}.{name}" if module else name
+    if not module:
+        for guess in (torch_module(), torch_module().nn.functional):
+            if getattr(guess, name, None) is function:
+                return f"{guess.__name__}.{name}".replace(_PACKAGE, "torch", 1)
+        raise RuntimeError(f"cannot find module for {function}")
+    return f"{module.replace('torch._ops', 'torch.ops')}.{name}"
 
 
 def node_name_of(function: Any) -> str:
     """What a call of the function is called in a graph, before it is made unique."""
+    if isinstance(function, aten.Overload):
+        return snake_case(function.__name__)
     public = _public(function)
-    if public is not None:
-        return public[1]
-    name = getattr(function, "__name__", None) or str(function).rpartition("::")[2]
-    if _module_path(type(function)).startswith("torch.ops"):
-        name = str(function).partition(".")[2].replace(".", "_")
-    return name
+    name = public.rpartition(".")[2] if public is not None else function.__name__
+    return snake_case(name)
 
 
 def type_repr(obj: Any) -> str:
@@ -156,8 +231,8 @@ def type_repr(obj: Any) -> str:
         if obj.__module__ == "builtins":
             return obj.__qualname__
         public = _public(obj)
-        if public is not None and public[0].count(".") == 1:
-            return public[0]
+        if public is not None and public.count(".") == 1:
+            return public
         return f"{_module_path(obj)}.{obj.__qualname__}"
     if obj is ...:
         return "..."

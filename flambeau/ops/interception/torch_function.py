@@ -6,9 +6,10 @@ method wears a stub that looks for one. A program without either pays nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -55,6 +56,7 @@ class _State(threading.local):
         self.inside = False  # a function of torch runs: what it calls is its own affair
         self.running = False  # the outermost mode handles a call
         self.skipped: Any = None  # the function whose next call goes to nobody
+        self.operator = False  # the call that is handed over is one of Python's operators
 
 
 STATE = _State()
@@ -239,6 +241,18 @@ def enter(mode: Any) -> None:
     note_change(observers=1)
 
 
+@contextlib.contextmanager
+def handed_over() -> Iterator[None]:
+    """A region in which calls go to the classes of their arguments from the first one on."""
+    ROUTES.modes += 1
+    ROUTES.update()
+    try:
+        yield
+    finally:
+        ROUTES.modes -= 1
+        ROUTES.update()
+
+
 def leave(mode: Any) -> None:
     """The thread's calls no longer go to this mode, the last one."""
     STATE.modes.remove(mode)
@@ -303,12 +317,15 @@ def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[
     """An operator of Python's: one that nobody implements is left to the other operand."""
     if not STATE.modes and _ORDINARY.issuperset(map(type, args)):
         return original(*args, **kwargs)
+    before, STATE.operator = STATE.operator, True
     try:
         return call(function, original, args, kwargs)
     except TypeError:
         if STATE.modes:
             raise
         return NotImplemented
+    finally:
+        STATE.operator = before
 
 
 def _internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,331 @@
+"""CodeWriter: the statements of a graph, node by node, and the globals that they need."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import pprint
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .._namespace.symbolic_numbers import SymBool, SymFloat, SymInt
+from ..ops.core import aten
+from ..tensor import dtypes
+from ..tensor.devices import device as device_type
+from ..tensor.tensor import Tensor
+from .codegen import CodeGen, PythonCode
+from .namespace import Namespace, custom_builtins
+from .node import Node
+from .qualified_names import is_from_torch, qualified_name, torch_module, type_repr
+from .stack_summary import parse_stack_trace
+from .tensor_type import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CodeWriter", "dtype_abbrs", "inplace_methods", "magic_methods",
+           "reflectable_magic_methods"]  # fmt: skip
+
+reflectable_magic_methods = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "floordiv": "{} // {}",
+    "truediv": "{} / {}", "div": "{} / {}", "mod": "{} % {}", "pow": "{} ** {}",
+    "lshift": "{} << {}", "rshift": "{} >> {}", "and_": "{} & {}", "or_": "{} | {}",
+    "xor": "{} ^ {}", "getitem": "{}[{}]", "matmul": "{} @ {}",
+}  # fmt: skip
+magic_methods = {
+    "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "gt": "{} > {}", "le": "{} <= {}",
+    "ge": "{} >= {}", "pos": "+{}", "neg": "-{}", "invert": "~{}", **reflectable_magic_methods,
+}  # fmt: skip
+inplace_methods = {
+    "iadd": "{} += {}", "iand": "{} &= {}", "ifloordiv": "{} //= {}", "ilshift": "{} <<= {}",
+    "imod": "{} %= {}", "imul": "{} *= {}", "imatmul": "{} @= {}", "ior": "{} |= {}",
+    "ipow": "{} **= {}", "irshift": "{} >>= {}", "isub": "{} -= {}", "itruediv": "{} /= {}",
+    "ixor": "{} ^= {}", "setitem": "{}[{}] = {}",
+}  # fmt: skip
+dtype_abbrs = {
+    getattr(dtypes, name): short for name, short in (
+        pair.split(":") for pair in """
+        bfloat16:bf16 float64:f64 float32:f32 float16:f16 float8_e4m3fn:f8e4m3fn
+        float8_e5m2:f8e5m2 float8_e4m3fnuz:f8e4m3fnuz float8_e5m2fnuz:f8e5m2fnuz
+        complex32:c32 complex64:c64 complex128:c128 int8:i8 int16:i16 int32:i32 int64:i64 bool:b8
+        uint8:u8 uint16:u16 uint32:u32 uint64:u64""".split()
+    ) if hasattr(dtypes, name)
+}  # fmt: skip
+_SYMBOLIC = (SymInt, SymFloat, SymBool)
+_COLORS = {"red": "\033[31m", "blue": "\033[34m", "dim": "\033[2m", "dim_blue": "\033[2m\033[34m",
+           "dim_green": "\033[2m\033[32m"}  # fmt: skip
+_COUNTER = re.compile(r"# COUNTER: (\d+)")
+# Generic types of `typing` whose origin is a builtin.
+_ORIGINS = {list: typing.List, dict: typing.Dict, set: typing.Set,  # noqa: UP006
+            frozenset: typing.FrozenSet, tuple: typing.Tuple}  # noqa: UP006  # fmt: skip
+
+
+def format_target(base: str, target: str) -> str:
+    """`base.a.b`, with getattr for parts that are no identifiers."""
+    for part in target.split("."):
+        base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
+    return base
+
+
+def _in_brackets(values: Iterable[Any]) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+class CodeWriter:
+    """Writes one graph."""
+
+    def __init__(
+        self, codegen: CodeGen, nodes: Any, root_module: str, namespace: Namespace, *,
+        verbose: bool = False, include_stride: bool = False, include_device: bool = False,
+        include_meta: bool = False, colored: bool = False, expanded_def: bool = False,
+        record_func: bool = False, additional_meta: list[str] | None = None,
+    ) -> None:  # fmt: skip
+        self.codegen, self.nodes, self.root, self.namespace = codegen, nodes, root_module, namespace
+        self.verbose, self.expanded, self.meta_keys = verbose, expanded_def, additional_meta or ()
+        self.with_stride, self.with_device, self.with_meta = (
+            include_stride, include_device, include_meta
+        )  # fmt: skip
+        self.colored = colored
+        self.free: list[str] = []
+        self.body: list[str] = []
+        self.globals: dict[str, Any] = {}
+        self.wrapped: dict[str, None] = {}
+        self.returned = ""
+        self.summary: str | None = None
+        self.last_uses = _last_uses(nodes)
+
+    def write(self) -> PythonCode:
+        """The source, its globals and the node of each line."""
+        for name, builtin in custom_builtins().items():
+            self.name_of_global(name, builtin.obj)
+        for i, node in enumerate(self.nodes):
+            if self.verbose:
+                self.write_origin(node)
+            self.body.append(f"# COUNTER: {i}\n")
+            self.write_node(node)
+            self.write_deletions(node)
+        if not self.body:
+            self.body.append("pass\n")
+        wraps = ""
+        if self.wrapped:
+            wrap = self.name_of_global("wrap", torch_module().fx.wrap)
+            wraps = "\n".join(f'{wrap}("{name}")' for name in self.wrapped)
+        transform = self.codegen._body_transformer
+        body = transform(self.body) if transform else self.body
+        for name, value in self.codegen.additional_globals():
+            self.name_of_global(name, value)
+        head = self.call(self.codegen.gen_fn_def, self.free, self.returned,
+                         expanded_def=self.expanded)  # fmt: skip
+        lines: list[str] = []
+        nodes_of_lines: dict[int, int | None] = {}
+        current = None
+        for line in "".join(body).split("\n"):
+            counter = _COUNTER.search(line)
+            if counter is not None:
+                current = int(counter[1])
+                continue
+            nodes_of_lines[len(lines) + head.count("\n") + 1] = current
+            lines.append(line)
+        indented = "\n".join("    " + line for line in "\n".join(lines).lstrip("\n").split("\n"))
+        source = f"\n{wraps}\n\n{head}\n{indented}"
+        return PythonCode(source, self.globals, nodes_of_lines, wraps.count("\n") + 4)
+
+    @staticmethod
+    def call(method: Callable[..., str], *args: Any, **kwargs: Any) -> str:
+        """A hook of the CodeGen, with those options that it takes."""
+        known = inspect.signature(method).parameters
+        return method(*args, **{k: v for k, v in kwargs.items() if k in known})
+
+    def paint(self, color: str, text: str) -> str:
+        """The text in a color, where colors are asked for."""
+        return f"{_COLORS[color]}{text}\033[0m" if self.colored else text
+
+    # ---------------------------------------------------------------- names
+
+    def name_of_global(self, hint: str, obj: Any) -> str:
+        """How the code names an object that is no value of the graph."""
+        if is_from_torch(obj) and obj is not device_type:
+            return qualified_name(obj)
+        name = self.namespace.create_name(hint.replace(".", "_"), obj)
+        known = self.globals.setdefault(name, obj)
+        if known is not obj and known != obj:
+            raise AssertionError(f"global {name} is defined twice")
+        return name
+
+    def name_of_type(self, kind: Any) -> str:
+        """An annotation; `()` in Tuple[()] is itself."""
+        if kind == ():
+            return "()"
+        text = type_repr(kind)
+        if isinstance(kind, types.UnionType) and "|" in text:
+            return "|".join(map(self.name_of_type, typing.get_args(kind)))
+        origin = getattr(kind, "__origin__", None)
+        if not origin:
+            return self.name_of_global(text, kind)
+        if isinstance(kind, typing._GenericAlias):  # type: ignore[attr-defined]
+            origin = _ORIGINS.get(origin, origin)
+        name = self.name_of_global(type_repr(origin), origin)
+        parts = kind.dims if isinstance(kind, TensorType) else typing.get_args(kind)
+        return f"{name}[{','.join(map(self.name_of_type, parts))}]" if parts else name
+
+    def value(self, x: Any) -> str:
+        """An argument as the code spells it."""
+        if isinstance(x, Node):
+            return repr(x)
+        if isinstance(x, tuple):
+            if hasattr(x, "_fields"):
+                return f"{self.name_of_global(qualified_name(type(x)), type(x))}{tuple(x)!r}"
+            return f"({self.value(x[0])},)" if len(x) == 1 else f"({self.list_of(x)})"
+        if isinstance(x, list):
+            return f"[{self.list_of(x)}]"
+        if isinstance(x, slice):
+            return f"slice({self.list_of((x.start, x.stop, x.step))})"
+        if isinstance(x, aten.Overload):
+            return self.name_of_global(qualified_name(x), x)
+        if isinstance(x, enum.Enum):
+            return f"{self.name_of_global(type(x).__name__, type(x))}.{x.name}"
+        if isinstance(x, Tensor):
+            dtype = str(x.dtype).split(".")[-1]
+            return f"torch.Tensor(size={list(x.size())}, dtype={dtype})"
+        return self.paint("blue", repr(x))
+
+    def list_of(self, values: Iterable[Any]) -> str:
+        """Arguments, separated by commas."""
+        return ", ".join(map(self.value, values))
+
+    def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """What stands between the parentheses of a call."""
+        words = (f"{k} = {self.value(v)}" for k, v in kwargs.items())
+        return ", ".join([*map(self.value, args), *words])
+
+    # ---------------------------------------------------------------- statements
+
+    def write_node(self, node: Node) -> None:
+        """The node's own statement."""
+        kind = "" if node.type is None else f" : {self.name_of_type(node.type)}"
+        if self.verbose:
+            kind = self.annotation_of_value(node) or kind
+        if self.with_meta and node.meta:
+            shown = (f"{k}: {pprint.pformat(str(v), width=80, compact=True)}\n"
+                     for k, v in node.meta.items())  # fmt: skip
+            self.body += ['"""\n', *shown, '"""\n']
+        getattr(self, f"write_{node.op}")(node, f"{node!r}{kind} = ", kind)
+
+    def write_placeholder(self, node: Node, left: str, kind: str) -> None:
+        """An input: a parameter, and a statement where the two have different names."""
+        default = f" = {self.value(node.args[0])}" if node.args else ""
+        desc = node.meta.get("desc") if self.expanded else None
+        comment = "" if desc is None else f"  # {desc}"
+        self.free.append(f"{node.target}{kind}{default}{comment}")
+        name = str(node.target).replace("*", "")
+        if name != repr(node):
+            self.body.append(f"{node!r} = {name}\n")
+
+    def write_call_method(self, node: Node, left: str, kind: str) -> None:
+        """A call of a method."""
+        target = format_target(self.value(node.args[0]), str(node.target))
+        self.body.append(f"{left}{target}({self.arguments(node.args[1:], node.kwargs)})")
+
+    def write_call_module(self, node: Node, left: str, kind: str) -> None:
+        """A call of a submodule."""
+        target = format_target(self.root, str(node.target))
+        self.body.append(f"{left}{target}({self.arguments(node.args, node.kwargs)})")
+
+    def write_get_attr(self, node: Node, left: str, kind: str) -> None:
+        """A read of an attribute of the module."""
+        self.body.append(left + format_target(self.root, str(node.target)))
+
+    def write_output(self, node: Node, left: str, kind: str) -> None:
+        """The return."""
+        if node.type is not None:
+            self.returned = f" -> {self.name_of_type(node.type)}"
+        descs = node.meta.get("desc") if self.expanded else None
+        self.body.append(self.call(self.codegen.generate_output, node.args[0], descs=descs,
+                                   repr_fn=self.value))  # fmt: skip
+
+    def write_call_function(self, node: Node, left: str, kind: str) -> None:
+        """A call of a function; operators of Python's as such."""
+        target: Any = node.target
+        name = target.__name__ if getattr(target, "__module__", "") == "_operator" else ""
+        values = [self.value(x) for x in node.args]
+        if name in magic_methods:
+            self.body.append(left + magic_methods[name].format(*values))
+            return
+        if name in inplace_methods:
+            statement = inplace_methods[name].format(*values)
+            self.body.append(f"{statement};  {left}{values[0]}")
+            return
+        called = self.name_of_global(qualified_name(target), target)
+        args = node.args
+        if called == "getattr" and len(args) == 2 and isinstance(args[1], str) \
+                and args[1].isidentifier():  # fmt: skip
+            self.body.append(left + format_target(values[0], args[1]))
+            return
+        self.body.append(f"{left}{called}({self.arguments(args, node.kwargs)})")
+        if node.meta.get("is_wrapped", False):
+            self.wrapped.setdefault(called)
+
+    def write_deletions(self, node: Node) -> None:
+        """Ends the statement; values that nobody uses from here on are dropped."""
+        if node.op == "placeholder":
+            return
+        dead = [] if node.op == "output" else list(self.last_uses.get(node, ()))
+        if node.op != "output" and not node.users:
+            dead.append(node)
+        text = " = ".join([*map(repr, dead), "None"])
+        self.body.append(f";  {self.paint('dim', text)}\n" if dead else "\n")
+
+    # ---------------------------------------------------------------- comments and shapes
+
+    def write_origin(self, node: Node) -> None:
+        """A comment with the line of the program that the node comes from, where that changes."""
+        if node.op in ("placeholder", "output"):
+            return
+        shown = [f"{key}: {node.meta[key]}" for key in self.meta_keys if key in node.meta]
+        keys = f"# {', '.join(shown)} " if shown else ""
+        custom = {k: v if len(str(v)) <= 40 else str(v)[:40] + "..."
+                  for k, v in node.meta.get("custom", {}).items()}  # fmt: skip
+        notes = f" Annotation: {custom}" if custom else ""
+        if node.meta.get("recompute") is not None:
+            notes += f" recompute: {node.meta['recompute'].name}"
+        trace = parse_stack_trace(node.stack_trace) if node.stack_trace else None
+        origin = trace.get_summary_str() if trace else "No stacktrace found for following nodes"
+        summary = "\n" + self.paint("dim", f"{keys}#{notes} {origin}") + "\n"
+        if summary != self.summary:
+            self.summary = summary
+            self.body.append(summary)
+
+    def annotation_of_value(self, node: Node) -> str:
+        """Dtype and shape of the value that somebody noted in the node's meta, or ''."""
+        meta = node.meta
+        value = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
+        if isinstance(value, Tensor):
+            stride = _in_brackets(value.stride()) if self.with_stride else ""
+            place = str(value.device) if self.with_device else ""
+            core = (
+                self.paint("red", dtype_abbrs[value.dtype])
+                + self.paint("blue", _in_brackets(value.shape))
+                + self.paint("dim_blue", stride) + self.paint("dim_green", place)
+            )  # fmt: skip
+            plain = type(value) is Tensor or type(value).__name__ == "FakeTensor"
+            return f': "{core}"' if plain else f': "{type(value).__name__}({core})"'
+        if isinstance(value, _SYMBOLIC):
+            return f': "Sym({CodeGen._sym_repr(value)})"'
+        if type(value).__name__ == "TensorMetadata":
+            return f': "{dtype_abbrs[value.dtype]}{_in_brackets(value.shape)}"'
+        return ""
+
+
+def _last_uses(nodes: Any) -> dict[Node, list[Node]]:
+    """For each node the inputs that nothing behind it uses."""
+    seen: set[Node] = set()
+    last: dict[Node, list[Node]] = {}
+    for user in reversed(nodes):
+        for node in user._input_nodes:
+            if node not in seen:
+                seen.add(node)
+                last.setdefault(user, []).append(node)
+    return last

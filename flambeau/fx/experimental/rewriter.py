@@ -1,0 +1,77 @@
+"""RewritingTracer: traces functions whose asserts and annotations become part of the graph."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import textwrap
+from types import FunctionType
+from typing import Any
+
+from ...nn.module import Module
+from .._compatibility import compatibility
+from .._symbolic_trace import Tracer
+from ..graph import Graph
+
+__all__ = ["AST_Rewriter", "RewritingTracer"]
+
+
+@compatibility(is_backward_compatible=False)
+class AST_Rewriter(ast.NodeTransformer):
+    """Writes `assert x, m` as `torch._assert(x, m)`, and `y: T = x` as `y = annotate(x, T)`."""
+
+    def rewrite(self, fn: FunctionType) -> FunctionType:
+        """The function, rewritten, with its own globals."""
+        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+        code = compile(ast.fix_missing_locations(self.visit(tree)), "", "exec")
+        space = copy.copy(fn.__globals__)
+        before = set(space)
+        exec(code, space)
+        added = set(space) - before
+        name = fn.__name__ if not added else next(iter(added))
+        made = space[name]
+        result = FunctionType(made.__code__, fn.__globals__, made.__name__, made.__defaults__,
+                              made.__closure__)  # fmt: skip
+        functools.update_wrapper(result, made)
+        result.__kwdefaults__ = copy.copy(made.__kwdefaults__)
+        return result
+
+    def visit_Assert(self, node: ast.Assert) -> ast.Expr:
+        """A call of torch._assert."""
+        call: Any = ast.parse("torch._assert()", mode="eval")
+        call.body.args = [node.test, node.msg or ast.Constant(value="")]
+        return ast.copy_location(ast.Expr(value=call.body), node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign:
+        """A call of annotate."""
+        name = ast.Name(id="annotate", ctx=ast.Load())
+        args: Any = [node.value, node.annotation]
+        return ast.Assign(targets=[node.target],
+                          value=ast.Call(func=name, args=args, keywords=[]))  # fmt: skip
+
+
+def _rewritten(fn: Any) -> Any:
+    if not isinstance(fn, Module):
+        return AST_Rewriter().rewrite(fn)
+    own = fn
+
+    class RewrittenModule(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, value in vars(own).items():
+                child = _rewritten(value) if isinstance(value, Module) else value
+                self.__dict__[name] = copy.copy(child)
+
+    RewrittenModule.forward = AST_Rewriter().rewrite(own.forward)  # type: ignore[assignment, arg-type]
+    return RewrittenModule()
+
+
+@compatibility(is_backward_compatible=False)
+class RewritingTracer(Tracer):
+    """Traces a function or module after it was rewritten."""
+
+    def trace(self, root: Any, concrete_args: Any = None) -> Graph:
+        """The graph."""
+        return super().trace(_rewritten(root), concrete_args)

@@ -1,0 +1,1 @@
+"""torch.fx.passes: changes and analyses of graphs that libraries use."""

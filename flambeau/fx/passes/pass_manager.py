@@ -1,0 +1,96 @@
+"""torch.fx.passes.pass_manager: the older PassManager, whose passes give modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import unwrap
+from typing import Any
+
+from .infra.pass_manager import _check_order, this_before_that_pass_constraint
+
+__all__ = ["PassManager", "inplace_wrapper", "loop_pass", "these_before_those_pass_constraint",
+           "this_before_that_pass_constraint"]  # fmt: skip
+
+
+def inplace_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A pass of a function that changes its module in place: it gives the module."""
+
+    @wraps(fn)
+    def wrapped_fn(gm: Any) -> Any:
+        fn(gm)
+        return gm
+
+    return wrapped_fn
+
+
+def loop_pass(
+    base_pass: Callable[..., Any], n_iter: int | None = None,
+    predicate: Callable[..., bool] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """A pass that runs another `n_iter` times, or while `predicate` of its result is true."""
+    if (n_iter is None) == (predicate is None):
+        raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")
+
+    @wraps(base_pass)
+    def new_pass(source: Any) -> Any:
+        output = source
+        if n_iter is not None:
+            for _ in range(n_iter):
+                output = base_pass(output)
+        while predicate is not None and predicate(output):
+            output = base_pass(output)
+        return output
+
+    return new_pass
+
+
+def these_before_those_pass_constraint(these: Any, those: Any) -> Callable[[Any, Any], bool]:
+    """The constraint that one pass, whatever wraps it, runs before another."""
+    return lambda a, b: unwrap(a) != those or unwrap(b) != these
+
+
+class PassManager:
+    """Runs passes, each of which gives the module for the next one."""
+
+    def __init__(self, passes: Any = None, constraints: Any = None) -> None:
+        self.passes, self.constraints = passes or [], constraints or []
+        self._validated = False
+
+    @classmethod
+    def build_from_passlist(cls, passes: Any) -> PassManager:
+        """A manager of these passes."""
+        return cls(passes)
+
+    def add_pass(self, _pass: Any) -> None:
+        """Adds a pass behind the others."""
+        self.passes.append(_pass)
+        self._validated = False
+
+    def add_constraint(self, constraint: Any) -> None:
+        """Adds a constraint."""
+        self.constraints.append(constraint)
+        self._validated = False
+
+    def remove_pass(self, _passes: list[str]) -> None:
+        """Removes the passes of these names."""
+        self.passes = [p for p in self.passes if p.__name__ not in _passes]
+        self._validated = False
+
+    def replace_pass(self, _target: Any, _replacement: Any) -> None:
+        """Puts a pass in the place of one of the same name as `_target`."""
+        self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
+        self._validated = False
+
+    def validate(self) -> None:
+        """RuntimeError unless the passes stand in an order that is allowed."""
+        if not self._validated:
+            for constraint in self.constraints:
+                _check_order(constraint, self.passes)
+        self._validated = True
+
+    def __call__(self, source: Any) -> Any:
+        self.validate()
+        for fn in self.passes:
+            source = fn(source)
+        return source

@@ -1,0 +1,85 @@
+"""The nodes that come from one function or layer of a program, by the meta that traces note."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..._compatibility import compatibility
+from ...graph import Graph
+from ...node import Node
+
+__all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
+
+
+@compatibility(is_backward_compatible=False)
+@dataclass
+class SourcePartition:
+    """The nodes of one source, and the values that enter and leave them."""
+
+    nodes: list[Node]
+    source: Any
+    input_nodes: list[Node] = field(default_factory=list)
+    output_nodes: list[Node] = field(default_factory=list)
+    params: list[Node] = field(default_factory=list)
+
+
+def _source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
+    """The wanted source of a node and the name of its place, or None."""
+    stack = node.meta.get("source_fn_stack")
+    if stack is not None:
+        name, source = stack[-1]
+        return (source, name) if source in wanted else None
+    if node.meta.get("torch_fn") is not None:
+        name, function = node.meta["torch_fn"]
+        function = function.split(".")[1]
+        if function in wanted:
+            return function, name
+    modules = node.meta.get("nn_module_stack")
+    if node.op != "call_function" or not modules:
+        return None
+    path, kind = list(modules.values())[-1]
+    for source in wanted:
+        same = source == kind
+        if isinstance(source, type):
+            same = issubclass(kind, source) if isinstance(kind, type) else \
+                kind == f"{source.__module__}.{source.__qualname__}"  # fmt: skip
+        if same:
+            return source, path
+    return None
+
+
+@compatibility(is_backward_compatible=False)
+def get_source_partitions(
+    graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
+) -> dict[Any, list[SourcePartition]]:
+    """For each wanted function or class of layers the groups of nodes that come from it.
+
+    `filter_fn`: only groups for all of whose nodes it is true.
+    """
+    groups: dict[Any, dict[str, list[Node]]] = {}
+    for node in graph.nodes:
+        found = _source(node, wanted_sources)
+        if found is not None:
+            groups.setdefault(found[0], {}).setdefault(found[1], []).append(node)
+    return {
+        source: [_partition(nodes, source) for nodes in named.values()
+                 if filter_fn is None or all(map(filter_fn, nodes))]
+        for source, named in groups.items()
+    }  # fmt: skip
+
+
+def _partition(nodes: list[Node], source: Any) -> SourcePartition:
+    inside = set(nodes)
+    inputs = {x: None for n in nodes for x in n.args
+              if isinstance(x, Node) and x not in inside and x.op != "get_attr"}  # fmt: skip
+    params = [n for n in nodes if n.op == "get_attr"]
+    outputs = [n for n in nodes if n.op != "get_attr" and any(u not in inside for u in n.users)]
+    return SourcePartition(nodes, source, list(inputs), outputs, params)
+
+
+@compatibility(is_backward_compatible=False)
+def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:
+    """Whether a node of the second uses one of the first."""
+    return any(user in subgraph2.nodes for node in subgraph1.nodes for user in node.users)

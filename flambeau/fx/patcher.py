@@ -1,0 +1,146 @@
+"""Patcher: functions and methods that are replaced while a trace runs."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ..ops.core.registry import PUBLIC
+from ..ops.interception.torch_function import STATE
+from ..tensor.tensor import Tensor
+from .node import map_aggregate
+from .proxy import Proxy
+
+__all__ = ["WRAPPED_FUNCTIONS", "WRAPPED_METHODS", "Patcher", "patch_seen_functions",
+           "patch_tensor_methods", "patch_wrapped_functions"]  # fmt: skip
+
+# What `torch.fx.wrap` was called with: (id of the globals, name) -> globals.
+WRAPPED_FUNCTIONS: dict[tuple[int, str], dict[str, Any]] = {}
+WRAPPED_METHODS: list[tuple[type, str]] = []
+_MARK = "__fx_already_patched"
+
+
+class Patcher:
+    """A region with replacements, which end with it in reverse order."""
+
+    def __init__(self) -> None:
+        self.undo: list[Callable[[], None]] = []
+        self.visited: set[int] = set()
+
+    def patch(
+        self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any],
+        deduplicate: bool = True,
+    ) -> None:  # fmt: skip
+        """Replaces a global; one that hides a builtin is taken out again afterwards."""
+        setattr(new_fn, _MARK, deduplicate)
+        if name not in frame_dict and hasattr(builtins, name):
+            self.undo.append(functools.partial(frame_dict.__delitem__, name))
+        elif getattr(frame_dict[name], _MARK, False):
+            return
+        else:
+            self.undo.append(functools.partial(frame_dict.__setitem__, name, frame_dict[name]))
+        frame_dict[name] = new_fn
+
+    def patch_method(
+        self, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True
+    ) -> None:
+        """Replaces a method of a class."""
+        setattr(new_fn, _MARK, deduplicate)
+        own = name in vars(cls)
+        before = getattr(cls, name)
+        if getattr(before, _MARK, False):
+            return
+        self.undo.append(functools.partial(setattr, cls, name, before) if own
+                         else functools.partial(delattr, cls, name))  # fmt: skip
+        setattr(cls, name, new_fn)
+
+    def visit_once(self, thing: Any) -> bool:
+        """Whether this is the first call with `thing`."""
+        first = id(thing) not in self.visited
+        self.visited.add(id(thing))
+        return first
+
+    def __enter__(self) -> Patcher:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self.undo:
+            self.undo.pop()()
+        self.visited.clear()
+
+
+def _proxy_in(*values: Any) -> Proxy | None:
+    found: list[Proxy] = []
+    map_aggregate(values, lambda x: found.append(x) if isinstance(x, Proxy) else None)
+    return found[-1] if found else None
+
+
+def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a leaf: with a proxy among its arguments a node."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        proxy = _proxy_in(args, kwargs)
+        if proxy is None:
+            return function(*args, **kwargs)
+        result = proxy.tracer.create_proxy("call_function", function, args, kwargs)
+        result.node.meta["is_wrapped"] = True
+        return result
+
+    return wrapped
+
+
+def _recorded_method(cls: type, name: str) -> Callable[..., Any]:
+    method: Any = getattr(cls, name)
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        proxy = _proxy_in(args, kwargs)
+        if proxy is None:
+            return method(*args, **kwargs)
+        return proxy.tracer.create_proxy("call_method", name, args, kwargs)
+
+    return wrapped
+
+
+def patch_wrapped_functions(patcher: Patcher) -> None:
+    """Makes leaves of what `torch.fx.wrap` was called with."""
+    for (_, name), space in WRAPPED_FUNCTIONS.copy().items():
+        function = space[name] if name in space else getattr(builtins, name)
+        patcher.patch(space, name, _recorded(function))
+    for cls, name in WRAPPED_METHODS:
+        patcher.patch_method(cls, name, _recorded_method(cls, name))
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        before, STATE.operator = STATE.operator, True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            STATE.operator = before
+
+    return method
+
+
+def patch_tensor_methods(patcher: Patcher) -> None:
+    """Has traces tell `tensor.add(proxy)` from `torch.add(tensor, proxy)`, which are one function.
+
+    The first is Tensor's method to a graph.
+    """
+    shared = set(PUBLIC["torch"].values())
+    for name, function in list(vars(Tensor).items()):
+        if isinstance(function, FunctionType) and not name.startswith("_") and function in shared:
+            patcher.patch_method(Tensor, name, _as_method(function))
+
+
+def patch_seen_functions(patcher: Patcher, space: dict[str, Any], ids: set[int]) -> None:
+    """Makes leaves of those functions of a namespace, math.sqrt and its like, whose id is given."""
+    if patcher.visit_once(space):
+        for name, value in list(space.items()):
+            if not name.startswith("_") and callable(value) and id(value) in ids:
+                patcher.patch(space, name, _recorded(value))
