@@ -85,11 +85,6 @@ def test_what_would_be_scripted_stays_python():
     assert not isinstance(net, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
 
 
-def test_what_a_trace_would_not_enter_is_marked_in_silence():
-    assert torch.fx.wrap(abs) is abs
-    assert torch.fx.wrap("len") == "len"
-
-
 def test_conditions_that_programs_state():
     torch._assert(True, "x")
     with pytest.raises(AssertionError, match="hm"):

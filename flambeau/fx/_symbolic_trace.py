@@ -57,7 +57,7 @@ class ProxyableClassMeta(type):
         super().__init__(name, bases, attrs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = cls.__new__(cls)
+        instance: Any = cls.__new__(cls)  # type: ignore[call-overload]
         if not is_fx_tracing():
             instance.__init__(*args, **kwargs)
             return instance
@@ -175,6 +175,7 @@ class Tracer(TracerBase):
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What a read of a module's attribute gives: a proxy for a parameter."""
+        members: Any
         if isinstance(attr_val, Parameter):
             members = self.root.named_parameters()
         elif self.proxy_buffer_attributes and isinstance(attr_val, Tensor):

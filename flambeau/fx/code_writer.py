@@ -301,7 +301,7 @@ class CodeWriter:
     def annotation_of_value(self, node: Node) -> str:
         """Dtype and shape of the value that somebody noted in the node's meta, or ''."""
         meta = node.meta
-        value = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
+        value: Any = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
         if isinstance(value, Tensor):
             stride = _in_brackets(value.stride()) if self.with_stride else ""
             place = str(value.device) if self.with_device else ""

@@ -77,7 +77,8 @@ class _WrappedCall:
     """A call that shows the generated line which an error comes from."""
 
     def __init__(self, cls: type, cls_call: Callable[..., Any] | None) -> None:
-        self.cls, self.cls_call = cls, cls_call
+        self.cls: Any = cls
+        self.cls_call = cls_call
 
     @staticmethod
     def _generate_error_message(frame_summary: traceback.FrameSummary) -> str:
@@ -96,7 +97,8 @@ class _WrappedCall:
         try:
             if self.cls_call is not None:
                 return self.cls_call(obj, *args, **kwargs)
-            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc]
+            above: Any = super(self.cls, obj)
+            return above.__call__(*args, **kwargs)
         except Exception as error:
             places = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__))
             if places and "eval_with_key" in places[-1].filename:

@@ -65,8 +65,16 @@ class Node:
     """
 
     graph: Graph
+    name: str
+    op: str
+    target: Any
+    type: Any
     meta: dict[str, Any]
     users: dict[Node, None]
+    _input_nodes: dict[Node, None]
+    _args: tuple[Any, ...]
+    _kwargs: dict[str, Any]
+    _repr_fn: Callable[[Node], str] | None
     _erased: bool = False
 
     def __init__(

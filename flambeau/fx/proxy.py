@@ -132,8 +132,9 @@ class TracerBase:
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:  # fmt: skip
         """Adds a node for arguments in which proxies stand; gives the proxy for its result."""
-        made = self.create_arg(args), self.create_arg(kwargs)
-        node = self.create_node(kind, target, *made, name, type_expr)
+        made: Any = self.create_arg(args)
+        words: Any = self.create_arg(kwargs)
+        node = self.create_node(kind, target, made, words, name, type_expr)
         return (proxy_factory_fn or self.proxy)(node)
 
     def _find_user_frame(self) -> FrameType | None:
@@ -149,14 +150,15 @@ class TracerBase:
         if hasattr(a, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
         if isinstance(a, tuple):
-            parts = [self.create_arg(x) for x in a]
+            parts: list[Any] = [self.create_arg(x) for x in a]
             return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
         if isinstance(a, list):
             return [self.create_arg(x) for x in a]
         if isinstance(a, dict):
             return {self._create_key(k): self.create_arg(v) for k, v in a.items()}
         if isinstance(a, (slice, range)):
-            return type(a)(*(self.create_arg(x) for x in (a.start, a.stop, a.step)))
+            bounds: Any = [self.create_arg(x) for x in (a.start, a.stop, a.step)]
+            return type(a)(*bounds)
         if isinstance(a, _PLAIN):
             return a
         if is_dataclass(a) and not isinstance(a, type):

@@ -20,6 +20,8 @@ def __getattr__(name: str) -> Any:
         from . import grad
 
         return grad
+    if name == "_threshold":  # what PyTorch's graphs call it
+        name = "threshold"
     try:
         return _PUBLIC[name]
     except KeyError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import nn
+from ...nn.parameter import Parameter
 from ...tensor.tensor import Tensor
 from .._symbolic_trace import symbolic_trace
 from ..graph import Graph
@@ -48,9 +49,9 @@ class FoldedGraphModule(GraphModule):
         folded = self.const_subgraph_module()
 
         def parameter(value: Any) -> Any:
-            value = value if isinstance(value, Tensor) else nn.Parameter(value)
+            value = value if isinstance(value, Tensor) else Parameter(value)
             value = value.detach().clone()
-            return nn.Parameter(value, requires_grad=value.requires_grad)
+            return Parameter(value, requires_grad=value.requires_grad)
 
         if isinstance(folded, (tuple, list)):
             setattr(self, name, nn.ParameterList([parameter(value) for value in folded]))
@@ -177,7 +178,7 @@ def split_const_subgraphs(
             constants.graph.erase_node(node)
     several = isinstance(constants.graph.output_node().args[0], tuple)
     name = get_unique_attr_name_in_module(traced, "_FX_CONST_FOLDED_ATTRS")
-    setattr(split, name, nn.ParameterList() if several else nn.Parameter())
+    setattr(split, name, nn.ParameterList() if several else Parameter())
     with split.graph.inserting_before(call):
         read = split.graph.get_attr(name)
     read.meta = call.meta.copy()

@@ -64,7 +64,7 @@ def _rewritten(fn: Any) -> Any:
                 child = _rewritten(value) if isinstance(value, Module) else value
                 self.__dict__[name] = copy.copy(child)
 
-    RewrittenModule.forward = AST_Rewriter().rewrite(own.forward)  # type: ignore[assignment, arg-type]
+    RewrittenModule.forward = AST_Rewriter().rewrite(own.forward)  # type: ignore[arg-type]
     return RewrittenModule()
 
 

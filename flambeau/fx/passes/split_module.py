@@ -112,7 +112,7 @@ class _Splitter:
         for i, name in enumerate(partition.inputs):
             node = self.nodes[name]
             label = name if self.options["keep_original_input_name"] else f"arg_{i}"
-            default = inspect.Signature.empty
+            default: Any = inspect.Signature.empty
             if node.op == "placeholder" and node.args:
                 default = node.args[0]
             made = partition.graph.placeholder(label, type_expr=node.type, default_value=default)

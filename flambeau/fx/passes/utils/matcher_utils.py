@@ -158,8 +158,10 @@ def _arguments(p: Node, g: Node) -> tuple[list[Any], list[Any]] | None:
     if p.op == "call_function" and isinstance(p.target, aten.Overload):
         from ...operator_schemas import normalize_function
 
-        both = [normalize_function(n.target, n.args, n.kwargs, normalize_to_only_use_kwargs=True)
-                for n in (p, g)]  # fmt: skip
+        both: Any = [
+            normalize_function(n.target, n.args, n.kwargs, normalize_to_only_use_kwargs=True)
+            for n in (p, g)
+        ]
         if None not in both:
             return list(both[0].kwargs.values()), list(both[1].kwargs.values())
     return None

@@ -7,7 +7,7 @@ from typing import Any
 from ..._compatibility import compatibility
 from ...graph import Graph
 from ...graph_module import GraphModule
-from ...node import Node, map_aggregate
+from ...node import Node, map_arg
 from .matcher_utils import InternalMatch, SubgraphMatcher
 
 __all__ = ["SubgraphMatcherWithNameNodeMap"]
@@ -48,7 +48,7 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
         matches = super().match(graph, node_name_match)
         for match in matches:
             match.name_node_map = {
-                name: map_aggregate(node, lambda n, m=match: m.nodes_map[n])
+                name: map_arg(node, match.nodes_map.__getitem__)
                 for name, node in self.name_node_map.items()
             }
         return matches
