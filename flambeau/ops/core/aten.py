@@ -89,3 +89,27 @@ class Namespace:
 
 
 aten = Namespace()
+
+
+# ------------------------------------------------------------- operators that only aten has
+
+
+def _sym_size(self: Tensor, dim: int) -> int:
+    return self.shape[dim]
+
+
+def _index(self: Tensor, indices: Any) -> Tensor:
+    return self[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    def operator(self: Tensor, *args: Any) -> Any:
+        return PUBLIC["nn.functional"][name](self, *args, inplace=True)
+
+    return operator
+
+
+PUBLIC.setdefault("aten", {}).update(sym_size=_sym_size, index=_index)
+for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
+              "selu", "silu"):  # fmt: skip
+    PUBLIC["aten"][f"{_name}_"] = _in_place(_name)

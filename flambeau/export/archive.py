@@ -1,0 +1,262 @@
+"""Archives of exported programs: a graph in JSON and tensors beside it. Reading one runs no code.
+
+The graph names operators of flambeau's by their public paths; anything else is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import operator
+import zipfile
+from typing import Any
+
+from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
+from ..fx.node import Node
+from ..fx.qualified_names import _public_names, qualified_name, torch_module
+from ..ops.core import aten
+from ..ops.core.registry import PUBLIC
+from ..serialization import load as load_tensors
+from ..serialization import save as save_tensors
+from ..tensor.devices import device
+from ..tensor.dtypes import dtype
+from ..tensor.layout import layout, memory_format
+from ..utils import _pytree as pytree
+from .exported_program import ExportedProgram
+from .graph_signature import (
+    ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
+    SymIntArgument, TensorArgument,
+)  # fmt: skip
+
+__all__ = ["ArchiveError", "load", "save"]
+
+_VERSION = 1
+_OPERATORS = {f"operator.{name}": getattr(operator, name) for name in (
+    "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "getitem", "setitem", "eq",
+    "ne", "lt", "le", "gt", "ge")}  # fmt: skip
+_ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
+# Operators that reach beyond the tensors that they are given.
+_REFUSED = frozenset(("from_file", "load", "save", "hub"))
+
+
+class ArchiveError(RuntimeError):
+    """A file that is no archive, that is damaged, or that asks for what no graph may call."""
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+def save(
+    ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None,
+    opset_version: Any = None, pickle_protocol: int = 2,
+) -> None:  # fmt: skip
+    """Writes an exported program to a path or a file.
+
+    `extra_files`: further entries, text or bytes by name. `opset_version` and `pickle_protocol`
+    are accepted.
+    """
+    text = json.dumps(_program(ep))
+    with zipfile.ZipFile(f, "w") as archive:
+        archive.writestr("version", str(_VERSION))
+        archive.writestr("program.json", text)
+        for name, tensors in (("state.pt", ep.state_dict), ("constants.pt", ep.constants)):
+            buffer = io.BytesIO()
+            save_tensors({k: v.detach() for k, v in tensors.items()}, buffer)
+            archive.writestr(name, buffer.getvalue())
+        for name, content in (extra_files or {}).items():
+            archive.writestr(f"extra/{name}", content)
+
+
+def _program(ep: ExportedProgram) -> dict[str, Any]:
+    signature = ep.graph_signature
+    return {
+        "nodes": [_node(n) for n in ep.graph.nodes],
+        "inputs": [_spec(s) for s in signature.input_specs],
+        "outputs": [_spec(s) for s in signature.output_specs],
+        "in_spec": pytree.treespec_dumps(ep._in_spec),
+        "out_spec": pytree.treespec_dumps(ep._out_spec),
+        "names": ep._names, "bounds": ep._bounds,
+    }  # fmt: skip
+
+
+def _spec(spec: Any) -> dict[str, Any]:
+    return {"kind": spec.kind.name, "target": spec.target,
+            "persistent": getattr(spec, "persistent", None),
+            "arg": [type(spec.arg).__name__, spec.arg.name,
+                    _write(getattr(spec.arg, "value", None))]}  # fmt: skip
+
+
+def _node(node: Node) -> dict[str, Any]:
+    target = node.target if isinstance(node.target, str) else _name(node)
+    stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    return {"op": node.op, "name": node.name, "target": target, "args": _write(list(node.args)),
+            "kwargs": _write(dict(node.kwargs)), "stack": stack}  # fmt: skip
+
+
+def _name(node: Node) -> str:
+    """The name of a node's function; NotImplementedError for one that no archive can hold."""
+    target: Any = node.target
+    if isinstance(target, aten.Overload):
+        return f"torch.ops.{target}"
+    name = next((n for n, f in _OPERATORS.items() if f is target), None) or qualified_name(target)
+    if name not in _OPERATORS and name not in _functions():
+        raise NotImplementedError(f"torch.export.save: a call of {name}")
+    return name
+
+
+def _write(value: Any) -> Any:
+    """A value as JSON; containers and constants of torch as one-element dicts."""
+    if isinstance(value, Node):
+        return {"node": value.name}
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, dict):
+        return {"dict": [[_write(k), _write(v)] for k, v in value.items()]}
+    if isinstance(value, (tuple, list)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_write(v) for v in value]}
+    if isinstance(value, slice):
+        return {"slice": [_write(v) for v in (value.start, value.stop, value.step)]}
+    if value is ...:
+        return {"ellipsis": None}
+    if isinstance(value, (dtype, layout, memory_format)):
+        return {"torch": str(value).removeprefix("torch.")}
+    if isinstance(value, device):
+        return {"device": str(value)}
+    raise NotImplementedError(f"torch.export.save: an argument of type {type(value)}")
+
+
+# ------------------------------------------------------------------------------------- reading
+
+
+def load(
+    f: Any, *, extra_files: dict[str, Any] | None = None,
+    expected_opset_version: Any = None,
+) -> ExportedProgram:  # fmt: skip
+    """Reads an exported program. RuntimeError for a file that is damaged or no such archive.
+
+    `extra_files`: filled with the entries of these names. Nothing in the file is run.
+    """
+    try:
+        with zipfile.ZipFile(f) as archive:
+            if archive.testzip() is not None:
+                raise ArchiveError("torch.export.load: the archive is damaged")
+            if archive.read("version").strip() != str(_VERSION).encode():
+                raise ArchiveError("torch.export.load: the archive has an unknown version")
+            program = json.loads(archive.read("program.json"))
+            state, constants = (
+                load_tensors(io.BytesIO(archive.read(name)), weights_only=True)
+                for name in ("state.pt", "constants.pt")
+            )
+            for name in extra_files or {}:
+                extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
+        return _rebuilt(program, state, constants)
+    except ArchiveError:
+        raise
+    except OSError:
+        raise
+    except Exception as error:
+        raise ArchiveError(f"torch.export.load: no archive of a program: {error}") from error
+
+
+def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedProgram:
+    graph = Graph()
+    nodes: dict[str, Node] = {}
+    for entry in program["nodes"]:
+        op = entry["op"]
+        if op not in ("placeholder", "call_function", "output"):
+            raise ArchiveError(f"torch.export.load: a node of kind {op!r}")
+        target = _function(entry["target"]) if op == "call_function" else str(entry["target"])
+        args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
+        node = graph.create_node(op, target, tuple(args), kwargs, str(entry["name"]))
+        node.meta["nn_module_stack"] = {p: (p, Any) for p in entry["stack"]}
+        nodes[entry["name"]] = node
+    graph.lint()
+    inputs = [InputSpec(InputKind[s["kind"]], _argument(s["arg"]), s["target"], s["persistent"])
+              for s in program["inputs"]]  # fmt: skip
+    outputs = [OutputSpec(OutputKind[s["kind"]], _argument(s["arg"]), s["target"])
+               for s in program["outputs"]]  # fmt: skip
+    parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
+    parameter = torch_module().nn.Parameter
+    state = {k: parameter(v, v.is_floating_point()) if k in parameters else v
+             for k, v in state.items()}  # fmt: skip
+    return ExportedProgram(
+        GraphModule({}, graph), ExportGraphSignature(inputs, outputs), state, constants,
+        pytree.treespec_loads(program["in_spec"]), pytree.treespec_loads(program["out_spec"]),
+        [_identifier(n) for n in program["names"]], program["bounds"], None,
+    )  # fmt: skip
+
+
+def _identifier(name: Any) -> str:
+    """A name that stands in generated code, which has to be one."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ArchiveError(f"torch.export.load: {name!r} is no name")
+    return name
+
+
+def _argument(parts: list[Any]) -> Any:
+    kind, name, value = parts
+    cls: Any = _ARGUMENTS[kind]
+    return cls(name, _read(value, {})) if cls is ConstantArgument else cls(name)
+
+
+def _functions() -> dict[str, Any]:
+    """The functions that an archive may name: operators, by their public paths."""
+    operators = {f for space in PUBLIC.values() for f in space.values()}
+    return {path: f for f, path in _public_names().items()
+            if not isinstance(f, type) and f in operators
+            and path.rpartition(".")[2] not in _REFUSED} | {
+        f"torch.Tensor.{name}": f for name, f in PUBLIC.get("Tensor", {}).items()
+    }  # fmt: skip
+
+
+def _function(name: str) -> Any:
+    found = _OPERATORS.get(name)
+    if found is not None:
+        return found
+    parts = name.split(".")
+    if parts[:3] == ["torch", "ops", "aten"] and len(parts) == 5:
+        packet = getattr(aten.aten, _identifier(parts[3]))
+        if parts[3] in _REFUSED or parts[3].startswith("__"):
+            raise ArchiveError(f"torch.export.load: a call of {name}")
+        return getattr(packet, _identifier(parts[4]))
+    found = _functions().get(name)
+    if found is None:
+        raise ArchiveError(f"torch.export.load: a call of {name}, which is no operator")
+    return found
+
+
+def _read(value: Any, nodes: dict[str, Node]) -> Any:
+    if isinstance(value, list):
+        raise ArchiveError("torch.export.load: an argument that no archive has")
+    if not isinstance(value, dict):
+        return value
+    (kind, content), = value.items()
+    if kind == "node":
+        return nodes[content]
+    if kind in ("list", "tuple"):
+        items = [_read(v, nodes) for v in content]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        return {_read(k, nodes): _read(v, nodes) for k, v in content}
+    if kind == "slice":
+        return slice(*(_read(v, nodes) for v in content))
+    if kind == "float":
+        return float(content)
+    if kind == "complex":
+        return complex(*content)
+    if kind == "ellipsis":
+        return ...
+    if kind == "device":
+        return device(content)
+    if kind == "torch":
+        found = getattr(torch_module(), _identifier(content))
+        if isinstance(found, (dtype, layout, memory_format)):
+            return found
+    raise ArchiveError(f"torch.export.load: an argument of kind {kind!r}")

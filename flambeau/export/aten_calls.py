@@ -1,0 +1,221 @@
+"""Public calls as calls of aten's operators: their names, their overloads, their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..fx.qualified_names import method_name, qualified_name
+from ..ops.core.aten import _found, aten
+from ..tensor.tensor import Tensor
+
+__all__ = ["ATEN_FORMS", "aten_call", "getitem_steps"]
+
+_OVERLOADS = {
+    "add": "Tensor", "sub": "Tensor", "mul": "Tensor", "div": "Tensor", "softmax": "int",
+    "log_softmax": "int", "transpose": "int", "select": "int", "slice": "Tensor",
+    "split": "Tensor", "index": "Tensor", "unbind": "int", "lstm": "input", "gru": "input",
+    "rnn_tanh": "input", "rnn_relu": "input", "sym_size": "int", "rsub": "Scalar",
+    "masked_fill": "Scalar", "flatten": "using_ints", "repeat_interleave": "self_int",
+    "std": "correction", "var": "correction", "norm": "ScalarOpt_dim",
+}  # fmt: skip
+_COMPARE = frozenset("eq ne lt le gt ge remainder floor_divide bitwise_and bitwise_or".split())
+_DIMS = {"mean": "dim", "sum": "dim_IntList", "max": "dim", "min": "dim", "all": "dim",
+         "any": "dim", "prod": "dim_int", "squeeze": "dim"}  # fmt: skip
+# Python's operators on tensors, and what computes them.
+_OPERATORS = {"__pow__": "pow", "__rsub__": "rsub", "__floordiv__": "floor_divide",
+              "__and__": "bitwise_and", "__or__": "bitwise_or", "__eq__": "eq",
+              "__xor__": "bitwise_xor", "__mod__": "remainder"}  # fmt: skip
+
+
+def _overload(name: str, args: list[Any]) -> Any:
+    packet = getattr(aten, name)
+    tensors = [isinstance(a, Tensor) for a in args[:2]]
+    bare = name.rstrip("_")
+    if bare == "pow":
+        kind = "Tensor_Tensor" if all(tensors) else "Tensor_Scalar" if tensors[0] else "Scalar"
+    elif bare in _COMPARE:
+        kind = "Tensor" if all(tensors) else "Scalar"
+    elif bare in _DIMS:
+        kind = _DIMS[bare] if len(args) > 1 and args[1] is not None else "default"
+        kind = "other" if len(tensors) > 1 and tensors[1] and bare in ("max", "min") else kind
+    else:
+        kind = _OVERLOADS.get(bare, "default")
+    return getattr(packet, kind)
+
+
+def _pair(value: Any, count: int) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value] * count
+
+
+# ------------------------------------- functions whose aten operators take other arguments
+
+Form = Callable[..., tuple[str, list[Any], dict[str, Any]]]
+
+
+def _batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None,
+                bias: Any = None, training: Any = False, momentum: Any = 0.1,
+                eps: Any = 1e-5) -> Any:  # fmt: skip
+    return "batch_norm", [input, weight, bias, running_mean, running_var, training, momentum, eps,
+                          False], {}  # fmt: skip
+
+
+def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None,
+               norm_type: Any = 2.0, scale_grad_by_freq: Any = False, sparse: Any = False,
+               ) -> Any:  # fmt: skip
+    if max_norm is not None:
+        return None
+    return "embedding", [weight, input] + ([] if padding_idx is None else [padding_idx]), {}
+
+
+def _activation(name: str) -> Form:
+    def form(input: Any, *args: Any, inplace: bool = False) -> Any:
+        return f"{name}_" if inplace else name, [input, *args], {}
+
+    return form
+
+
+def _softmax(name: str) -> Form:
+    def form(input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+        if dim is None:
+            return None
+        return name, [input, dim] + ([] if dtype is None else [dtype]), {}
+
+    return form
+
+
+def _max_pool(count: int) -> Form:
+    def form(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+             ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+        if return_indices:
+            return None
+        kernel = _pair(kernel_size, count)
+        step = kernel if stride is None or stride == [] else _pair(stride, count)
+        return f"max_pool{count}d", [input, kernel, step, _pair(padding, count),
+                                     _pair(dilation, count), ceil_mode], {}  # fmt: skip
+
+    return form
+
+
+def _adaptive(count: int) -> Form:
+    def form(input: Any, output_size: Any) -> Any:
+        sizes = _pair(output_size, count)
+        if None in sizes:
+            return None
+        return f"adaptive_avg_pool{count}d", [input, sizes], {}
+
+    return form
+
+
+def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return None if inplace else ("dropout", [input, p, training], {})
+
+
+def _layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None,
+                eps: float = 1e-5) -> Any:  # fmt: skip
+    return "layer_norm", [input, list(normalized_shape), weight, bias, eps], {}
+
+
+def _varying(name: str) -> Form:
+    """A method that takes a shape as a sequence, or as so many numbers."""
+
+    def form(self: Any, *sizes: Any, **named: Any) -> Any:
+        if named:
+            return None
+        if name in ("view",) and len(sizes) == 1 and not isinstance(sizes[0], (int, tuple, list)):
+            return None  # a dtype
+        flat = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) \
+            else list(sizes)  # fmt: skip
+        return name, [self, flat], {}
+
+    return form
+
+
+def _rdiv(self: Any, other: Any) -> Any:
+    return [("reciprocal", [self], {}), ("mul", [..., other], {})]
+
+
+def _transposed(self: Any) -> Any:
+    order = list(range(self.ndim))[::-1]
+    return "permute", [self, order], {}
+
+
+ATEN_FORMS: dict[str, Any] = {
+    "torch.nn.functional.batch_norm": _batch_norm, "torch.nn.functional.embedding": _embedding,
+    "torch.nn.functional.dropout": _dropout, "torch.nn.functional.layer_norm": _layer_norm,
+    **{f"torch.nn.functional.{n}": _activation(n)
+       for n in ("relu", "silu", "hardswish", "hardsigmoid", "mish", "relu6", "elu", "selu",
+                 "leaky_relu", "hardtanh")},
+    **{f"torch.nn.functional.{n}": _softmax(n) for n in ("softmax", "log_softmax")},
+    **{f"torch.nn.functional.max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
+    **{f"torch.nn.functional.adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)},
+    **{f"{space}.{n}": _varying(n) for n in ("view", "reshape", "permute", "expand", "repeat")
+       for space in ("torch", "torch.Tensor")},
+    "torch.Tensor.__rdiv__": _rdiv, "T": _transposed,
+}  # fmt: skip
+
+
+def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[Any, list, dict]]:
+    """The steps that compute a public call: operators with their arguments.
+
+    An ellipsis among the arguments stands for the result of the step before. A function that aten
+    does not have is a step as it is.
+    """
+    path = function if isinstance(function, str) else qualified_name(function)
+    form = ATEN_FORMS.get(path)
+    if form is not None:
+        try:
+            made = form(*args, **kwargs)
+        except TypeError:
+            made = None
+        if made is not None:
+            steps = made if isinstance(made, list) else [made]
+            return [(_overload(name, a), a, k) for name, a, k in steps]
+    if isinstance(function, str):
+        raise NotImplementedError(f"torch.export: the attribute {function} of a tensor")
+    name = path.rpartition(".")[2]
+    name = _OPERATORS.get(name, name) if path.startswith("torch.Tensor.") else name
+    if path.startswith("torch.nn.functional."):
+        return [(function, list(args), kwargs)]
+    found = _found(name)
+    same = found is function or method_name(function) is not None or path.startswith("torch._C._nn")
+    if found is None or not same or name.startswith("__"):
+        return [(function, list(args), kwargs)]
+    return [(_overload(name, list(args)), list(args), kwargs)]
+
+
+def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
+    """`self[item]` as select, slice, unsqueeze and index; None for what they cannot say."""
+    items = list(item) if isinstance(item, tuple) else [item]
+    known = (int, slice, type(None), type(...), Tensor, list)
+    if not all(isinstance(i, known) for i in items) or any(isinstance(i, bool) for i in items):
+        return None
+    if any(isinstance(i, list) for i in items):
+        return None
+    taken = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1
+                for i in items if i is not None and i is not ...)  # fmt: skip
+    if ... in [i for i in items if not isinstance(i, Tensor)]:
+        at = next(n for n, i in enumerate(items) if i is ...)
+        items[at : at + 1] = [slice(None)] * (self.ndim - taken)
+    steps: list[tuple[Any, list, dict]] = []
+    tensors: list[Any] = []
+    value, dim = self, 0
+    for i in items:
+        if isinstance(i, Tensor):
+            tensors += [None] * (dim - len(tensors)) + [i]
+            dim += i.ndim if str(i.dtype) == "torch.bool" else 1
+        elif i is None:
+            steps.append((aten.unsqueeze.default, [value, dim], {}))
+            dim += 1
+        elif isinstance(i, slice):
+            if (i.start, i.stop, i.step) != (None, None, None):
+                stop = 2**63 - 1 if i.stop is None else i.stop
+                step = [] if i.step is None else [i.step]
+                steps.append((aten.slice.Tensor, [value, dim, i.start or 0, stop, *step], {}))
+            dim += 1
+        else:
+            steps.append((aten.select.int, [value, dim, i], {}))
+        value = ... if steps else self
+    if tensors:
+        steps.append((aten.index.Tensor, [value, tensors], {}))
+    return steps or [(aten.alias.default, [self], {})]

@@ -1,0 +1,171 @@
+"""ExportedProgram: a graph of operators, with the state that it computes on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
+from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
+from ..fx.module_paths import assign_attribute
+from ..nn.module import Module
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from .graph_signature import ExportGraphSignature, InputKind
+
+__all__ = ["ExportedProgram"]
+
+
+class ExportedProgram:
+    """What `torch.export.export` gives.
+
+    `graph_module` holds the graph, in which parameters and buffers are inputs;
+    `graph_signature` says which input is what; `module()` is a module that is called as the
+    exported one was.
+    """
+
+    def __init__(
+        self, graph_module: GraphModule, graph_signature: ExportGraphSignature,
+        state_dict: dict[str, Tensor], constants: dict[str, Tensor], in_spec: Any, out_spec: Any,
+        names: list[str], bounds: dict[str, list[list[Any]]], example_inputs: Any,
+    ) -> None:  # fmt: skip
+        self._graph_module, self._graph_signature = graph_module, graph_signature
+        self._state_dict, self._constants = state_dict, constants
+        self._in_spec, self._out_spec, self._names, self._bounds = in_spec, out_spec, names, bounds
+        self.example_inputs = example_inputs
+        self.dialect = "TRAINING"
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The graph as a module of all its inputs."""
+        return self._graph_module
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._graph_module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What the inputs and outputs are."""
+        return self._graph_signature
+
+    @property
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters and buffers by their paths."""
+        return self._state_dict
+
+    @property
+    def constants(self) -> dict[str, Tensor]:
+        """Tensors that are neither passed nor part of the module's state."""
+        return self._constants
+
+    tensor_constants = constants
+
+    @property
+    def range_constraints(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest length of each dynamic dimension, by input and dimension."""
+        return {f"{label}.size()[{d}]": (low, high)
+                for label, dims in self._bounds.items()
+                for d, (length, low, high) in enumerate(dims) if length is None}  # fmt: skip
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The parameters."""
+        for _, value in self.named_parameters():
+            yield value
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """The parameters with their paths."""
+        for name in self.graph_signature.parameters:
+            yield name, self.state_dict[name]
+
+    def buffers(self) -> Iterator[Tensor]:
+        """The buffers."""
+        for _, value in self.named_buffers():
+            yield value
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """The buffers with their paths."""
+        for name in self.graph_signature.buffers:
+            yield name, self.state_dict[name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` "
+            "instead."
+        )
+
+    def module(self, check_guards: bool = True) -> GraphModule:
+        """A module that computes the graph, with the state as its parameters and buffers.
+
+        `check_guards`: whether a call with other sizes than were exported is an AssertionError.
+        """
+        root = Module()
+        paths: dict[str, str] = {}
+        for spec in self.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT:
+                continue
+            constant = spec.kind is InputKind.CONSTANT_TENSOR
+            value = (self.constants if constant else self.state_dict)[str(spec.target)]
+            assign_attribute(value, root, str(spec.target))
+            if spec.persistent is False:
+                _make_transient(root, str(spec.target))
+            paths[spec.arg.name] = str(spec.target)
+        graph = Graph()
+        values: dict[Any, Any] = {}
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        for node in [n for n in inputs if n.name not in paths]:
+            values[node] = graph.node_copy(node)
+        for node in [n for n in inputs if n.name in paths and n.users]:
+            values[node] = graph.create_node("get_attr", paths[node.name])
+        values.update({n: None for n in inputs if n not in values})  # nothing reads these
+        result = graph.graph_copy(self.graph, values)
+        graph.output(result)
+        graph._codegen = _PyTreeCodeGen(_PyTreeInfo(self._names, self._in_spec, self._out_spec))
+        for spec in self.graph_signature.input_specs:  # state that no node reads is there too
+            if spec.arg.name in paths and not any(
+                n.op == "get_attr" and n.target == spec.target for n in graph.nodes
+            ):
+                with graph.inserting_before(graph.output_node()):
+                    graph.get_attr(str(spec.target))
+        module = GraphModule(root, graph)
+        for node in list(graph.nodes):
+            if node.op == "get_attr" and not node.users:
+                graph.erase_node(node)
+        module.recompile()
+        if check_guards:
+            module.register_forward_pre_hook(self._check_sizes, with_kwargs=True)
+        return module
+
+    def _check_sizes(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        leaves = pytree.tree_leaves((args, kwargs))
+        for (label, bounds), leaf in zip(self._bounds.items(), leaves, strict=False):
+            if not isinstance(leaf, Tensor):
+                continue
+            if leaf.ndim != len(bounds):
+                raise AssertionError(f"Guard failed: len({label}.size()) == {len(bounds)}")
+            for d, (length, low, high) in enumerate(bounds):
+                size = leaf.shape[d]
+                if length is not None and size != length:
+                    raise AssertionError(f"Guard failed: {label}.size()[{d}] == {length}")
+                if not low <= size <= high:
+                    sign, bound = ("<=", high) if size > high else (">=", low)
+                    raise AssertionError(f"Guard failed: {label}.size()[{d}] {sign} {bound}")
+
+    def run_decompositions(self, decomp_table: Any = None, **options: Any) -> ExportedProgram:
+        """A copy: its operators are flambeau's own, none of which is taken apart."""
+        return copy.copy(self)
+
+    def __str__(self) -> str:
+        text = self.graph_module.print_readable(print_output=False).replace("\n", "\n    ")
+        bounds = self.range_constraints
+        return (f"ExportedProgram:\n    {text}\nGraph signature: {self.graph_signature}\n"
+                f"Range constraints: {bounds}\n")  # fmt: skip
+
+
+def _make_transient(root: Module, path: str) -> None:
+    above, _, name = path.rpartition(".")
+    owner = root.get_submodule(above)
+    owner._non_persistent_buffers_set.add(name)

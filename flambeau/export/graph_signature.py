@@ -1,0 +1,141 @@
+"""What the inputs and outputs of an exported graph are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ConstantArgument", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind",
+           "OutputSpec", "TensorArgument"]  # fmt: skip
+
+
+@dataclass
+class TensorArgument:
+    """A tensor, by the name of its node."""
+
+    name: str
+
+
+@dataclass
+class SymIntArgument:
+    """A number that may vary, by the name of its node."""
+
+    name: str
+
+
+@dataclass
+class ConstantArgument:
+    """A value that is always the same."""
+
+    name: str
+    value: Any
+
+
+class InputKind(enum.Enum):
+    """What an input is."""
+
+    USER_INPUT, PARAMETER, BUFFER, CONSTANT_TENSOR, CUSTOM_OBJ, TOKEN = enum.auto(), enum.auto(), \
+        enum.auto(), enum.auto(), enum.auto(), enum.auto()  # fmt: skip
+
+
+class OutputKind(enum.Enum):
+    """What an output is."""
+
+    USER_OUTPUT, LOSS_OUTPUT, BUFFER_MUTATION = enum.auto(), enum.auto(), enum.auto()
+
+
+@dataclass
+class InputSpec:
+    """One input: its kind, its node, and the path of the parameter or buffer that it is."""
+
+    kind: InputKind
+    arg: Any
+    target: str | None
+    persistent: bool | None = None
+
+    def __str__(self) -> str:
+        target = "" if self.target is None else f" target='{self.target}'"
+        lasting = "" if self.persistent is None else f" persistent={self.persistent}"
+        return f"{self.arg.name}: {self.kind.name}{target}{lasting}"
+
+
+@dataclass
+class OutputSpec:
+    """One output: its kind and its node."""
+
+    kind: OutputKind
+    arg: Any
+    target: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.arg.name}: {self.kind.name}"
+
+
+@dataclass
+class ExportGraphSignature:
+    """The inputs and outputs of a graph, in order."""
+
+    input_specs: list[InputSpec]
+    output_specs: list[OutputSpec] = field(default_factory=list)
+
+    def _of(self, kind: InputKind) -> list[InputSpec]:
+        return [s for s in self.input_specs if s.kind is kind]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The paths of the parameters that are inputs."""
+        return tuple(str(s.target) for s in self._of(InputKind.PARAMETER))
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """The paths of the buffers that are inputs."""
+        return tuple(str(s.target) for s in self._of(InputKind.BUFFER))
+
+    @property
+    def non_persistent_buffers(self) -> tuple[str, ...]:
+        """The paths of those buffers that are in no state dict."""
+        return tuple(str(s.target) for s in self._of(InputKind.BUFFER) if s.persistent is False)
+
+    @property
+    def lifted_tensor_constants(self) -> tuple[str, ...]:
+        """The names of the constants that are inputs."""
+        return tuple(str(s.target) for s in self._of(InputKind.CONSTANT_TENSOR))
+
+    @property
+    def user_inputs(self) -> tuple[Any, ...]:
+        """The inputs that the caller passes: names of nodes, and constants."""
+        return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
+                     for s in self._of(InputKind.USER_INPUT))  # fmt: skip
+
+    @property
+    def user_outputs(self) -> tuple[Any, ...]:
+        """The outputs that the caller gets: names of nodes, and constants."""
+        return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
+                     for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT)  # fmt: skip
+
+    @property
+    def inputs_to_parameters(self) -> Mapping[str, str]:
+        """The parameter's path for each node that is one."""
+        return {s.arg.name: str(s.target) for s in self._of(InputKind.PARAMETER)}
+
+    @property
+    def inputs_to_buffers(self) -> Mapping[str, str]:
+        """The buffer's path for each node that is one."""
+        return {s.arg.name: str(s.target) for s in self._of(InputKind.BUFFER)}
+
+    @property
+    def inputs_to_lifted_tensor_constants(self) -> Mapping[str, str]:
+        """The constant's name for each node that is one."""
+        return {s.arg.name: str(s.target) for s in self._of(InputKind.CONSTANT_TENSOR)}
+
+    @property
+    def buffers_to_mutate(self) -> Mapping[str, str]:
+        """Empty: graphs write into buffers by their own operators."""
+        return {}
+
+    def __str__(self) -> str:
+        inputs, outputs = ("\n".join(map(str, specs)) for specs in
+                           (self.input_specs, self.output_specs))  # fmt: skip
+        return f"\n# inputs\n{inputs}\n\n# outputs\n{outputs}\n"
