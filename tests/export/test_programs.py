@@ -91,7 +91,7 @@ def test_the_graph_is_of_aten_operators_and_the_signature_says_what_is_what():
     assert "x.size()[0]" in program.range_constraints
     assert program.module().state_dict().keys() == module.state_dict().keys()
     conv = next(n for n in program.graph.nodes if n.name == "conv2d")
-    assert next(iter(conv.meta["nn_module_stack"].values()))[0] == "conv"
+    assert list(conv.meta["nn_module_stack"].values())[-1][0] == "conv"
     with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
         program(torch.randn(2, 3, 8, 8))
 
