@@ -14,7 +14,7 @@ from flambeau.tensor.absent import Lacking
 
 
 @pytest.mark.parametrize("name", [
-    "onnx.export", "sparse.spsolve", "nested.nested_tensor",
+    "onnx.dynamo_export", "sparse.spsolve", "nested.nested_tensor",
     "library.opcheck", "autograd.profiler.emit_nvtx", "distributed.fsdp.FSDPModule",
 ])  # fmt: skip
 def test_using_one_names_it(name: str) -> None:

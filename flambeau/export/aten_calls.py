@@ -7,6 +7,7 @@ from typing import Any
 
 from ..fx.qualified_names import method_name, qualified_name
 from ..ops.core.aten import _found, aten
+from ..ops.core.registry import PUBLIC
 from ..tensor.tensor import Tensor
 
 __all__ = ["ATEN_FORMS", "aten_call", "getitem_steps"]
@@ -68,8 +69,12 @@ def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any =
     return "embedding", [weight, input] + ([] if padding_idx is None else [padding_idx]), {}
 
 
-def _activation(name: str) -> Form:
+def _activation(name: str, options: int) -> Form:
+    """An activation with so many numbers before `inplace`."""
+
     def form(input: Any, *args: Any, inplace: bool = False) -> Any:
+        inplace = args[options] if len(args) > options else inplace
+        args = args[:options]
         return f"{name}_" if inplace else name, [input, *args], {}
 
     return form
@@ -143,9 +148,9 @@ def _transposed(self: Any) -> Any:
 ATEN_FORMS: dict[str, Any] = {
     "torch.nn.functional.batch_norm": _batch_norm, "torch.nn.functional.embedding": _embedding,
     "torch.nn.functional.dropout": _dropout, "torch.nn.functional.layer_norm": _layer_norm,
-    **{f"torch.nn.functional.{n}": _activation(n)
-       for n in ("relu", "silu", "hardswish", "hardsigmoid", "mish", "relu6", "elu", "selu",
-                 "leaky_relu", "hardtanh")},
+    **{f"torch.nn.functional.{n}": _activation(n, count)
+       for count, names in enumerate(("relu silu hardswish hardsigmoid mish relu6 selu",
+                                      "elu leaky_relu", "hardtanh")) for n in names.split()},
     **{f"torch.nn.functional.{n}": _softmax(n) for n in ("softmax", "log_softmax")},
     **{f"torch.nn.functional.max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
     **{f"torch.nn.functional.adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)},
@@ -190,6 +195,8 @@ def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
     known = (int, slice, type(None), type(...), Tensor, list)
     if not all(isinstance(i, known) for i in items) or any(isinstance(i, bool) for i in items):
         return None
+    make: Any = PUBLIC["torch"]["tensor"]
+    items = [make(i) if isinstance(i, list) and i else i for i in items]
     if any(isinstance(i, list) for i in items):
         return None
     taken = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..fx.graph import Graph
-from ..fx.node import Node
+from ..fx.node import _RANDOM, Node
 from ..fx.trace_errors import explain, user_frame
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
@@ -48,6 +48,7 @@ class Recorder(TorchFunctionMode):
         # By id; the tensor is stored too, so that its id is not given to another one.
         self.known: dict[int, tuple[Tensor, Node, Any]] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
+        self.fixed: set[Node] = set()  # those that depend on no input
         names = torch_function.properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
@@ -64,6 +65,7 @@ class Recorder(TorchFunctionMode):
             entry = self.known.get(id(value))
             if entry is None:
                 node = self.lift(value)
+                self.fixed.add(node)
                 self.known[id(value)] = entry = value, node, value
             return entry[1]
         return value.node if isinstance(value, SymbolicSize) else value
@@ -101,8 +103,11 @@ class Recorder(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _FACTS or name in _SIZES:
             return self.fact(name, func, args, kwargs)
-        if name in _VALUES and id(args[0]) in self.known:
-            self.refuse(name)
+        if name in _VALUES:
+            entry = self.known.get(id(args[0]))
+            if entry is not None and entry[1] not in self.fixed:
+                self.refuse(name)
+            return func(*args, **kwargs)
         if name in _OPENED:
             torch_function.STATE.modes.append(self)
             try:
@@ -194,6 +199,9 @@ class Recorder(TorchFunctionMode):
                                       None if name is None else name.__name__)  # fmt: skip
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["val"] = value
+        if self.fixed.issuperset(node.all_input_nodes) and \
+                getattr(target, "__name__", "").partition(".")[0] not in _RANDOM:  # fmt: skip
+            self.fixed.add(node)
         frame = user_frame()
         if frame is not None:
             code = frame.f_code
@@ -213,5 +221,7 @@ class Recorder(TorchFunctionMode):
                 if isinstance(part, (Tensor, tuple, list)):
                     item = self.graph.call_function(operator.getitem, (node, i))
                     item.meta.update(nn_module_stack=dict(self.stack), val=part)
+                    if node in self.fixed:
+                        self.fixed.add(item)
                     self.receive(part, None if other is None else other[i], item)
         return value

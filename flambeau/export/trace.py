@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,7 @@ class _Export:
                    (InputKind.BUFFER, "b_", self.module.named_buffers())]  # fmt: skip
         for kind, prefix, named in members:
             for path, value in named:
-                node = self.graph.placeholder(prefix + path.replace(".", "_"))
+                node = self.graph.placeholder(re.sub(r"\W", "_", prefix + path))
                 recorder.know(value, node)
                 self.state[path] = value
                 persistent = path in lasting if kind is InputKind.BUFFER else None

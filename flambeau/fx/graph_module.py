@@ -14,9 +14,11 @@ from typing import Any, Self
 from ..nn.module import Module, _addindent
 from ._compatibility import compatibility
 from .codegen import PythonCode, _BoxedCodeGen, _PyTreeCodeGen
-from .generated_source import forward_of, import_block
+from .generated_source import exec_with_source, forward_of, import_block
 from .graph import Graph
-from .module_paths import assign_attribute, copy_attribute
+from .module_paths import (
+    assign_attribute, attribute_at, copy_attribute, delete_attribute, has_attribute,
+)  # fmt: skip
 from .module_folder import write_folder
 
 __all__ = ["GraphModule", "make_graph_module", "reduce_graph_module"]
@@ -25,6 +27,11 @@ _HOOKS = ("_replace_hooks", "_create_node_hooks", "_erase_node_hooks", "_deepcop
 _COPIED_HOOKS = ("_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
                  *_HOOKS)  # fmt: skip
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+# The names by which libraries import them.
+_copy_attr, _assign_attr, _get_attr = copy_attribute, assign_attribute, attribute_at
+_del_attr, _has_attr = delete_attribute, has_attribute
+_forward_from_src, _exec_with_source = forward_of, exec_with_source
 
 
 class _CodeOnlyModule(Module):

@@ -1,7 +1,9 @@
-"""torch.onnx: export to ONNX, which flambeau does not have yet.
+"""torch.onnx: modules as ONNX models, by way of torch.export and the package onnx.
 
 Libraries register how their operators would be exported when they are imported; that is recorded.
 """
+
+from typing import Any
 
 from ..tensor.absent import lacking
 from .data_types import TensorProtoDataType
@@ -10,13 +12,19 @@ from .symbolic_registry import (
 )  # fmt: skip
 
 __all__ = [
-    "OnnxExporterError", "TensorProtoDataType", "is_in_onnx_export", "register_custom_op_symbolic",
-    "unregister_custom_op_symbolic",
+    "ONNXProgram", "OnnxExporterError", "TensorProtoDataType", "export", "is_in_onnx_export",
+    "register_custom_op_symbolic", "unregister_custom_op_symbolic",
 ]  # fmt: skip
 
-_NAMES = ("ExportOptions", "ONNXProgram", "dynamo_export", "export")
+_lacking = lacking(__name__, ("ExportOptions", "dynamo_export"))
 
-__getattr__ = lacking(__name__, _NAMES)
+
+def __getattr__(name: str) -> Any:
+    if name in ("ONNXProgram", "export"):  # importing this module for a registration stays cheap
+        from . import exporter
+
+        return getattr(exporter, name)
+    return _lacking(name)
 
 
 def is_in_onnx_export() -> bool:

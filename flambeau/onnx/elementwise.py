@@ -1,0 +1,218 @@
+"""Elementwise operators in ONNX."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..fx.node import Node
+from ..tensor.tensor import Tensor
+from .conversion_table import CONVERSIONS, converts
+from .graph_builder import GraphBuilder, short
+
+_SAME = {
+    "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "abs": "Abs",
+    "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "round": "Round", "erf": "Erf", "sin": "Sin",
+    "cos": "Cos", "tan": "Tan", "reciprocal": "Reciprocal", "sign": "Sign", "softplus": "Softplus",
+    "relu": "Relu", "mish": "Mish", "softsign": "Softsign", "isnan": "IsNaN", "isinf": "IsInf",
+    "atan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh", "cosh": "Cosh",
+    "hardswish": "HardSwish",
+}  # fmt: skip
+_ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow",
+               "minimum": "Min", "maximum": "Max"}  # fmt: skip
+_COMPARE = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater",
+            "ge": "GreaterOrEqual"}  # fmt: skip
+_LOGIC = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "logical_and": "And",
+          "logical_or": "Or", "logical_xor": "Xor"}  # fmt: skip
+_SIZES = {"add": "Add", "sub": "Sub", "mul": "Mul", "floordiv": "Div", "mod": "Mod"}
+
+
+def _same(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, *rest: Any, **named: Any) -> str:
+        return b.op(kind, b.value(x))
+
+    return convert
+
+
+for _name, _kind in _SAME.items():
+    CONVERSIONS[_name] = _same(_kind)
+
+
+def _arithmetic(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, y: Any, alpha: Any = 1,
+                rounding_mode: Any = None, out: Any = None) -> str:  # fmt: skip
+        dtype = node.meta["val"].dtype
+        right = b.cast(y, dtype)
+        if alpha != 1:
+            right = b.op("Mul", right, b.value(alpha, dtype))
+        result = b.op(kind, b.cast(x, dtype), right)
+        if rounding_mode is None or not dtype.is_floating_point:
+            return result
+        return b.op("Floor", result) if rounding_mode == "floor" else _truncated(b, result)
+
+    return convert
+
+
+def _truncated(b: GraphBuilder, value: str) -> str:
+    return b.op("Mul", b.op("Sign", value), b.op("Floor", b.op("Abs", value)))
+
+
+for _name, _kind in _ARITHMETIC.items():
+    CONVERSIONS[_name] = _arithmetic(_kind)
+
+
+@converts("rsub")
+def _rsub(b: GraphBuilder, node: Node, x: Any, y: Any, alpha: Any = 1) -> str:
+    return _arithmetic("Sub")(b, node, y, x, alpha)
+
+
+@converts("floor_divide")
+def _floor_divide(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+    return _arithmetic("Div")(b, node, x, y, rounding_mode="floor")
+
+
+def _common_dtype(x: Any, y: Any) -> Any:
+    from ..tensor.promotion import result_type
+
+    values = [v.meta["val"] if isinstance(v, Node) else v for v in (x, y)]
+    return result_type(*values)
+
+
+def _comparison(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, y: Any, out: Any = None) -> str:
+        dtype = _common_dtype(x, y)
+        return b.op(kind, b.cast(x, dtype), b.cast(y, dtype))
+
+    return convert
+
+
+for _name, _kind in _COMPARE.items():
+    CONVERSIONS[_name] = _comparison(_kind)
+
+
+@converts("ne")
+def _ne(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+    return b.op("Not", _comparison("Equal")(b, node, x, y))
+
+
+def _logic(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+        if short(node.meta["val"].dtype) != "bool":
+            raise NotImplementedError(f"{node.target} of integers")
+        boolean = node.meta["val"].dtype
+        return b.op(kind, b.cast(x, boolean), b.cast(y, boolean))
+
+    return convert
+
+
+for _name, _kind in _LOGIC.items():
+    CONVERSIONS[_name] = _logic(_kind)
+
+
+@converts("bitwise_not", "logical_not")
+def _not(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("Not", b.value(x))
+
+
+@converts("where")
+def _where(b: GraphBuilder, node: Node, condition: Any, x: Any, y: Any) -> str:
+    dtype = node.meta["val"].dtype
+    return b.op("Where", b.value(condition), b.cast(x, dtype), b.cast(y, dtype))
+
+
+@converts("masked_fill")
+def _masked_fill(b: GraphBuilder, node: Node, x: Any, mask: Any, value: Any) -> str:
+    return _where(b, node, mask, value, x)
+
+
+@converts("clamp", "clip", "hardtanh")
+def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None,
+           min_val: Any = -1.0, max_val: Any = 1.0) -> str:  # fmt: skip
+    if node.target.__name__.startswith("hardtanh"):
+        min, max = min_val if min is None else min, max_val if max is None else max
+    dtype = node.meta["val"].dtype
+    bounds = ["" if v is None else b.cast(v, dtype) for v in (min, max)]
+    return b.op("Clip", b.cast(x, dtype), *bounds)
+
+
+@converts("relu6")
+def _relu6(b: GraphBuilder, node: Node, x: Any) -> str:
+    return _clamp(b, node, x, 0, 6)
+
+
+@converts("hardsigmoid")
+def _hardsigmoid(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("HardSigmoid", b.value(x), alpha=1 / 6, beta=0.5)
+
+
+@converts("silu")
+def _silu(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("Mul", b.value(x), b.op("Sigmoid", b.value(x)))
+
+
+@converts("gelu")
+def _gelu(b: GraphBuilder, node: Node, x: Any, approximate: str = "none") -> str:
+    dtype = node.meta["val"].dtype
+    value, half, one = b.value(x), b.constant(0.5, short(dtype)), b.constant(1.0, short(dtype))
+    if approximate == "none":
+        inner = b.op("Erf", b.op("Mul", value, b.constant(1 / math.sqrt(2), short(dtype))))
+    else:
+        cube = b.op("Mul", b.op("Mul", value, value), value)
+        cubed = b.op("Mul", cube, b.constant(0.044715, short(dtype)))
+        scale = b.constant(math.sqrt(2 / math.pi), short(dtype))
+        inner = b.op("Tanh", b.op("Mul", b.op("Add", value, cubed), scale))
+    return b.op("Mul", b.op("Mul", value, half), b.op("Add", inner, one))
+
+
+@converts("leaky_relu")
+def _leaky_relu(b: GraphBuilder, node: Node, x: Any, negative_slope: float = 0.01) -> str:
+    return b.op("LeakyRelu", b.value(x), alpha=float(negative_slope))
+
+
+@converts("elu")
+def _elu(b: GraphBuilder, node: Node, x: Any, alpha: float = 1.0) -> str:
+    return b.op("Elu", b.value(x), alpha=float(alpha))
+
+
+@converts("selu")
+def _selu(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("Selu", b.value(x))
+
+
+@converts("prelu")
+def _prelu(b: GraphBuilder, node: Node, x: Any, weight: Any) -> str:
+    slope = b.value(weight)
+    if b.rank(x) > 1:
+        slope = b.op("Reshape", slope, b.sizes([-1] + [1] * (b.rank(x) - 2)))
+    return b.op("PRelu", b.value(x), slope)
+
+
+@converts("rsqrt")
+def _rsqrt(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("Reciprocal", b.op("Sqrt", b.value(x)))
+
+
+@converts("log1p", "expm1")
+def _near_zero(b: GraphBuilder, node: Node, x: Any) -> str:
+    one = b.value(1.0, node.meta["val"].dtype)
+    if node.target.__name__.startswith("log1p"):
+        return b.op("Log", b.op("Add", b.value(x), one))
+    return b.op("Sub", b.op("Exp", b.value(x)), one)
+
+
+@converts("to", "type_as", "float", "half", "double", "long", "int", "bool", "_to_copy")
+def _to(b: GraphBuilder, node: Node, x: Any, *args: Any, **kwargs: Any) -> str:
+    return b.cast(x, node.meta["val"].dtype) if isinstance(node.meta["val"], Tensor) else b.value(x)
+
+
+def _of_sizes(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+        return b.op(kind, *(b.value(v) if isinstance(v, Node) else b.constant(v, "int64")
+                            for v in (x, y)))  # fmt: skip
+
+    return convert
+
+
+for _name, _kind in _SIZES.items():
+    CONVERSIONS[f"operator.{_name}"] = _of_sizes(_kind)
+CONVERSIONS["operator.neg"] = _same("Neg")

@@ -1,0 +1,260 @@
+"""export: a module as an ONNX model, by way of torch.export."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from .. import version
+from ..export import Dim, ExportedProgram
+from ..export import export as export_program
+from ..export.graph_signature import InputKind
+from ..fx.node import Node
+from ..fx.trace_errors import explain
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from .conversion_table import CONVERSIONS
+from .graph_builder import DTYPES, GraphBuilder, short
+from .symbolic_registry import OnnxExporterError
+
+__all__ = ["ONNXProgram", "UnsupportedOperatorError", "export"]
+
+_OPSET = 18
+_CHECKED_BYTES = 2**26  # the checker copies the model
+_FAMILIES = ("elementwise", "shapes", "layers", "recurrent")
+
+
+class UnsupportedOperatorError(OnnxExporterError):
+    """A model calls operators that no conversion is known for."""
+
+
+class ONNXProgram:
+    """What `torch.onnx.export` gives: the model, and the program that it was made of."""
+
+    def __init__(self, model_proto: Any, exported_program: ExportedProgram) -> None:
+        self.model_proto, self.exported_program = model_proto, exported_program
+
+    @property
+    def model(self) -> Any:
+        """The model."""
+        return self.model_proto
+
+    def save(self, destination: Any, *, include_initializers: bool = True,
+             keep_initializers_as_inputs: bool = False, external_data: Any = None,
+             ) -> None:  # fmt: skip
+        """Writes the model to a path; tensors go to a file beside it from 2 GB on."""
+        import onnx
+
+        large = external_data or (external_data is None
+                                  and self.model_proto.ByteSize() > 2**31 - 2**20)  # fmt: skip
+        onnx.save(self.model_proto, destination, save_as_external_data=bool(large))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+        """The results that onnxruntime computes."""
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(
+            self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        leaves = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        names = [i.name for i in session.get_inputs()]
+        feed = {n: x.detach().numpy() for n, x in zip(names, leaves, strict=True)}
+        from_numpy: Any = importlib.import_module(__package__.partition(".")[0]).from_numpy
+        return [from_numpy(y) for y in session.run(None, feed)]
+
+
+def export(
+    model: Any, args: Any = (), f: Any = None, *, kwargs: dict[str, Any] | None = None,
+    verbose: bool | None = None, input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None, opset_version: int | None = None,
+    dynamo: bool = True, external_data: bool = True, dynamic_shapes: Any = None,
+    dynamic_axes: Any = None, export_params: bool = True, do_constant_folding: bool = True,
+    **options: Any,
+) -> ONNXProgram:  # fmt: skip
+    """A module as an ONNX model, written to `f` if that is given. Needs the package `onnx`.
+
+    `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
+    form of the same. Further options are accepted. RuntimeError for an operator without a
+    conversion, before anything is written.
+
+    >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model.graph.node[0].op_type
+    'Gemm'
+    """
+    _require_onnx()
+    if isinstance(model, ExportedProgram):
+        program = model
+    else:
+        args = args if isinstance(args, tuple) else (args,)
+        if args and isinstance(args[-1], dict) and kwargs is None and not _takes_dict(model, args):
+            args, kwargs = args[:-1], args[-1]
+        if dynamic_axes and dynamic_shapes is None:
+            dynamic_shapes = _shapes_of_axes(model, args, kwargs or {}, dynamic_axes,
+                                             list(input_names or ()))  # fmt: skip
+        program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    for family in _FAMILIES:
+        importlib.import_module(f"{__package__}.{family}")
+    _check_operators(program)
+    made = ONNXProgram(_model(program, input_names, output_names, opset_version), program)
+    if f is not None:
+        made.save(f, external_data=None)
+    return made
+
+
+def _require_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        error.add_note("pip install 'flambeau[onnx]'")
+        raise
+
+
+def _takes_dict(model: Any, args: tuple) -> bool:
+    """Whether the last argument is passed by position: it fits the parameters."""
+    parameters = inspect.signature(model.forward).parameters
+    return not set(args[-1]) <= set(parameters)
+
+
+def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[str, Any],
+                    names: list[str]) -> dict[str, Any]:  # fmt: skip
+    """The dynamic shapes that `dynamic_axes` says; axes of one name have one length."""
+    parameters = list(inspect.signature(model.forward).parameters)
+    own = parameters[: len(args)] + list(kwargs)
+    known: dict[str, Dim] = {}
+    shapes: dict[str, Any] = {}
+    for i, parameter in enumerate(own):
+        named = axes.get(names[i] if i < len(names) else parameter, axes.get(parameter))
+        if not named:
+            continue
+        pairs = named.items() if isinstance(named, dict) else (
+            (d, f"{parameter}_dim_{d}") for d in named
+        )  # fmt: skip
+        shapes[parameter] = {d: known.setdefault(n, Dim(n)) for d, n in pairs}
+    return {name: shapes.get(name) for name in own}
+
+
+def _operator(node: Node) -> str:
+    target: Any = node.target
+    if getattr(target, "__module__", "") == "_operator":
+        return f"operator.{target.__name__}"
+    packet = getattr(target, "overloadpacket", target)
+    name: str = packet.__name__
+    return name
+
+
+def _conversion(node: Node) -> Any:
+    name = _operator(node)
+    bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    return CONVERSIONS.get(name) or CONVERSIONS.get(bare)
+
+
+def _place(node: Node) -> str:
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path, kind = stack[-1] if stack else ("", None)
+    shown = f" ({kind.__name__})" if isinstance(kind, type) else ""
+    return f"in {path or 'the model itself'}{shown}"
+
+
+def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
+    error = UnsupportedOperatorError(
+        "Failed to convert the exported program to an ONNX model: no conversion for\n"
+        + "\n".join(f"  - {line}" for line in lines)
+    )
+    explain(error, "Write these parts of the model with other operators; nothing was written.")
+    return error
+
+
+def _check_operators(program: ExportedProgram) -> None:
+    """UnsupportedOperatorError that names each operator without a conversion, and its module."""
+    missing = dict.fromkeys(
+        f"{node.target if hasattr(node.target, 'overloadpacket') else _operator(node)} "
+        f"{_place(node)}"
+        for node in program.graph.nodes
+        if node.op == "call_function" and _conversion(node) is None
+    )
+    if missing:
+        raise _unsupported(list(missing))
+
+
+def _model(
+    program: ExportedProgram, input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None, opset: int | None,
+) -> Any:  # fmt: skip
+    builder = GraphBuilder()
+    inputs = _add_inputs(builder, program, list(input_names or ()))
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            _convert(builder, node)
+    outputs = _add_outputs(builder, program, list(output_names or ()))
+    helper = builder.helper
+    read = {name for n in builder.nodes for name in n.input}
+    constants = [c for c in builder.initializers if c.name in read]
+    graph = helper.make_graph(builder.nodes, "main_graph", inputs, outputs, constants)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", max(opset or _OPSET, _OPSET))],
+        producer_name="flambeau", producer_version=version._flambeau_version,
+    )  # fmt: skip
+    model.ir_version = 10  # what onnxruntime reads
+    if model.ByteSize() < _CHECKED_BYTES:
+        import onnx
+
+        onnx.checker.check_model(model)
+    return model
+
+
+def _convert(builder: GraphBuilder, node: Node) -> None:
+    kwargs = {k: v for k, v in node.kwargs.items()
+              if k not in ("inplace", "dtype", "device", "layout", "memory_format", "out",
+                           "requires_grad", "non_blocking", "pin_memory")}  # fmt: skip
+    builder.current = node.name
+    try:
+        builder.names[node] = _conversion(node)(builder, node, *node.args, **kwargs)
+    except (NotImplementedError, TypeError) as error:
+        raise _unsupported([f"{node.target} {_place(node)}: {error}"]) from error
+
+
+def _add_inputs(builder: GraphBuilder, program: ExportedProgram, names: list[str]) -> list[Any]:
+    """The inputs that the caller passes; state becomes initializers."""
+    inputs = []
+    dims = iter(program._bounds.items())
+    specs = {s.arg.name: s for s in program.graph_signature.input_specs}
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        spec = specs[node.name]
+        if spec.kind is not InputKind.USER_INPUT:
+            constant = spec.kind is InputKind.CONSTANT_TENSOR
+            value = (program.constants if constant else program.state_dict)[str(spec.target)]
+            name = builder.unique(str(spec.target))
+            if node.users:
+                array = value.detach().contiguous().numpy()
+                builder.initializers.append(builder.numpy_helper.from_array(array, name))
+            builder.names[node] = name
+            continue
+        label, bounds = next(dims)
+        if not bounds and not isinstance(node.meta.get("val"), Tensor):
+            continue
+        name = builder.unique(names.pop(0) if names else node.name)
+        builder.names[node] = name
+        shape = [f"{label}_dim_{d}" if n is None else n for d, (n, _, _) in enumerate(bounds)]
+        kind = DTYPES[short(node.meta["val"].dtype)]
+        inputs.append(builder.helper.make_tensor_value_info(name, kind, shape))
+    return inputs
+
+
+def _add_outputs(builder: GraphBuilder, program: ExportedProgram, names: list[str]) -> list[Any]:
+    outputs = []
+    results: Any = program.graph.output_node().args[0]
+    for x in results:
+        if not isinstance(x, Node):
+            continue
+        name = builder.unique(names.pop(0) if names else x.name)
+        builder.nodes.append(
+            builder.helper.make_node("Identity", [builder.names[x]], [name], name=f"out_{name}")
+        )
+        value = x.meta.get("val")
+        kind = DTYPES[short(value.dtype)] if isinstance(value, Tensor) else DTYPES["int64"]
+        shape = [None] * value.ndim if isinstance(value, Tensor) else []
+        outputs.append(builder.helper.make_tensor_value_info(name, kind, shape))
+    return outputs

@@ -1,0 +1,118 @@
+"""GraphBuilder: nodes and constants of an ONNX graph, from those of an exported program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..fx.node import Node
+from ..tensor.tensor import Tensor
+
+__all__ = ["DTYPES", "GraphBuilder"]
+
+# ONNX's number of each dtype.
+DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
+          "bool": 9, "float16": 10, "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14,
+          "complex128": 15, "bfloat16": 16}  # fmt: skip
+
+
+def short(kind: Any) -> str:
+    """A dtype's name without `torch.`."""
+    return str(kind).removeprefix("torch.")
+
+
+class GraphBuilder:
+    """Collects what an ONNX graph consists of; values are known by their names."""
+
+    def __init__(self) -> None:
+        from onnx import helper, numpy_helper
+
+        self.helper, self.numpy_helper = helper, numpy_helper
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self.names: dict[Node, Any] = {}
+        self.used: set[str] = set()
+        self.constants: dict[Any, str] = {}
+        self.current = ""
+
+    # ---------------------------------------------------------------- values
+
+    def unique(self, name: str) -> str:
+        """A name that no value has yet."""
+        candidate, i = name, 0
+        while candidate in self.used:
+            i += 1
+            candidate = f"{name}_{i}"
+        self.used.add(candidate)
+        return candidate
+
+    def constant(self, value: Any, kind: str) -> str:
+        """A constant of a dtype; equal ones are one."""
+        array = np.asarray(value, kind)
+        key = (kind, array.shape, array.tobytes())
+        if key not in self.constants:
+            name = self.unique("const")
+            self.initializers.append(self.numpy_helper.from_array(array, name))
+            self.constants[key] = name
+        return self.constants[key]
+
+    def value(self, x: Any, kind: Any = None) -> str:
+        """The name of a value; numbers become constants of the dtype `kind`."""
+        if isinstance(x, Node):
+            return self.names[x]
+        return self.constant(x, short(kind) if kind is not None else _kind_of(x))
+
+    def cast(self, x: Any, kind: Any) -> str:
+        """A value in a dtype."""
+        if not isinstance(x, Node):
+            return self.value(x, kind)
+        own = x.meta["val"]
+        if isinstance(own, Tensor) and own.dtype == kind:
+            return self.names[x]
+        return self.op("Cast", self.names[x], to=DTYPES[short(kind)])
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Adds an operator; gives the name of its result, or of its results in a tuple."""
+        named = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
+                      for _ in range(outputs))  # fmt: skip
+        attributes = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(self.helper.make_node(kind, list(inputs), list(named),
+                                                name=self.unique(f"node_{kind}"), **attributes))
+        return named[0] if outputs == 1 else named
+
+    # ---------------------------------------------------------------- shapes
+
+    def sizes(self, lengths: Sequence[Any]) -> str:
+        """A list of lengths, some of which may be computed, as a vector."""
+        if not any(isinstance(n, Node) for n in lengths):
+            return self.constant([int(n) for n in lengths], "int64")
+        parts = [self.vector(n) for n in lengths]
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
+
+    def vector(self, n: Any) -> str:
+        """One length as a vector of one element."""
+        if isinstance(n, Node):
+            return self.op("Reshape", self.names[n], self.constant([1], "int64"))
+        return self.constant([int(n)], "int64")
+
+    @staticmethod
+    def tensor(x: Any) -> Tensor:
+        """The example's value of a node."""
+        return x.meta["val"] if isinstance(x, Node) else x
+
+    def rank(self, x: Node) -> int:
+        """How many dimensions a value has."""
+        return self.tensor(x).ndim
+
+    def axis(self, x: Node, dim: int) -> int:
+        """A dimension counted from the front."""
+        return dim % max(self.rank(x), 1)
+
+
+def _kind_of(x: Any) -> str:
+    first = x
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return "bool" if isinstance(first, bool) else "int64" if isinstance(first, int) else "float32"

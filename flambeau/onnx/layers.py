@@ -1,0 +1,334 @@
+"""Layers, reductions and products in ONNX."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..fx.node import Node
+from .conversion_table import CONVERSIONS, converts
+from .graph_builder import GraphBuilder, short
+
+
+def _list(value: Any, count: int) -> list[int]:
+    return list(value) if isinstance(value, (list, tuple)) else [value] * count
+
+
+# ------------------------------------------------------------------------------ convolutions
+
+
+@converts("conv1d", "conv2d", "conv3d")
+def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, stride: Any = 1,
+          padding: Any = 0, dilation: Any = 1, groups: int = 1) -> str:  # fmt: skip
+    count = b.rank(weight) - 2
+    value, batched = b.value(x), b.rank(x) == count + 2
+    if not batched:
+        value = b.op("Unsqueeze", value, b.sizes([0]))
+    inputs = [value, b.value(weight)] + ([] if bias is None else [b.value(bias)])
+    pads: Any = None
+    if not isinstance(padding, str):
+        pads = _list(padding, count) * 2
+    made = b.op(
+        "Conv", *inputs, strides=_list(stride, count), dilations=_list(dilation, count),
+        group=groups, pads=pads, auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
+        if isinstance(padding, str) else None,
+    )  # fmt: skip
+    return made if batched else b.op("Squeeze", made, b.sizes([0]))
+
+
+@converts("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None,
+                    stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+                    dilation: Any = 1) -> str:  # fmt: skip
+    count = b.rank(weight) - 2
+    inputs = [b.value(x), b.value(weight)] + ([] if bias is None else [b.value(bias)])
+    return b.op(
+        "ConvTranspose", *inputs, strides=_list(stride, count), group=groups,
+        dilations=_list(dilation, count), pads=_list(padding, count) * 2,
+        output_padding=_list(output_padding, count),
+    )  # fmt: skip
+
+
+@converts("max_pool1d", "max_pool2d", "max_pool3d")
+def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
+              padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:  # fmt: skip
+    count = int(node.target.__name__[8])
+    return b.op(
+        "MaxPool", b.value(x), kernel_shape=_list(kernel, count), ceil_mode=int(ceil_mode),
+        strides=_list(stride or kernel, count), pads=_list(padding, count) * 2,
+        dilations=_list(dilation, count),
+    )  # fmt: skip
+
+
+@converts("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any = None,
+              padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+              divisor_override: Any = None) -> str:  # fmt: skip
+    if divisor_override is not None:
+        raise NotImplementedError("avg_pool with divisor_override")
+    count = b.rank(x) - 2
+    return b.op(
+        "AveragePool", b.value(x), kernel_shape=_list(kernel_size, count),
+        strides=_list(stride or kernel_size, count), pads=_list(padding, count) * 2,
+        ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
+    )  # fmt: skip
+
+
+@converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
+    count = int(str(node.target.__name__)[17])
+    own = b.tensor(x).shape[-count:]
+    sizes = [n if m is None else m for n, m in zip(own, _list(output_size, count), strict=True)]
+    if all(m == 1 for m in sizes):
+        return b.op("GlobalAveragePool", b.value(x))
+    if any(n % m for n, m in zip(own, sizes, strict=True)):
+        return _uneven_pool(b, x, [int(n) for n in own], sizes)
+    kernel = [int(n) // m for n, m in zip(own, sizes, strict=True)]
+    return b.op("AveragePool", b.value(x), kernel_shape=kernel, strides=kernel)
+
+
+def _uneven_pool(b: GraphBuilder, x: Any, own: list[int], sizes: list[int]) -> str:
+    """Windows of unequal size: along each axis a product with the windows' weights."""
+    import numpy as np
+
+    value, rank = b.value(x), b.rank(x)
+    kind = short(b.tensor(x).dtype)
+    for i, (n, m) in enumerate(zip(own, sizes, strict=True)):
+        weights = np.zeros((n, m))
+        for j in range(m):
+            start, end = j * n // m, -((-(j + 1) * n) // m)
+            weights[start:end, j] = 1 / (end - start)
+        axis = rank - len(own) + i
+        order = list(range(rank))
+        order[axis], order[-1] = order[-1], order[axis]
+        moved = b.op("Transpose", value, perm=order)
+        value = b.op("Transpose", b.op("MatMul", moved, b.constant(weights, kind)), perm=order)
+    return value
+
+
+@converts("adaptive_max_pool1d", "adaptive_max_pool2d")
+def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
+    count = b.rank(x) - 2
+    own, sizes = b.tensor(x).shape[-count:], _list(output_size, count)
+    if any(n % m for n, m in zip(own, sizes, strict=True)):
+        raise NotImplementedError("adaptive_max_pool with windows of unequal size")
+    kernel = [int(n) // m for n, m in zip(own, sizes, strict=True)]
+    return b.op("MaxPool", b.value(x), kernel_shape=kernel, strides=kernel)
+
+
+@converts("interpolate")
+def _interpolate(b: GraphBuilder, node: Node, input: Any, size: Any = None,
+                 scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+                 recompute_scale_factor: Any = None, antialias: bool = False) -> str:  # fmt: skip
+    kinds = {"nearest": "nearest", "bilinear": "linear", "linear": "linear",
+             "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip
+    if mode not in kinds or antialias:
+        raise NotImplementedError(f"interpolate with mode={mode!r}, antialias={antialias}")
+    count = b.rank(input) - 2
+    where = "align_corners" if align_corners else "asymmetric" if mode == "nearest" \
+        else "half_pixel"  # fmt: skip
+    options: dict[str, Any] = {"mode": kinds[mode], "coordinate_transformation_mode": where,
+               "nearest_mode": "floor"}  # fmt: skip
+    if kinds[mode] == "cubic":
+        options["cubic_coeff_a"] = -0.75
+    if size is None:
+        scales = [1.0, 1.0, *map(float, _list(scale_factor, count))]
+        return b.op("Resize", b.value(input), "", b.constant(scales, "float32"), **options)
+    front = b.op("Shape", b.value(input), start=0, end=2)
+    shape = b.op("Concat", front, b.sizes(_list(size, count)), axis=0)
+    return b.op("Resize", b.value(input), "", "", shape, **options)
+
+
+@converts("pixel_shuffle")
+def _pixel_shuffle(b: GraphBuilder, node: Node, x: Any, upscale_factor: int) -> str:
+    return b.op("DepthToSpace", b.value(x), blocksize=upscale_factor, mode="CRD")
+
+
+# ------------------------------------------------------------------------------ normalisation
+
+
+@converts("batch_norm")
+def _batch_norm(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any, mean: Any, var: Any,
+                training: bool, momentum: float, eps: float, *rest: Any) -> str:  # fmt: skip
+    if training:
+        raise NotImplementedError("batch_norm in training: call model.eval() before the export")
+    features = int(b.tensor(x).shape[1])
+    kind = short(b.tensor(x).dtype)
+    scale = b.constant([1.0] * features, kind) if weight is None else b.value(weight)
+    shift = b.constant([0.0] * features, kind) if bias is None else b.value(bias)
+    return b.op("BatchNormalization", b.value(x), scale, shift, b.value(mean), b.value(var),
+                epsilon=float(eps))  # fmt: skip
+
+
+@converts("layer_norm")
+def _layer_norm(b: GraphBuilder, node: Node, x: Any, shape: Any, weight: Any = None,
+                bias: Any = None, eps: float = 1e-5, *rest: Any) -> str:  # fmt: skip
+    kind = short(b.tensor(x).dtype)
+    lengths = tuple(int(n) for n in b.tensor(x).shape[-len(shape) :])
+    scale = _ones(b, lengths, kind) if weight is None else b.value(weight)
+    shift = [] if bias is None else [b.value(bias)]
+    return b.op("LayerNormalization", b.value(x), scale, *shift, axis=-len(shape),
+                epsilon=float(eps))  # fmt: skip
+
+
+def _ones(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
+    import numpy as np
+
+    return b.constant(np.ones(shape), kind)
+
+
+@converts("group_norm")
+def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: Any = None,
+                bias: Any = None, eps: float = 1e-5) -> str:  # fmt: skip
+    kind, rank = short(b.tensor(x).dtype), b.rank(x)
+    groups = b.op("Reshape", b.value(x), b.sizes([0, num_groups, -1]))
+    plain = b.op("InstanceNormalization", groups, _ones(b, (num_groups,), kind),
+                 b.constant([0.0] * num_groups, kind), epsilon=float(eps))  # fmt: skip
+    made = b.op("Reshape", plain, b.op("Shape", b.value(x)))
+    wide = b.sizes([-1] + [1] * (rank - 2))
+    if weight is not None:
+        made = b.op("Mul", made, b.op("Reshape", b.value(weight), wide))
+    return made if bias is None else b.op("Add", made, b.op("Reshape", b.value(bias), wide))
+
+
+@converts("softmax", "log_softmax", "_softmax", "_log_softmax")
+def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None) -> str:
+    kind = "LogSoftmax" if "log" in node.target.__name__ else "Softmax"
+    return b.op(kind, b.cast(x, node.meta["val"].dtype), axis=b.axis(x, dim))
+
+
+# ------------------------------------------------------------------------------ products
+
+
+@converts("linear")
+def _linear(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None) -> str:
+    if b.rank(x) == 2 and bias is not None:
+        return b.op("Gemm", b.value(x), b.value(weight), b.value(bias), transB=1)
+    made = b.op("MatMul", b.value(x), b.op("Transpose", b.value(weight), perm=[1, 0]))
+    return made if bias is None else b.op("Add", made, b.value(bias))
+
+
+@converts("matmul", "bmm", "mm", "mv", "dot")
+def _matmul(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+    return b.op("MatMul", b.value(x), b.value(y))
+
+
+@converts("addmm", "baddbmm")
+def _addmm(b: GraphBuilder, node: Node, bias: Any, x: Any, y: Any, beta: Any = 1,
+           alpha: Any = 1) -> str:  # fmt: skip
+    kind = node.meta["val"].dtype
+    product = b.op("MatMul", b.value(x), b.value(y))
+    if alpha != 1:
+        product = b.op("Mul", product, b.value(alpha, kind))
+    added = b.value(bias) if beta == 1 else b.op("Mul", b.value(bias), b.value(beta, kind))
+    return b.op("Add", product, added)
+
+
+@converts("einsum")
+def _einsum(b: GraphBuilder, node: Node, equation: str, *operands: Any) -> str:
+    values = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    return b.op("Einsum", *map(b.value, values), equation=equation)
+
+
+@converts("scaled_dot_product_attention")
+def _attention(b: GraphBuilder, node: Node, query: Any, key: Any, value: Any, attn_mask: Any = None,
+               dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None,
+               enable_gqa: bool = False) -> str:  # fmt: skip
+    if dropout_p or enable_gqa:
+        raise NotImplementedError("scaled_dot_product_attention with dropout or grouped queries")
+    kind, rank = b.tensor(query).dtype, b.rank(query)
+    factor = 1 / math.sqrt(b.tensor(query).shape[-1]) if scale is None else scale
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    scores = b.op("MatMul", b.op("Mul", b.value(query), b.value(float(factor), kind)),
+                  b.op("Transpose", b.value(key), perm=order))  # fmt: skip
+    lowest = b.value(float("-inf"), kind)
+    if is_causal:
+        ones = b.op("Expand", b.value(1.0, kind), b.op("Shape", scores, start=-2, end=rank))
+        lower = b.op("Trilu", ones, b.constant(0, "int64"), upper=0)
+        scores = b.op("Where", b.op("Cast", lower, to=9), scores, lowest)
+    if attn_mask is not None:
+        mask = b.value(attn_mask)
+        if short(b.tensor(attn_mask).dtype) == "bool":
+            scores = b.op("Where", mask, scores, lowest)
+        else:
+            scores = b.op("Add", scores, mask)
+    return b.op("MatMul", b.op("Softmax", scores, axis=-1), b.value(value))
+
+
+# ------------------------------------------------------------------------------ reductions
+
+_REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin",
+               "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}  # fmt: skip
+
+
+def _reduction(kind: str) -> Any:
+    def convert(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False,
+                dtype: Any = None) -> str:  # fmt: skip
+        value = b.cast(x, node.meta["val"].dtype)
+        axes = [] if dim is None or dim == [] else [b.sizes(_list(dim, 1))]
+        return b.op(kind, value, *axes, keepdims=int(keepdim))
+
+    return convert
+
+
+for _name, _kind in _REDUCTIONS.items():
+    CONVERSIONS[_name] = _reduction(_kind)
+
+
+@converts("max", "min")
+def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    most = node.target.__name__.startswith("max")
+    if isinstance(dim, Node):
+        return b.op("Max" if most else "Min", b.value(x), b.value(dim))
+    reduce = "ReduceMax" if most else "ReduceMin"
+    if dim is None:
+        return b.op(reduce, b.value(x), keepdims=0)
+    axis, keep = b.axis(x, dim), int(keepdim)
+    return (b.op(reduce, b.value(x), b.sizes([axis]), keepdims=keep),
+            b.op("ArgMax" if most else "ArgMin", b.value(x), axis=axis, keepdims=keep))
+
+
+@converts("argmax", "argmin")
+def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
+    kind = "ArgMax" if node.target.__name__.startswith("argmax") else "ArgMin"
+    if dim is None:
+        return b.op(kind, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
+    return b.op(kind, b.value(x), axis=b.axis(x, dim), keepdims=int(keepdim))
+
+
+@converts("topk")
+def _topk(b: GraphBuilder, node: Node, x: Any, k: Any, dim: int = -1, largest: bool = True,
+          sorted: bool = True) -> Any:  # fmt: skip
+    return b.op("TopK", b.value(x), b.vector(k), outputs=2, axis=b.axis(x, dim),
+                largest=int(largest), sorted=int(sorted))  # fmt: skip
+
+
+@converts("cumsum")
+def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **named: Any) -> str:
+    value = b.cast(x, node.meta["val"].dtype)
+    return b.op("CumSum", value, b.constant(b.axis(x, dim), "int64"))
+
+
+@converts("norm", "vector_norm", "linalg_vector_norm")
+def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
+          keepdim: bool = False, dtype: Any = None) -> str:  # fmt: skip
+    if ord not in (1, 2, 2.0, None, "fro"):
+        raise NotImplementedError(f"a norm of order {ord}")
+    axes = [] if dim is None else [b.sizes(_list(dim, 1))]
+    return b.op("ReduceL1" if ord == 1 else "ReduceL2", b.value(x), *axes, keepdims=int(keepdim))
+
+
+@converts("var", "std")
+def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = True,
+         keepdim: bool = False, correction: Any = None) -> str:  # fmt: skip
+    count = 1
+    dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _list(dim, 1)]
+    for d in dims:
+        count *= int(b.tensor(x).shape[d])
+    less = (1 if unbiased else 0) if correction is None else correction
+    kind = b.tensor(x).dtype
+    axes = b.sizes(dims)
+    centred = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
+    total = b.op("ReduceSum", b.op("Mul", centred, centred), axes, keepdims=int(keepdim))
+    made = b.op("Div", total, b.value(float(count - less), kind))
+    return b.op("Sqrt", made) if node.target.__name__.startswith("std") else made

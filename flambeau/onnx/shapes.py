@@ -1,0 +1,306 @@
+"""Operators on shapes, parts and whole tensors in ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..fx.node import Node
+from ..tensor.tensor import Tensor
+from .conversion_table import converts
+from .graph_builder import DTYPES, GraphBuilder, short
+
+_LAST = 2**63 - 1
+
+
+@converts("contiguous", "clone", "detach", "alias", "dropout", "feature_dropout", "lift_fresh_copy",
+          "alpha_dropout", "positive", "requires_grad_")  # fmt: skip
+def _same(b: GraphBuilder, node: Node, x: Any, *args: Any, **kwargs: Any) -> str:
+    if node.target.__name__.startswith(("dropout", "alpha")) and len(args) > 1 and args[1]:
+        raise NotImplementedError("dropout in training: call model.eval() before the export")
+    return b.op("Identity", b.value(x))
+
+
+@converts("view", "reshape", "_unsafe_view")
+def _reshape(b: GraphBuilder, node: Node, x: Any, shape: Any) -> str:
+    return b.op("Reshape", b.value(x), b.sizes(shape), allowzero=1 if 0 in shape else None)
+
+
+@converts("flatten")
+def _flatten(b: GraphBuilder, node: Node, x: Any, start_dim: int = 0, end_dim: int = -1) -> str:
+    start, end = b.axis(x, start_dim), b.axis(x, end_dim)
+    if start == 1 and end == b.rank(x) - 1:
+        return b.op("Flatten", b.value(x), axis=1)
+    front = [0] * start  # zero copies the length
+    if end == b.rank(x) - 1:
+        return b.op("Reshape", b.value(x), b.sizes([*front, -1]))
+    behind = [_size(b, x, d) for d in range(end + 1, b.rank(x))]
+    return b.op("Reshape", b.value(x), b.op("Concat", b.sizes([*front, -1]), *behind, axis=0))
+
+
+def _size(b: GraphBuilder, x: Node, dim: int) -> str:
+    """One length of a value as a vector."""
+    return b.op("Shape", b.value(x), start=dim, end=dim + 1)
+
+
+@converts("unflatten")
+def _unflatten(b: GraphBuilder, node: Node, x: Any, dim: int, sizes: Any) -> str:
+    at = b.axis(x, dim)
+    parts = [_size(b, x, d) for d in range(b.rank(x))]
+    parts[at] = b.sizes(sizes)
+    return b.op("Reshape", b.value(x), b.op("Concat", *parts, axis=0))
+
+
+@converts("sym_size")
+def _sym_size(b: GraphBuilder, node: Node, x: Any, dim: int) -> str:
+    return b.op("Reshape", _size(b, x, b.axis(x, dim)), b.constant([], "int64"))
+
+
+@converts("permute")
+def _permute(b: GraphBuilder, node: Node, x: Any, dims: Any) -> str:
+    return b.op("Transpose", b.value(x), perm=[b.axis(x, d) for d in dims])
+
+
+@converts("transpose", "swapaxes")
+def _transpose(b: GraphBuilder, node: Node, x: Any, dim0: int, dim1: int) -> str:
+    order = list(range(b.rank(x)))
+    i, j = b.axis(x, dim0), b.axis(x, dim1)
+    order[i], order[j] = order[j], order[i]
+    return b.op("Transpose", b.value(x), perm=order)
+
+
+@converts("t")
+def _t(b: GraphBuilder, node: Node, x: Any) -> str:
+    return b.op("Transpose", b.value(x), perm=list(range(b.rank(x)))[::-1])
+
+
+@converts("unsqueeze")
+def _unsqueeze(b: GraphBuilder, node: Node, x: Any, dim: int) -> str:
+    at = dim % (b.rank(x) + 1)
+    return b.op("Unsqueeze", b.value(x), b.sizes([at]))
+
+
+@converts("squeeze")
+def _squeeze(b: GraphBuilder, node: Node, x: Any, dim: Any = None) -> str:
+    dims = range(b.rank(x)) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = [b.axis(x, d) for d in dims if b.tensor(x).shape[d] == 1]
+    return b.op("Squeeze", b.value(x), b.sizes(gone)) if gone else b.op("Identity", b.value(x))
+
+
+@converts("expand", "broadcast_to")
+def _expand(b: GraphBuilder, node: Node, x: Any, sizes: Any, implicit: bool = False) -> str:
+    return b.op("Expand", b.value(x), b.sizes([1 if n == -1 else n for n in sizes]))
+
+
+@converts("expand_as")
+def _expand_as(b: GraphBuilder, node: Node, x: Any, other: Any) -> str:
+    return b.op("Expand", b.value(x), b.op("Shape", b.value(other)))
+
+
+@converts("repeat", "tile")
+def _repeat(b: GraphBuilder, node: Node, x: Any, counts: Any) -> str:
+    value = b.value(x)
+    more = len(counts) - b.rank(x)
+    if more > 0:
+        value = b.op("Unsqueeze", value, b.sizes(list(range(more))))
+    return b.op("Tile", value, b.sizes(counts))
+
+
+@converts("cat", "concat")
+def _cat(b: GraphBuilder, node: Node, tensors: Any, dim: int = 0) -> str:
+    dtype = node.meta["val"].dtype
+    parts = [b.cast(t, dtype) for t in tensors if b.tensor(t).shape != (0,)]
+    return b.op("Concat", *parts, axis=dim % node.meta["val"].ndim)
+
+
+@converts("stack")
+def _stack(b: GraphBuilder, node: Node, tensors: Any, dim: int = 0) -> str:
+    at = dim % node.meta["val"].ndim
+    dtype = node.meta["val"].dtype
+    parts = [b.op("Unsqueeze", b.cast(t, dtype), b.sizes([at])) for t in tensors]
+    return b.op("Concat", *parts, axis=at)
+
+
+@converts("chunk", "split", "tensor_split", "unbind")
+def _split(b: GraphBuilder, node: Node, x: Any, size: Any = None, dim: int = 0) -> Any:
+    name = node.target.__name__.partition(".")[0]
+    parts = node.meta["val"]
+    if name == "unbind":
+        at = b.axis(x, size if isinstance(size, int) else dim)
+        pieces = b.op("Split", b.value(x), outputs=len(parts), axis=at, num_outputs=len(parts))
+        pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+        return tuple(b.op("Squeeze", p, b.sizes([at])) for p in pieces)
+    at = b.axis(x, dim)
+    lengths = b.sizes([int(p.shape[at]) for p in parts])
+    pieces = b.op("Split", b.value(x), lengths, outputs=len(parts), axis=at)
+    return pieces if isinstance(pieces, tuple) else (pieces,)
+
+
+@converts("slice")
+def _slice(b: GraphBuilder, node: Node, x: Any, dim: int = 0, start: Any = 0, end: Any = _LAST,
+           step: Any = 1) -> str:  # fmt: skip
+    start, end = 0 if start is None else start, _LAST if end is None else end
+    axes = b.sizes([b.axis(x, dim)])
+    return b.op("Slice", b.value(x), b.vector(start), b.vector(end), axes, b.vector(step))
+
+
+@converts("select")
+def _select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
+    at = b.value(index) if isinstance(index, Node) else b.constant(index, "int64")
+    return b.op("Gather", b.value(x), at, axis=b.axis(x, dim))
+
+
+@converts("narrow")
+def _narrow(b: GraphBuilder, node: Node, x: Any, dim: int, start: Any, length: Any) -> str:
+    if isinstance(start, Node) or isinstance(length, Node):
+        raise NotImplementedError("narrow by a size that varies")
+    return _slice(b, node, x, dim, start, start + length)
+
+
+@converts("index_select")
+def _index_select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
+    return b.op("Gather", b.value(x), b.value(index), axis=b.axis(x, dim))
+
+
+@converts("gather")
+def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **named: Any) -> str:
+    return b.op("GatherElements", b.value(x), b.value(index), axis=b.axis(x, dim))
+
+
+@converts("index")
+def _index(b: GraphBuilder, node: Node, x: Any, indices: Any) -> str:
+    places = [i for i, index in enumerate(indices) if index is not None]
+    kinds = [short(b.tensor(indices[i]).dtype) for i in places]
+    if "bool" in kinds:
+        raise NotImplementedError("indexing with a mask")
+    if len(places) == 1:
+        return b.op("Gather", b.value(x), b.value(indices[places[0]]), axis=places[0])
+    if places != list(range(len(places))):
+        raise NotImplementedError("indexing with tensors behind a slice")
+    shapes = [b.tensor(indices[i]).shape for i in places]
+    rank = max(len(s) for s in shapes)
+    zero = b.op("Mul", b.value(indices[places[0]]), b.constant(0, "int64"))
+    for i in places[1:]:
+        zero = b.op("Add", zero, b.op("Mul", b.value(indices[i]), b.constant(0, "int64")))
+    whole = [b.op("Unsqueeze", b.op("Add", b.value(indices[i]), zero), b.sizes([rank]))
+             for i in places]  # fmt: skip
+    return b.op("GatherND", b.value(x), b.op("Concat", *whole, axis=rank))
+
+
+@converts("embedding")
+def _embedding(b: GraphBuilder, node: Node, weight: Any, indices: Any, *rest: Any) -> str:
+    return b.op("Gather", b.value(weight), b.value(indices))
+
+
+@converts("pad")
+def _pad(b: GraphBuilder, node: Node, x: Any, pad: Any, mode: str = "constant",
+         value: Any = None) -> str:  # fmt: skip
+    rank = b.rank(x)
+    before, behind = [0] * rank, [0] * rank
+    for i in range(len(pad) // 2):
+        before[rank - 1 - i], behind[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    kind = {"constant": "constant", "reflect": "reflect", "replicate": "edge",
+            "circular": "wrap"}[mode]  # fmt: skip
+    fill = [b.value(value or 0, node.meta["val"].dtype)] if kind == "constant" else []
+    return b.op("Pad", b.value(x), b.sizes([*before, *behind]), *fill, mode=kind)
+
+
+@converts("roll")
+def _roll(b: GraphBuilder, node: Node, x: Any, shifts: Any, dims: Any = ()) -> str:
+    value = b.value(x)
+    shifts = [shifts] if isinstance(shifts, int) else shifts
+    dims = [dims] if isinstance(dims, int) else dims
+    for shift, dim in zip(shifts, dims, strict=True):
+        if shift == 0:
+            continue
+        axes, cut = b.sizes([b.axis(x, dim)]), b.sizes([-shift])
+        last = b.op("Slice", value, cut, b.sizes([_LAST]), axes)
+        first = b.op("Slice", value, b.sizes([0]), cut, axes)
+        value = b.op("Concat", last, first, axis=b.axis(x, dim))
+    return value
+
+
+@converts("tril", "triu")
+def _triangle(b: GraphBuilder, node: Node, x: Any, diagonal: int = 0) -> str:
+    upper = 1 if node.target.__name__.startswith("triu") else 0
+    value = b.value(x)
+    boolean = short(b.tensor(x).dtype) == "bool"
+    if boolean:
+        value = b.op("Cast", value, to=7)
+    made = b.op("Trilu", value, b.constant(diagonal, "int64"), upper=upper)
+    return b.op("Cast", made, to=9) if boolean else made
+
+
+# ----------------------------------------------------------------------------- new tensors
+
+
+def _filled(b: GraphBuilder, node: Node, shape: str, value: Any) -> str:
+    dtype = short(node.meta["val"].dtype)
+    return b.op("Expand", b.value(value) if isinstance(value, Node) else b.constant(value, dtype),
+                shape)  # fmt: skip
+
+
+@converts("zeros", "ones", "empty")
+def _zeros(b: GraphBuilder, node: Node, *size: Any, **named: Any) -> str:
+    lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
+    value = 1 if node.target.__name__.startswith("ones") else 0
+    return _filled(b, node, b.sizes(lengths), value)
+
+
+@converts("full")
+def _full(b: GraphBuilder, node: Node, size: Any, fill_value: Any, **named: Any) -> str:
+    return _filled(b, node, b.sizes(size), fill_value)
+
+
+@converts("new_zeros", "new_ones", "new_empty")
+def _new_zeros(b: GraphBuilder, node: Node, x: Any, *size: Any, **named: Any) -> str:
+    lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
+    value = 1 if node.target.__name__.startswith("new_ones") else 0
+    return _filled(b, node, b.sizes(lengths), value)
+
+
+@converts("new_full")
+def _new_full(b: GraphBuilder, node: Node, x: Any, size: Any, value: Any, **named: Any) -> str:
+    return _filled(b, node, b.sizes(size), value)
+
+
+@converts("zeros_like", "ones_like", "empty_like")
+def _like(b: GraphBuilder, node: Node, x: Any, **named: Any) -> str:
+    value = 1 if node.target.__name__.startswith("ones") else 0
+    return _filled(b, node, b.op("Shape", b.value(x)), value)
+
+
+@converts("full_like")
+def _full_like(b: GraphBuilder, node: Node, x: Any, value: Any, **named: Any) -> str:
+    return _filled(b, node, b.op("Shape", b.value(x)), value)
+
+
+@converts("arange")
+def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
+    dtype = node.meta["val"].dtype
+    start, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    work = short(dtype) if not dtype.is_floating_point else "float32"
+
+    def number(x: Any) -> str:
+        return b.op("Cast", b.value(x), to=DTYPES[work]) if isinstance(x, Node) \
+            else b.constant(x, work)  # fmt: skip
+
+    made = b.op("Range", number(start), number(end), number(step))
+    return made if work == short(dtype) else b.op("Cast", made, to=DTYPES[short(dtype)])
+
+
+@converts("tensor", "scalar_tensor", "as_tensor")
+def _tensor(b: GraphBuilder, node: Node, data: Any, **named: Any) -> str:
+    value = node.meta["val"]
+    assert isinstance(value, Tensor)
+    if isinstance(data, Node):
+        return b.cast(data, value.dtype)
+    return b.constant(value.detach().numpy(), short(value.dtype))
+
+
+@converts("operator.getitem")
+def _getitem(b: GraphBuilder, node: Node, x: Any, i: int) -> str:
+    values = b.names[x]
+    name: str = values[i]
+    if not name:
+        raise NotImplementedError(f"result {i} of {x.target}")
+    return name

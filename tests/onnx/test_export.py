@@ -1,0 +1,115 @@
+"""torch.onnx: what onnxruntime computes from an exported model, and what cannot be exported."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.export import Dim
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+BT = {0: Dim("b"), 1: Dim("t")}
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(True),
+        nn.Conv2d(8, 8, 3, groups=4, padding="same"), nn.GroupNorm(2, 8), nn.SiLU(),
+        nn.MaxPool2d(2), nn.Hardswish(True), nn.AdaptiveAvgPool2d(3), nn.Dropout(),
+        nn.Flatten(), nn.Linear(72, 5), nn.LogSoftmax(-1),
+    )  # fmt: skip
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.embed = nn.Embedding(10, 4)
+        self.rnn = kind(4, 6, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x):
+        out, state = self.rnn(self.embed(x))
+        return self.head(out[:, -1]), state
+
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Transformer(8, 2, 1, 1, 16, batch_first=True, activation="gelu")
+
+    def forward(self, x, y):
+        return self.body(x, y, tgt_mask=nn.Transformer.generate_square_subsequent_mask(y.shape[1]))
+
+
+class Functions(nn.Module):
+    def forward(self, x, y):
+        b, t = x.shape[0], x.size(1)
+        mask = torch.tril(torch.ones(t, t)).bool()
+        p = ((x @ x.mT) / 2).masked_fill(~mask, float("-inf")).softmax(-1)
+        z = torch.cat([p @ x, y.expand(b, t, -1)], -1).reshape(b * t, -1)
+        return (
+            z[:, None, ::2] + torch.arange(b * t)[:, None, None], 3 - x, x**2, x.max(1),
+            x.mean((0, 1)), x[:, [0, 1]], nn.functional.pad(x, (1, 2)), x.chunk(2, -1)[1],
+            nn.functional.interpolate(x[:, None], scale_factor=2), x.clamp(-0.5, 0.5).std(-1),
+            torch.where(x > 0, x, 2.0), nn.functional.layer_norm(x, (4,)), x.roll(1, 2),
+            nn.functional.gelu(x, approximate="tanh"), x.argmax(-1), torch.stack([x, x], 1),
+        )  # fmt: skip
+
+
+CASES = {
+    "convolutions": (convolutions, lambda b, t: (torch.randn(b, 3, 16, 16),), ({0: Dim("b")},)),
+    "lstm": (lambda: Recurrent(nn.LSTM), lambda b, t: (torch.randint(10, (b, t)),), (BT,)),
+    "gru": (lambda: Recurrent(nn.GRU), lambda b, t: (torch.randint(10, (b, t)),), (BT,)),
+    "transformer": (Translator, lambda b, t: (torch.randn(b, t, 8), torch.randn(b, 4, 8)),
+                    {"x": BT, "y": {0: BT[0]}}),
+    "functions": (Functions, lambda b, t: (torch.randn(b, t, 4), torch.randn(4)), {"x": BT}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_onnxruntime_computes_the_same(name):
+    torch.manual_seed(0)
+    make, inputs, shapes = CASES[name]
+    module = make().eval()
+    program = torch.onnx.export(module, inputs(2, 5), dynamic_shapes=shapes)
+    for sizes in ((2, 5), (3, 7)):
+        args = inputs(*sizes)
+        wanted = torch.utils._pytree.tree_leaves(module(*args))
+        got = program(*args)
+        assert len(got) == len(wanted)
+        for a, b in zip(got, wanted, strict=True):
+            assert a.dtype == b.dtype
+            assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_names_and_files(tmp_path):
+    import onnx
+
+    file = tmp_path / "model.onnx"
+    torch.onnx.export(nn.Linear(3, 2), (torch.ones(4, 3),), file, input_names=["features"],
+                      output_names=["logits"], dynamic_axes={"features": {0: "batch"}})  # fmt: skip
+    model = onnx.load(file)
+    assert [i.name for i in model.graph.input] == ["features"]
+    assert [o.name for o in model.graph.output] == ["logits"]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    assert {i.name for i in model.graph.initializer} == {"weight", "bias"}
+
+
+class Orthogonal(nn.Module):
+    def forward(self, x):
+        return torch.linalg.qr(x)[0]
+
+
+def test_an_operator_without_conversion_is_named_before_anything_is_written(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(Orthogonal()))
+    file = tmp_path / "model.onnx"
+    with pytest.raises(torch.onnx.OnnxExporterError, match=r"linalg_qr.* in 1\.0 \(Orthogonal\)"):
+        torch.onnx.export(model, (torch.ones(2, 2),), file)
+    assert not file.exists()
+    training = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1))
+    with pytest.raises(torch.onnx.OnnxExporterError, match=r"model.eval\(\) before the export"):
+        torch.onnx.export(training, (torch.ones(2, 1, 3, 3),), file)
+    assert not file.exists()
