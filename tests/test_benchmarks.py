@@ -14,7 +14,8 @@ import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
-           "processes", "turns", "compiled", "examples", "threads", "scripts")  # fmt: skip
+           "processes", "turns", "compiled", "examples", "threads", "scripts",
+           "scaling_model")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,22 @@ def test_a_step_trains(benchmarks, name):
     work = cases.GROUPS["steps"][name].prepare(flambeau)
     work()
     work()
+
+
+def test_the_scaling_model_at_its_limits(benchmarks):
+    from scaling_model import Network, Step
+
+    fast, slow = Network(0, 1e15), Network(1e-4, 1e8)
+    step = Step(0.1, 40e6, 10e6)
+    assert sum(step.buckets()) == 40e6
+    assert step.seconds(1, slow) == 0.1
+    assert step.seconds(1024, fast) == pytest.approx(0.1)
+    communicating = Step(1e-9, 40e6, 10e6)
+    reduced = sum(slow.all_reduce_s(size, 4) for size in step.buckets())
+    assert communicating.seconds(4, slow) == pytest.approx(reduced)
+    # Backward hides what it can: the sum is not reached.
+    assert max(0.1, reduced) < step.seconds(4, slow) < 0.1 + reduced
+    assert slow.all_reduce_s(4e7, 2) == pytest.approx(0.4 + 2e-4)
 
 
 def test_every_program_of_the_scripts_benchmark_is_there(benchmarks):

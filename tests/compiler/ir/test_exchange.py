@@ -1,0 +1,97 @@
+"""Exchanges in a program: started early, awaited late, in one order, and atomic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flambeau.compiler.driver.pipeline import build
+from flambeau.compiler.ir.exchange import Exchange, exchanged, exchanges_of, offline
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul
+from flambeau.native.loop_ir.ir import Scalar, Type
+
+EXTENT = 64
+
+
+class Doubler:
+    """Stands for other processes: gives what it gets, twice; notes what happens when."""
+
+    def __init__(self, log: list[str], name: str, fails: bool = False) -> None:
+        self.log, self.name, self.fails = log, name, fails
+        self.held: list[np.ndarray] = []
+        self.exchange = Exchange(name, self.start, self.finish)
+
+    def start(self, arrays: Sequence[np.ndarray]) -> None:
+        self.log.append(f"start {self.name}")
+        self.held = [2 * array for array in arrays]
+
+    def finish(self) -> list[np.ndarray]:
+        self.log.append(f"finish {self.name}")
+        if self.fails:
+            raise RuntimeError("a process is gone")
+        return self.held
+
+
+def program(states: list[np.ndarray], doublers: list[Doubler]) -> Any:
+    """A program of a state for each exchange, `w += 2 w`, then what needs none: products of x."""
+    kinds = [("state", array.shape, lambda array=array: array) for array in states]
+    x = np.full((EXTENT, EXTENT), 0.01, np.float32)
+    kinds.append(("state", x.shape, lambda: x))
+    sources = [Source(kind, shape, Type.F32, array) for kind, shape, array in kinds]
+    inputs = [Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources)]
+    started, writes, outputs = None, [], []
+    for k, doubler in enumerate(doublers):
+        started, (result,) = exchanged(doubler.exchange, [inputs[k]], started, "")
+        writes.append((k, apply(Scalar.ADD, inputs[k], result)))
+    square = matmul(inputs[-1], inputs[-1])
+    outputs.append(apply(Scalar.MUL, square, constant(3.0, Type.F32, (1, 1))))
+    return build(Graph(sources, inputs, outputs, writes))
+
+
+def states(count: int) -> list[np.ndarray]:
+    return [np.arange(4, dtype=np.float32) + k for k in range(count)]
+
+
+def test_started_in_order_and_awaited_when_the_rest_is_done() -> None:
+    log: list[str] = []
+    arrays, doublers = states(3), [Doubler(log, name) for name in "abc"]
+    wanted = [3 * array for array in arrays]
+    step = program(arrays, doublers)
+    (y,) = step.run([])
+    assert log[:3] == ["start a", "start b", "start c"]
+    assert sorted(log[3:]) == ["finish a", "finish b", "finish c"]
+    np.testing.assert_allclose(y, 3 * 64 * 1e-4, rtol=1e-5)
+    for array, value in zip(arrays, wanted, strict=True):
+        np.testing.assert_array_equal(array, value)
+    names = [task.name for task in step.tasks]
+    products = [i for i, name in enumerate(names) if "matmul" in name]
+    assert max(products) < min(i for i, name in enumerate(names) if name.startswith("call_finish"))
+
+
+def test_nothing_is_written_where_an_exchange_fails() -> None:
+    arrays, log = states(2), []
+    before = [array.copy() for array in arrays]
+    step = program(arrays, [Doubler(log, "a"), Doubler(log, "b", fails=True)])
+    with pytest.raises(RuntimeError, match="a process is gone"):
+        step.run([])
+    assert log[:2] == ["start a", "start b"]
+    for array, value in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, value)
+
+
+def test_offline_gives_what_was_recorded_and_measurements_communicate_nothing() -> None:
+    log: list[str] = []
+    (array,), doubler = states(1), Doubler(log, "a")
+    step = program([array], [doubler])
+    doubler.exchange.recorded = [array.copy()], [10 + 0 * array]
+    with offline(step.edges) as exchanges:
+        step.run([])
+        assert exchanges == exchanges_of(step.edges) == [doubler.exchange]
+        np.testing.assert_array_equal(exchanges[0].seen[0], np.arange(4))
+    np.testing.assert_array_equal(array, np.arange(4) + 10)
+    doubler.exchange.recorded = None
+    step.timed([], rounds=2)
+    assert log == []
