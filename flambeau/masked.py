@@ -56,6 +56,14 @@ def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
     return canonical_dims(None if dim == () or dim == [] else dim, input._array.ndim)
 
 
+def _sparse(
+    name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: Dtype, mask: Tensor | None
+) -> Tensor:
+    """A reduction of a sparse tensor: of the values that it stores."""
+    reduce: Any = PUBLIC["sparse"]["masked_reduction"]
+    return reduce(name, input, _axes(dim, input), bool(keepdim), dtype, mask)
+
+
 def _summed_dtype(input: Tensor, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
@@ -73,6 +81,8 @@ def sum(
     tensor(5.)
     """
     kind = _summed_dtype(input, dtype)
+    if input._array.strides is None:
+        return _sparse("sum", input, dim, keepdim, kind, mask)
     return ops.sum(_filled("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=kind)
 
 
@@ -86,6 +96,8 @@ def prod(
     >>> torch.masked.prod(x, mask=mask)
     tensor(12.)
     """
+    if input._array.strides is None:
+        return _sparse("prod", input, dim, keepdim, _summed_dtype(input, dtype), mask)
     y = _filled("prod", input, mask).to(_summed_dtype(input, dtype))
     for axis in sorted(_axes(dim, input), reverse=True):
         y = y.prod(axis, bool(keepdim))
@@ -123,6 +135,8 @@ def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
         input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
+        if input._array.strides is None:
+            return _sparse(name, input, dim, keepdim, dtype or input.dtype, mask)
         y = getattr(ops, name)(_filled(name, input, mask), _axes(dim, input), bool(keepdim))
         return y if dtype is None else y.to(dtype)
 

@@ -32,6 +32,7 @@ def segment_reduce(
     >>> torch.segment_reduce(torch.tensor([1., 2., 3.]), "sum", lengths=torch.tensor([2, 1]))
     tensor([3., 3.])
     """
+    reduce = {"amax": "max", "amin": "min"}.get(reduce, reduce)
     if reduce not in _NEUTRAL:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if (lengths is None) == (offsets is None):

@@ -251,6 +251,14 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if isinstance(a, CooArray) and isinstance(b, CooArray):
         return _intersected(a, b)  # type: ignore[return-value]
     form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
+    if isinstance(a, CompressedArray) and isinstance(b, CompressedArray) and form is b.layout \
+            and a.values.shape == b.values.shape and np.array_equal(a.compressed, b.compressed) \
+            and np.array_equal(a.plain, b.plain):  # fmt: skip
+        return a.like(a.values * b.values)
+    compressed = a if isinstance(a, CompressedArray) else b
+    if compressed.batch_dim:
+        dense = formats.to_dense(a) * formats.to_dense(b)
+        return formats.dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
     made = _intersected(formats.to_coo(a), formats.to_coo(b))
     return formats.to_layout(made, form, block)  # type: ignore[no-any-return]
 

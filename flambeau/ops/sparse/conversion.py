@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
 from ...tensor.layout import layout, sparse_coo, strided
 from ...tensor.sparse import (
-    COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
+    COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name,
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.registry import Array
 from . import formats
 from .construction import _coo_of_values, _compressed_of_values
+from .conversion_checks import check_conversion, check_sparse_dim
 from .dispatch import implements, sparse_operator
 from .masking import _masked
 
@@ -229,65 +229,15 @@ def to_sparse(
     dense_dim: int | None = None,
 ) -> Tensor:  # fmt: skip
     """A sparse tensor of the same elements: see `flambeau.ops.sparse.entry`."""
-    form = sparse_coo if layout is None else layout
-    source = self.layout
     if sparse_dim is not None:
-        _check_sparse_dim(self, sparse_dim, source)
+        check_sparse_dim(self, sparse_dim)
         return convert(self, sparse_coo, sparse_dim=sparse_dim)
-    if blocksize is not None and form not in (layouts.sparse_bsr, layouts.sparse_bsc):
-        raise RuntimeError(
-            f"to_sparse for {layout_name(source)} to {layout_name(form)} conversion does not use "
-            "specified blocksize"
-        )
-    if form in (layouts.sparse_bsr, layouts.sparse_bsc) and blocksize is None \
-            and source is not form:  # fmt: skip
-        raise RuntimeError(
-            f"to_sparse for {layout_name(source)} to {layout_name(form)} conversion requires "
-            "blocksize specified"
-        )
-    if blocksize is not None:
-        _check_blocksize(self, blocksize, form)
-    if source is strided and form is not sparse_coo and self.dim() < 2:
-        raise IndexError(
-            f"select(): index 1 out of range for tensor of size {[*self.shape, 1]} at dimension 1")
+    form = sparse_coo if layout is None else layout
+    check_conversion(self, form, blocksize, dense_dim)
+    if self.layout is form:
+        return self
     return convert(self, form, block=None if blocksize is None else tuple(blocksize),
                    dense_dim=dense_dim)  # fmt: skip
-
-
-def _check_sparse_dim(x: Tensor, sparse_dim: int, source: layout) -> None:
-    if source is strided:
-        rank = x.dim()
-        if rank and sparse_dim == 0:
-            raise RuntimeError(
-                "dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
-        if not 0 <= sparse_dim <= rank:
-            raise RuntimeError(
-                f"dense_to_sparse: sparse_dim argument must be in [0,{rank}] range, but "
-                f"{sparse_dim} is given"
-            )
-    elif sparse_dim != x.sparse_dim():
-        raise RuntimeError(
-            f"to_sparse: conversion from {layout_name(source)} to Sparse with sparse_dim argument "
-            f"!=self.sparse_dim() is not supported"
-        )
-
-
-def _check_blocksize(x: Tensor, blocksize: Any, form: layout) -> None:
-    if len(blocksize) != 2:
-        raise RuntimeError(f"to_sparse_{form.name.removeprefix('sparse_')}: blocksize needs to be "
-                           f"a tuple of size 2, but got {len(blocksize)}")  # fmt: skip
-    height, width = blocksize
-    at = x.dim() - 2
-    name = form.name.removeprefix("sparse_")
-    for k, n in enumerate((height, width)):
-        if n <= 0:
-            raise RuntimeError(
-                f"to_sparse_{name}: blocksize needs to be positive, but got {n}")
-        if at >= 0 and x.shape[at + k] % n:
-            raise RuntimeError(
-                f"tensor sparse size ({x.shape[at]},{x.shape[at + 1]}) must be divisible by given "
-                f"blocksize ({height},{width})"
-            )
 
 
 def _to_layout_method(form: layout) -> Any:
@@ -383,35 +333,6 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: 
         dtype = dtype.replace("torch.sparse.", "torch.")
     probe = wrap(np.empty(0, self._array.dtype))
     return to(self, probe.type(dtype).dtype)
-
-
-@implements("zeros_like", "empty_like")
-def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
-               requires_grad: bool = False, memory_format: Any = None,
-               pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """No values: in the layout of `input`, or the one asked for."""
-    from ..core.registry import PUBLIC
-
-    a: Any = input._array
-    kind = a.dtype if dtype is None else as_dtype(dtype).numpy
-    if layout is strided:
-        made: Tensor = PUBLIC["torch"]["zeros"](a.shape, dtype=dtype or input.dtype)
-    elif isinstance(a, CooArray):
-        from .construction import empty_coo
-
-        made = wrap_sparse(empty_coo(a.shape, kind, a.sparse_dim))
-    else:
-        made = wrap_sparse(_copied(a, np.zeros(a.values.shape, kind)))
-        if a.values.size:
-            made = wrap_sparse(_empty_compressed(a, kind))
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
-
-
-def _empty_compressed(a: CompressedArray, kind: np.dtype) -> CompressedArray:
-    at = a.batch_dim
-    plain = np.empty((*a.plain.shape[:-1], 0), a.plain.dtype)
-    new_values = np.empty((*a.values.shape[:at], 0, *a.values.shape[at + 1 :]), kind)
-    return CompressedArray(a.layout, np.zeros_like(a.compressed), plain, new_values, a.shape)
 
 
 @implements("detach")

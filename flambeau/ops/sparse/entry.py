@@ -8,7 +8,7 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from ..core.registry import PUBLIC, publish
 
-_MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "masking", "products",
+_MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "like", "masking", "products",
             "reductions", "shape", "unary")  # fmt: skip
 
 
@@ -181,7 +181,7 @@ _product("hspmm", """The product of a sparse and a dense matrix: sparse rows, de
     """)
 
 
-for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "addmm")):
+for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
     publish(PUBLIC["torch"][_same], (_name,), ("torch",))
 
 
@@ -193,6 +193,19 @@ def empty_of_layout(*args: Any) -> Tensor:
 def rows_at(*args: Any) -> Tensor:
     """The sparse gradient of a table whose rows were looked up."""
     return _home("construction", "rows_at")(*args)  # type: ignore[no-any-return]
+
+
+def _indices_converter(name: str) -> None:
+    def function(*args: Any, **named: Any) -> Tensor:
+        return _home("formats", name)(*args, **named)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = "_" + name
+    function.__doc__ = "Row indices of coordinates from compressed ones, or the other way round."
+    publish(function, ("_" + name,), ("torch",))
+
+
+_indices_converter("convert_indices_from_coo_to_csr")
+_indices_converter("convert_indices_from_csr_to_coo")
 
 
 def _checker(name: str, form: Any) -> None:
@@ -208,6 +221,12 @@ for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
     _checker(f"_validate_sparse_{_form}_tensor_args", _form)
 
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
+def masked_reduction(*args: Any) -> Tensor:
+    """A reduction of torch.masked on a sparse tensor."""
+    return _home("masked_reductions", "masked_reduction")(*args)  # type: ignore[no-any-return]
+
+
+publish(masked_reduction, ("masked_reduction",), ("sparse",))
 publish(rows_at, ("rows_at",), ("sparse",))
 publish(sparse_coo_tensor, ("sparse_coo_tensor",), ("torch",))
 publish(sparse_compressed_tensor, ("sparse_compressed_tensor",), ("torch",))

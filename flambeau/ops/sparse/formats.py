@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor.layout import layout, sparse_coo
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, SparseArray, layout_name
+from ...tensor.tensor import Tensor, wrap
 
 
 def add_up(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -116,12 +117,7 @@ def compress(
     """Coordinates of a matrix, with or without dense axes, in a compressed layout."""
     if a.sparse_dim != 2:
         raise RuntimeError(
-            f"Only tensors with two sparse dimensions can be converted to the {layout_name(form)} "
-            "layout"
-            if a.sparse_dim < 2 or form not in COMPRESSED
-            else f"Cannot convert a sparse tensor of {a.sparse_dim} sparse dimensions to the "
-            f"{layout_name(form)} layout"
-        )
+            f"only tensors with two sparse dimensions convert to the {layout_name(form)} layout")
     by_row, blocked = COMPRESSED[form]
     a = coalesce(a)
     rows, columns, values = a.indices[0], a.indices[1], a.values
@@ -154,8 +150,9 @@ def _into_blocks(
 
 
 def dense_to_compressed(
-    array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int
-) -> CompressedArray:
+    array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int,
+    index: Any = np.int64,
+) -> CompressedArray:  # fmt: skip
     """A matrix, or batches of matrices with equally many values, in a compressed layout."""
     batch_dim = array.ndim - 2 - dense_dim
     if batch_dim < 0:
@@ -164,10 +161,10 @@ def dense_to_compressed(
             f"{array.ndim} dimensions and dense_dim={dense_dim}"
         )
     if batch_dim == 0:
-        return compress(dense_to_coo(array, 2), form, block)
+        return compress(dense_to_coo(array, 2), form, block, index)
     batch = array.shape[:batch_dim]
     parts = [
-        compress(dense_to_coo(matrix, 2), form, block)
+        compress(dense_to_coo(matrix, 2), form, block, index)
         for matrix in array.reshape(-1, *array.shape[batch_dim:])
     ]
     if len({part.nnz for part in parts}) > 1:
@@ -188,6 +185,47 @@ def dense_to_compressed(
     )  # fmt: skip
 
 
+def convert_indices_from_coo_to_csr(
+    input: Tensor, size: int, *, out_int32: bool = False, out: Any = None
+) -> Tensor:
+    """Where each of `size` rows begins, of sorted row indices."""
+    made = np.zeros(size + 1, np.int32 if out_int32 else np.int64)
+    np.cumsum(np.bincount(input._array, minlength=size), out=made[1:])
+    return wrap(made)
+
+
+def convert_indices_from_csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False,
+    out: Any = None,
+) -> Tensor:  # fmt: skip
+    """The indices (2, nnz) of a matrix of compressed rows; of its transpose, if asked."""
+    starts, plain = crow_indices._array, col_indices._array
+    lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    parts = [plain, lines] if transpose else [lines, plain]
+    return wrap(np.stack(parts).astype(np.int32 if out_int32 else np.int64))
+
+
+def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArray:
+    """A batch of compressed matrices in another compressed layout, one by one."""
+    batch, rest = a.shape[: a.batch_dim], a.shape[a.batch_dim :]
+    values = a.values.reshape(-1, *a.values.shape[a.batch_dim :]) if 0 not in batch else []
+    parts = [
+        compress(compressed_to_coo(CompressedArray(a.layout, starts, plain, v, rest)), form, block,
+                 a.plain.dtype)
+        for starts, plain, v in zip(*a.matrices(), values, strict=True)
+    ]  # fmt: skip
+    if not parts:
+        return dense_to_compressed(to_dense(a), form, block, a.dense_dim, a.plain.dtype)
+    pointers, plain, stored = (
+        np.stack([getattr(part, name) for part in parts])
+        for name in ("compressed", "plain", "values")
+    )
+    return CompressedArray(
+        form, pointers.reshape(*batch, *pointers.shape[1:]),
+        plain.reshape(*batch, *plain.shape[1:]), stored.reshape(*batch, *stored.shape[1:]), a.shape,
+    )  # fmt: skip
+
+
 def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = None) -> Any:
     """An array, dense or sparse, in another layout."""
     if isinstance(a, np.ndarray):
@@ -198,7 +236,7 @@ def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = N
         return a
     if form is sparse_coo:
         return to_coo(a)
-    if isinstance(a, CompressedArray) and a.batch_dim:
-        return dense_to_compressed(to_dense(a), form, block, a.dense_dim)
     index = a.plain.dtype if isinstance(a, CompressedArray) else np.int64
+    if isinstance(a, CompressedArray) and a.batch_dim:
+        return _each_matrix(a, form, block)
     return compress(to_coo(a), form, block, index)

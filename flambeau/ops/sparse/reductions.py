@@ -142,6 +142,8 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if a.blocked or a.batch_dim:
         refuse("sum.dim_IntList", (x,))
     made: Any = _sum_axes(formats.to_coo(a), axes, True)
+    if isinstance(made, np.ndarray):  # over both axes
+        made = formats.dense_to_coo(made, 2)
     return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
 
 

@@ -34,10 +34,10 @@ def _swapped(a: Any, dim0: int, dim1: int) -> Any:
     rank = a.ndim
     order = list(range(rank))
     order[dim0], order[dim1] = dim1, dim0
-    return _permuted(a, tuple(order))
+    return _permuted(a, tuple(order), transposed=True)
 
 
-def _permuted(a: Any, order: tuple[int, ...]) -> Any:
+def _permuted(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
     if isinstance(a, CompressedArray):
         return _permuted_compressed(a, order)
     sparse = a.sparse_dim
@@ -51,7 +51,7 @@ def _permuted(a: Any, order: tuple[int, ...]) -> Any:
     moved = order[:sparse] != tuple(range(sparse))
     made = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
                     tuple(a.shape[axis] for axis in order))  # fmt: skip
-    made.coalesced = (a.coalesced and not moved) or made.nnz < 2
+    made.coalesced = (a.coalesced and not moved) or (transposed and made.nnz < 2)
     return made
 
 
@@ -467,8 +467,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
     for i, x in enumerate(tensors[1:], 1):
         if x.sparse_dim() != first.sparse_dim() or x.dense_dim() != first.dense_dim():
             raise RuntimeError(
-                "All tensors must have the same sparse_dim and dense_dim, but tensor at position "
-                f"{i} has {x.sparse_dim()}, {x.dense_dim()}.")
+                "All tensors must have the same sparse_dim and dense_dim: "
+                f"{first.sparse_dim()}, {first.dense_dim()}, but tensor at position {i} has "
+                f"{x.sparse_dim()}, {x.dense_dim()}.")
         rest = [(m, n) for k, (m, n) in enumerate(zip(first.shape, x.shape, strict=True))
                 if k != axis]  # fmt: skip
         if any(m != n for m, n in rest):
@@ -487,16 +488,6 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor
 # ------------------------------------------------------------------------------ in place
 
 
-@implements("new_zeros", "new_empty", "new")
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
-    """A sparse tensor of the same layout and dtype without values."""
-    from ..creation.creation import numpy_dtype, shape_of
-    from .construction import empty_of_layout
-
-    kind = self._array.dtype if dtype is None else numpy_dtype(dtype)
-    return empty_of_layout(shape_of(size, named.get("size")), kind, self.layout)
-
-
 @implements("equal")
 def equal(input: Tensor, other: Tensor) -> bool:
     """NotImplementedError, as in PyTorch."""
@@ -507,7 +498,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def zero_(self: Tensor) -> Tensor:
     """Forgets all values."""
     from ..core.inplace import bump
-    from .conversion import zeros_like
+    from .like import zeros_like
 
     a: Any = self._array
     if isinstance(a, CooArray):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.sparse import CooArray, SparseTensor
+from ...autograd import enable_grad, grad
+from ...tensor.sparse import CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.registry import OPERATORS, Array, Number
 from . import formats
 from .arithmetic import mul
 from .conversion import itself
-from .dispatch import implements, in_place, sparse_operator
+from .dispatch import implements, in_place, sparse_operator, write_over
+from .masking import _masked
 
 # Operators that PyTorch has for all sparse layouts, by name; the stored values are summed first.
 ZERO_PRESERVING = (
@@ -29,7 +31,28 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
         return on_values(input, dense_operator.function, coalesces)  # type: ignore[no-any-return]
 
     body.__name__ = name
-    sparse_operator(name, *aliases, like=dense or name)(body)
+    function = sparse_operator(name, *aliases, node=dense_operator.node_type.__name__)(body)
+    if not dense_operator.differentiable:
+        function.operator.differentiable = False
+        return
+
+    @function.vjp("input")  # type: ignore[untyped-decorator]
+    def _(g, input):
+        return _gradient(g, input, dense_operator.function)
+
+
+def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
+    """The gradient of a function that goes over the stored values, by that of the values."""
+    pattern: Any = input._array
+    if isinstance(pattern, CooArray):
+        pattern = formats.coalesce(pattern)
+    g = _masked(g, pattern)
+    with enable_grad():
+        x = wrap(pattern.values)
+        x.requires_grad_()
+        y = function(x)
+    found = grad(y, x, wrap(g._array.values))[0]  # type: ignore[attr-defined]
+    return wrap_sparse(g._array.like(found._array))  # type: ignore[attr-defined]
 
 
 def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
@@ -144,7 +167,9 @@ def _(g, input_dtype):
 @implements("conj", "conj_physical")
 def conj(input: Tensor, *, out: Any = None) -> Tensor:
     """The complex conjugate; the tensor itself where it is real."""
-    return _conj(input, out=out) if input.is_complex() else input  # type: ignore[no-any-return]
+    if not input.is_complex():
+        return input if out is None else write_over(out, input)
+    return _conj(input, out=out)  # type: ignore[no-any-return]
 
 
 def _part(function: Any) -> property:
@@ -161,8 +186,6 @@ _methods.angle = lambda self: on_values_of(self, "angle")
 
 def on_values_of(x: Tensor, name: str) -> Tensor:
     """A method of dense tensors on the stored values, without history."""
-    from ...tensor.sparse import wrap_sparse
-
     return wrap_sparse(on_values(x._array, lambda values: getattr(values, name)()))
 
 

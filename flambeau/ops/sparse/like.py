@@ -1,0 +1,136 @@
+"""Sparse tensors like others: their shape, dtype and layout, with other values or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...autograd.inplace import bump, check_writable
+from ...tensor.dtypes import as_dtype
+from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.sparse import (
+    COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
+)
+from ...tensor.tensor import Tensor, wrap
+from .construction import empty_coo, empty_of_layout
+from .dispatch import implements, refuse
+
+
+def _kind(input: Tensor, dtype: Any) -> np.dtype:
+    return input._array.dtype if dtype is None else as_dtype(dtype).numpy  # type: ignore[no-any-return]
+
+
+@implements("zeros_like")
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """No values: in the layout of `input`, or the one asked for."""
+    a: Any = input._array
+    kind, form = _kind(input, dtype), layout or input.layout
+    if form is sparse_coo:
+        sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
+        made: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
+    elif form is strided:
+        _check_same_layout(input, form)
+        made = wrap(np.zeros(a.shape, kind))
+    else:
+        made = _without_values(a, form, kind)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _without_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
+    blocked = COMPRESSED[form][1]
+    has_blocks = isinstance(a, CompressedArray) and a.blocked
+    if blocked and not has_blocks:
+        raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize needs to be a tuple of "
+                           "size 2, but got 0")  # fmt: skip
+    if has_blocks and not blocked:
+        raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize cannot be specified for "
+                           f"non-block layout {layout_name(form)}")  # fmt: skip
+    if not isinstance(a, CompressedArray):
+        return empty_of_layout(a.shape, kind, form)
+    at, block = a.batch_dim, a.block
+    lines = a.shape[at] // block[0] if COMPRESSED[form][0] else a.shape[at + 1] // block[1]
+    index = a.plain.dtype
+    return wrap_sparse(CompressedArray(
+        form, np.zeros((*a.shape[:at], lines + 1), index), np.empty((*a.shape[:at], 0), index),
+        np.empty((*a.shape[:at], 0, *a.values.shape[at + 1 :]), kind), a.shape))  # fmt: skip
+
+
+def _check_same_layout(input: Tensor, form: layout) -> None:
+    if isinstance(input._array, CompressedArray) and form is not input.layout:
+        raise RuntimeError(
+            f"empty_like with different sparse layout is not supported (self is "
+            f"{layout_name(input.layout)} but you requested {layout_name(form)})"
+        )
+
+
+@implements("empty_like")
+def empty_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Values that are not set: at the places of a compressed tensor, at none of a COO tensor."""
+    a: Any = input._array
+    form = layout or input.layout
+    _check_same_layout(input, form)
+    if form is input.layout and isinstance(a, CompressedArray):
+        made: Tensor = wrap_sparse(CompressedArray(
+            form, a.compressed.copy(), a.plain.copy(),
+            np.zeros(a.values.shape, _kind(input, dtype)), a.shape))  # fmt: skip
+    else:
+        made = zeros_like(input, dtype=dtype, layout=form)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _filled_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
+    def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
+        generator = named.pop("generator", None)
+        given = {} if generator is None else {"generator": generator}
+        if "fill_value" in named:
+            args = (named.pop("fill_value"),)
+        made = getattr(empty_like(input, **named), fill)(*(args or arguments), **given)
+        return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+    function.__name__ = name
+    function.__doc__ = f"As `empty_like`, then `{fill}`."
+    implements(name)(function)
+
+
+_filled_like("ones_like", "fill_", (1,))
+_filled_like("full_like", "fill_")
+_filled_like("randn_like", "normal_")
+_filled_like("rand_like", "uniform_")
+
+
+def _values_in_place(name: str, refused: str, compressed: bool = True) -> None:
+    """An in-place method that sets the values of a compressed tensor, as PyTorch has some."""
+
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        a: Any = self._array
+        if not isinstance(self, SparseTensor) or not compressed or isinstance(a, CooArray):
+            refuse(refused, (self,))
+        check_writable(self, name)
+        getattr(wrap(a.values), name)(*args, **named)
+        bump(self)
+        return self
+
+    method.__name__ = name
+    method.__doc__ = f"`{name}` on the stored values of a compressed tensor."
+    implements(name)(method)
+
+
+_values_in_place("fill_", "fill_.Scalar")
+_values_in_place("normal_", "normal_")
+_values_in_place("uniform_", "uniform_", compressed=False)
+
+
+@implements("new_zeros", "new_empty", "new")
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
+    """A sparse tensor of the same layout and dtype without values."""
+    from ..creation.creation import numpy_dtype, shape_of
+
+    kind = self._array.dtype if dtype is None else numpy_dtype(dtype)
+    return empty_of_layout(shape_of(size, named.get("size")), kind, self.layout)

@@ -1,0 +1,74 @@
+"""torch.masked's reductions of sparse tensors: over the values that are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_sparse
+from ...tensor.tensor import Tensor
+from . import formats
+from .conversion import coalesce
+from .reductions import _sum_compressed, _sum_over
+
+_UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def masked_reduction(
+    name: str, input: Tensor, axes: tuple[int, ...], keepdim: bool, dtype: Any, mask: Any
+) -> Tensor:
+    """The sum, product, maximum or minimum over axes of the stored values where `mask` has some.
+
+    The result is sparse, whatever axes it is over. Of compressed rows, axes have to be kept.
+    """
+    if mask is None and name != "sum":
+        raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")
+    x = input if mask is None else input.sparse_mask(mask.expand(input.shape)
+                                                     if mask.shape != input.shape else mask)
+    x = x.to(dtype)
+    if name == "sum":
+        return _summed(x, axes, keepdim)
+    a: Any = x._array
+    if isinstance(a, CompressedArray):
+        if not keepdim:
+            raise AssertionError(
+                "reduction operations on CSR tensors with keepdim=False is unsupported")
+        made = _reduced(formats.to_coo(a), axes, True, _UFUNCS[name])
+        return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
+    return wrap_sparse(_reduced(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
+
+
+def _summed(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    if isinstance(x._array, CompressedArray):
+        return _sum_compressed(x, axes, keepdim)
+    made: Tensor = _sum_over(coalesce(x), axes, keepdim)
+    if isinstance(made, SparseTensor):
+        return made
+    if keepdim:
+        return made.to_sparse(x.sparse_dim())  # type: ignore[no-any-return]
+    dense: Any = made._array
+    return wrap_sparse(CooArray(np.empty((0, 1), np.int64), dense[None], dense.shape, True))
+
+
+def _reduced(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) -> CooArray:
+    """A coalesced array reduced over axes: over sparse ones, runs of equal places."""
+    sparse = a.sparse_dim
+    over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)
+    values = a.values
+    for axis in sorted(over_dense, reverse=True):
+        values = ufunc.reduce(values, axis, keepdims=keepdim)
+    kept = [axis for axis in range(sparse) if axis not in axes]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
+        tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
+    places = CooArray(a.indices[kept], values, tuple(a.shape[k] for k in kept)).linear_indices()
+    order = np.argsort(places, kind="stable")
+    found, starts = np.unique(places[order], return_index=True)
+    chosen = order[starts]
+    if values.size:
+        values = ufunc.reduceat(values[order], starts, 0, dtype=values.dtype)
+    else:
+        values = values[:0]
+    indices = np.zeros((sparse, found.size), np.int64)
+    indices[kept] = a.indices[kept][:, chosen]
+    return CooArray(indices if keepdim else indices[kept], values, shape, True)
