@@ -13,7 +13,8 @@ from .mode import MODE, SPECIAL
 from .node import Node
 
 __all__ = [
-    "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+    "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
+    "increment_version",
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]  # fmt: skip
 
@@ -42,6 +43,66 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         super().__init__(lambda x: x, lambda x: x)
+
+
+class _MutationContext:
+    """The saved copies of a region; `clear` forgets them, and with them the graph's backward."""
+
+    def __init__(self) -> None:
+        self.copies: dict[int, Tensor] = {}
+
+    def clear(self) -> None:
+        """Forgets all copies."""
+        self.copies.clear()
+
+
+class allow_mutation_on_saved_tensors:
+    """Inside, tensors may be written to in place after they were saved: backward sees copies.
+
+    A tensor is copied when it is saved, which costs its memory and time: PyTorch copies at the
+    write. RuntimeError when nested, and for backward after the region has ended.
+    https://pytorch.org/docs/stable/autograd.html
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x.clone()
+    ...     z = y.sin().sum()
+    ...     y.mul_(2)  # z's backward wants y as it was
+    ...     z.backward()
+    tensor([2., 2.], grad_fn=<MulBackward0>)
+    >>> x.grad
+    tensor([0.5403, 0.5403])
+    """
+
+    _inside = False
+
+    def __enter__(self) -> _MutationContext:
+        if allow_mutation_on_saved_tensors._inside:
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        self.context = _MutationContext()
+        self.hooks = saved_tensors_hooks(self._pack, self._unpack)
+        self.hooks.__enter__()
+        allow_mutation_on_saved_tensors._inside = True
+        return self.context
+
+    def __exit__(self, *exception: object) -> None:
+        allow_mutation_on_saved_tensors._inside = False
+        self.context.clear()
+        self.hooks.__exit__(*exception)
+
+    def _pack(self, tensor: Tensor) -> int:
+        copies = self.context.copies
+        copies[len(copies)] = tensor.detach().clone()
+        return len(copies) - 1
+
+    def _unpack(self, key: int) -> Tensor:
+        found = self.context.copies.get(key)
+        if found is None:
+            raise RuntimeError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context"
+                "in which the graph was originally recorded."
+            )
+        return found
 
 
 class disable_saved_tensors_hooks:

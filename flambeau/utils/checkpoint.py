@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 from flambeau.autograd import Function, backward, enable_grad, is_grad_enabled, no_grad
 from flambeau.autograd.graph import saved_tensors_hooks
@@ -19,10 +19,14 @@ from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import default_generator
 
 from ..native.foundation.user_frames import warn
+from .selective_checkpoint import (
+    CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts,
+)
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity",
-    "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
+    "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType",
+    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",
+    "checkpoint_sequential", "create_selective_checkpoint_contexts",
     "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
@@ -398,18 +402,3 @@ def set_device_states(devices: list[int], states: list[Tensor], *, device_type: 
 
     >>> torch.utils.checkpoint.set_device_states([], [])
     """
-
-
-def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
-) -> NoReturn:
-    """Raises NotImplementedError: which operators to recompute cannot be chosen yet.
-
-    >>> torch.utils.checkpoint.create_selective_checkpoint_contexts([])
-    Traceback (most recent call last):
-        ...
-    NotImplementedError: torch.utils.checkpoint.create_selective_checkpoint_contexts: ...
-    """
-    raise NotImplementedError(
-        "torch.utils.checkpoint.create_selective_checkpoint_contexts: flambeau does not have it yet"
-    )

@@ -260,7 +260,7 @@ _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "s
 
 def _aten_name(operator: Operator) -> str:
     names = {"layer_norm": "native_layer_norm", "softmax": "_softmax",
-             "log_softmax": "_log_softmax"}  # fmt: skip
+             "log_softmax": "_log_softmax", "relu_only": "relu"}  # fmt: skip
     name = operator.name.strip("_")
     return names.get(name, name)
 
@@ -279,9 +279,16 @@ def _suffix(operator: Operator, args: tuple) -> str:
     return _SUFFIXES.get(name, "default")
 
 
+# What PyTorch makes of matmul before a handler sees it, by the operands' ranks.
+_PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
+
+
 def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The operator by the name that handlers know it by."""
-    packet = getattr(aten, _aten_name(operator))
+    name = _aten_name(operator)
+    if name == "matmul" and len(args) > 1:
+        name = _PRODUCTS.get((args[0].dim(), args[1].dim()), name)
+    packet = getattr(aten, name)
     packet.fallback = operator.function  # where no public function has this name
     return getattr(packet, _suffix(operator, args))
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
 from ...tensor.layout import layout
+from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.registry import PUBLIC, Array
@@ -254,11 +255,16 @@ def spdiags(
 ) -> Tensor:
     """A matrix whose diagonals are the rows of `diagonals`, at `offsets` from the main one."""
     rows = np.atleast_2d(diagonals._array)
-    where = np.atleast_1d(offsets._array).astype(np.int64)
-    if where.ndim != 1:
-        raise RuntimeError("Offsets must be scalar or vector")
+    where = np.atleast_1d(offsets._array)
     if len(shape) != 2:
         raise RuntimeError("Output shape must be 2d")
+    if rows.ndim != 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
+    if where.dtype != np.int64:
+        raise RuntimeError(
+            f"Offset Tensor must have dtype Long but got {legacy_name(offsets.dtype)}")
+    if where.ndim != 1:
+        raise RuntimeError("Offsets must be scalar or vector")
     if rows.shape[0] != where.size:
         raise RuntimeError(
             f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets "

@@ -124,6 +124,9 @@ def write_over(self: Tensor, y: Tensor) -> Tensor:
     """Puts a result into a tensor in place, with its history."""
     check_writable(self, "out")
     if isinstance(self, SparseTensor) == isinstance(y, SparseTensor):
+        if y._array.dtype != self._array.dtype:
+            check_cast(y.dtype, self.dtype)
+            y = y.to(self.dtype)
         return _replaced(self, y)
     raise RuntimeError(f"Expected out tensor to have {layout_name(y.layout)} layout, but got "
                        f"{layout_name(self.layout)} layout")  # fmt: skip

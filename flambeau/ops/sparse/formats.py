@@ -163,17 +163,17 @@ def dense_to_compressed(
     if batch_dim == 0:
         return compress(dense_to_coo(array, 2), form, block, index)
     batch = array.shape[:batch_dim]
-    parts = [
-        compress(dense_to_coo(matrix, 2), form, block, index)
-        for matrix in array.reshape(-1, *array.shape[batch_dim:])
-    ]
-    if len({part.nnz for part in parts}) > 1:
-        raise RuntimeError("Expect the same number of specified elements per batch.")
-    if not parts:
+    if 0 in batch:
         raise RuntimeError(
             f"to_sparse_{form.name.removeprefix('sparse_')}: Expected product of batch dimensions "
             "to be non-zero."
         )
+    parts = [
+        compress(dense_to_coo(matrix, 2), form, block, index)
+        for matrix in array.reshape(math.prod(batch), *array.shape[batch_dim:])
+    ]
+    if len({part.nnz for part in parts}) > 1:
+        raise RuntimeError("Expect the same number of specified elements per batch.")
     pointers, plain, values = (
         np.stack([getattr(part, name) for part in parts])
         for name in ("compressed", "plain", "values")

@@ -24,9 +24,7 @@ def masked_reduction(
     """
     if mask is None and name != "sum":
         raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")
-    x = input if mask is None else input.sparse_mask(mask.expand(input.shape)
-                                                     if mask.shape != input.shape else mask)
-    x = x.to(dtype)
+    x = (input if mask is None else input.sparse_mask(_pattern(input, mask))).to(dtype)
     if name == "sum":
         return _summed(x, axes, keepdim)
     a: Any = x._array
@@ -37,6 +35,17 @@ def masked_reduction(
         made = _reduced(formats.to_coo(a), axes, True, _UFUNCS[name])
         return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
     return wrap_sparse(_reduced(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
+
+
+def _pattern(input: Tensor, mask: Tensor) -> Tensor:
+    """The mask in the layout and shape of the input."""
+    if mask.shape != input.shape:
+        mask = (mask.to_dense() if isinstance(mask, SparseTensor) else mask).expand(input.shape)
+    if isinstance(mask, SparseTensor):
+        return mask
+    array: Any = input._array
+    block = array.block if isinstance(array, CompressedArray) and array.blocked else None
+    return mask.to_sparse(layout=input.layout, blocksize=block)  # type: ignore[no-any-return]
 
 
 def _summed(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:

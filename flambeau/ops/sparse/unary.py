@@ -32,6 +32,7 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
 
     body.__name__ = name
     function = sparse_operator(name, *aliases, node=dense_operator.node_type.__name__)(body)
+    function.operator.holomorphic = False  # `_gradient` conjugates
     if not dense_operator.differentiable:
         function.operator.differentiable = False
         return

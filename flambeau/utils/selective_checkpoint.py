@@ -1,0 +1,159 @@
+"""Selective checkpointing: which operators of a checkpointed region are kept, and which run again.
+
+In the first run a dispatch mode keeps what the chosen operators give; in the second run another one
+hands it out in the same order, so that only the others are computed again.
+https://pytorch.org/docs/stable/checkpoint.html
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from flambeau.tensor import Tensor
+
+from ._python_dispatch import TorchDispatchMode
+from ._pytree import tree_map
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy says of an operator's result; MUST and PREFER are alike outside of a compiler.
+
+    >>> torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE.name
+    'MUST_SAVE'
+    """
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told beside the operator: whether this is the second run.
+
+    >>> torch.utils.checkpoint.SelectiveCheckpointContext(is_recompute=True).is_recompute
+    True
+    """
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+Policy = Callable[..., Any]
+# By operator: what it gave at each call that is kept, and the versions of the tensors in it.
+Kept = dict[Any, list[Any]]
+
+
+class _Saved:
+    """A result, cut off from the graph; `value` checks that nobody wrote to it since."""
+
+    def __init__(self, result: Any) -> None:
+        self.versions: list[tuple[Tensor, int]] = []
+        self.result = tree_map(self._detached, result)
+
+    def _detached(self, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        made = x.detach()
+        self.versions.append((made, made._version))
+        return made
+
+    def value(self, allow_mutation: bool) -> Any:
+        """The result again, as tensors of their own."""
+        if not allow_mutation and any(x._version != version for x, version in self.versions):
+            raise RuntimeError(
+                "Tensor cached during selective activation checkpoint has been mutated")
+        return tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self.result)
+
+
+def _is_saved(policy: Any) -> bool:
+    if isinstance(policy, bool):
+        return policy
+    return policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE,
+                      CheckpointPolicy.MUST_CPU_OFFLOAD)  # fmt: skip
+
+
+class _FirstRun(TorchDispatchMode):
+    """Keeps the results of the operators that the policy saves."""
+
+    def __init__(self, policy: Policy, kept: Kept) -> None:
+        super().__init__()
+        self.policy, self.kept = policy, kept
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
+        if _is_saved(self.policy(context, func, *args, **kwargs)):
+            self.kept[func].append(_Saved(result))
+        return result
+
+
+class _SecondRun(TorchDispatchMode):
+    """Gives what was kept of an operator, in the order of its calls."""
+
+    def __init__(self, policy: Policy, kept: Kept, allow_mutation: bool) -> None:
+        super().__init__()
+        self.policy, self.kept, self.allow_mutation = policy, kept, allow_mutation
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        context = SelectiveCheckpointContext(is_recompute=True)
+        if not _is_saved(self.policy(context, func, *args, **kwargs)):
+            return func(*args, **kwargs)
+        saved = self.kept.get(func)
+        if saved is None:
+            raise RuntimeError(f"{func} encountered during backward, but not found in storage")
+        if not saved:
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward once on any "
+                "region computed under selective activation checkpoint."
+            )
+        return saved.pop(0).value(self.allow_mutation)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Policy | list[Any], allow_cache_entry_mutation: bool = False
+) -> tuple[TorchDispatchMode, TorchDispatchMode]:
+    """The contexts of a checkpointed region's two runs, for the `context_fn` of `checkpoint`.
+
+    `policy_fn_or_list`: the operators (torch.ops.aten's) whose results are kept, or a function
+    `policy(context, operator, *args, **kwargs)` that gives a CheckpointPolicy. TypeError for an
+    operator that names no overload; RuntimeError in backward if a kept tensor was written to,
+    unless `allow_cache_entry_mutation`.
+
+    >>> import functools
+    >>> from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+    >>> kept = [torch.ops.aten.mm.default]
+    >>> contexts = functools.partial(create_selective_checkpoint_contexts, kept)
+    >>> x = torch.ones(2, 2, requires_grad=True)
+    >>> y = checkpoint(lambda x: (x @ x).sin().sum(), x, use_reentrant=False, context_fn=contexts)
+    >>> y.backward()
+    >>> x.grad
+    tensor([[-1.6646, -1.6646],
+            [-1.6646, -1.6646]])
+    """
+    if isinstance(policy_fn_or_list, list):
+        for operator in policy_fn_or_list:
+            if not hasattr(operator, "_overloadname"):
+                raise ValueError(
+                    f"Expected op in `op_list` to be an OpOverload but got: {operator} of type "
+                    f"{type(operator)}."
+                )
+        chosen = list(policy_fn_or_list)
+
+        def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+            return CheckpointPolicy.MUST_SAVE if operator in chosen \
+                else CheckpointPolicy.PREFER_RECOMPUTE  # fmt: skip
+
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    kept: Kept = defaultdict(list)
+    return _FirstRun(policy, kept), _SecondRun(policy, kept, allow_cache_entry_mutation)

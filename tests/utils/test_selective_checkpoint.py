@@ -1,0 +1,88 @@
+"""Selective checkpointing: gradients are those of the whole function; kept operators run once."""
+
+import functools
+
+import pytest
+
+import flambeau as torch
+from flambeau.utils.checkpoint import (
+    CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts,
+)
+
+MM, SIN = torch.ops.aten.mm.default, torch.ops.aten.sin.default
+
+
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(2, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+
+
+def function(x, w):
+    return ((x @ w).sin() @ w).relu().sum()
+
+
+def checkpointed(policy, x, w, f=function, **options):
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy, **options)
+    return checkpoint(f, x, w, use_reentrant=False, context_fn=contexts)
+
+
+@pytest.mark.parametrize("kept", [[], [MM], [SIN], [MM, SIN]])
+def test_gradients_are_those_of_the_function(kept):
+    x, w = inputs()
+    wanted = torch.autograd.grad(function(x, w), (x, w))
+    found = torch.autograd.grad(checkpointed(kept, x, w), (x, w))
+    assert all(map(torch.equal, found, wanted))
+
+
+def test_the_policy_sees_both_runs():
+    seen = []
+
+    def policy(context, operator, *args, **kwargs):
+        seen.append((context.is_recompute, operator))
+        return CheckpointPolicy.MUST_SAVE if operator is MM else CheckpointPolicy.PREFER_RECOMPUTE
+
+    x, w = inputs()
+    checkpointed(policy, x, w).backward()
+    assert [op for again, op in seen if not again][:3] == [MM, SIN, MM]
+    assert [op for again, op in seen if again][:3] == [MM, SIN, MM]
+
+
+def test_kept_operators_are_not_computed_again(monkeypatch):
+    x, w = inputs()
+    y = checkpointed([MM], x, w)
+    computed = []
+
+    class Count(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            computed.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Count():
+        y.backward()
+    # Of the second run nothing but sin and relu; four products are backward's own.
+    assert computed.count(SIN) == 1 and computed.count(MM) == 4
+
+
+def test_a_kept_tensor_must_not_be_written_to():
+    def writes(x, w):
+        return (x @ w).mul_(2).sin().sum()
+
+    x, w = inputs()
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        checkpointed([MM], x, w, writes).backward()
+    checkpointed([MM], x, w, writes, allow_cache_entry_mutation=True).backward()
+
+
+def test_only_once():
+    x, w = inputs()
+    y = checkpointed([MM], x, w)
+    y.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="backward an extra time"):
+        y.backward()
+
+
+def test_what_is_no_overload_is_refused():
+    with pytest.raises(ValueError, match="Expected op in `op_list` to be an OpOverload"):
+        create_selective_checkpoint_contexts([torch.mm])
+    with pytest.raises(TypeError, match="must be either a function or a list of ops"):
+        create_selective_checkpoint_contexts(3)
