@@ -11,7 +11,7 @@ PARITY_VENV := .venv-parity
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: help demo test slow lint parity conformance bench curves stubs clean
+.PHONY: help demo test slow lint parity conformance arm bench curves stubs clean
 
 help:
 	@echo "make demo    train the MNIST network on the images in the repository, write demo.png"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint    ruff, the layers of the package, the type checker"
 	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
 	@echo "make slow    programs of every operator and of random graphs, by the thousand"
+	@echo "make arm     operators, emitted kernels and compiled steps on aarch64, under qemu-user"
 	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into the docs"
 	@echo "make curves  draw the loss curves of both into docs/parity.png"
 	@echo "make stubs   write the generated .pyi files anew"
@@ -50,6 +51,8 @@ $(PARITY_VENV)/.ready: pyproject.toml
 
 demo: $(VENV)/.with-demo
 	@$(BIN)/flambeau examples/mnist.py --picture demo.png
+	@echo "Next: flambeau your_script.py ($(BIN)/flambeau), or flambeau check your_script.py, which runs nothing;"
+	@echo "      flambeau --profile examples/mlp.py --epochs 1 shows where time goes; examples/ has more programs."
 
 test: $(VENV)/.with-test
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not parity" $(TESTS)
@@ -68,6 +71,9 @@ slow: $(VENV)/.with-test
 conformance: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python .ci/conformance
 
+arm:
+	.ci/arm
+
 bench: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
 	$(PARITY_VENV)/bin/python benchmarks/compiled.py --readme
@@ -81,4 +87,4 @@ stubs: $(VENV)/.with-lint
 	$(BIN)/python -m flambeau.command.stubs
 
 clean:
-	rm -rf $(VENV) $(PARITY_VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png
+	rm -rf $(VENV) $(PARITY_VENV) .arm .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png

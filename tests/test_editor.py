@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +52,14 @@ def test_completion_of_tensors_and_modules_shows_names_of_pytorch() -> None:
     assert not {"_array", "_tracked", "_stamp", "_node"} & set(dir(x))
     assert {"weight", "forward", "note"} <= set(dir(layer))
     assert not [name for name in dir(layer) if name.startswith("_flambeau")]
+
+
+@pytest.mark.slow
+def test_pyright_accepts_the_users_programs_and_reports_their_mistakes() -> None:
+    """mypy's verdict is `make lint`'s; both read the same `type: ignore` comments."""
+    pytest.importorskip("pyright")
+    root = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "0 errors" in done.stdout

@@ -32,6 +32,7 @@ flambeau --version       the version, and the version of PyTorch that it behaves
 flambeau --help          this
 flambeau --doctor PROGRAM    watch the training and name its mistakes (--doctor=strict, =check)
 flambeau --compile PROGRAM   compile each model that the program calls (see torch.compile)
+flambeau --profile PROGRAM   show where its time goes: a table, and profile.html (--profile=PAGE)
 Python's options come before the program: -u, -W ARG, -O, -X OPT, -B, -E, -I, -s, -i, ...
 The program needs no change, and PyTorch need not be installed. Arguments after the
 program are the program's. In new code, `import flambeau as torch` does the same
@@ -50,7 +51,7 @@ _OWN_FILE = __file__
 # What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
 _run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
 _replaced: ModuleType | None = None  # the `__main__` before the program's
-_around: AbstractContextManager[Any] | None = None  # what the program runs inside of: the doctor
+_around: AbstractContextManager[Any] | None = None  # what the program runs inside of
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,6 +71,8 @@ def main(argv: list[str] | None = None) -> int:
         args = args[1:]
     if args and args[0].startswith("--doctor"):
         return _watched(args)
+    if args and args[0].startswith("--profile"):
+        return _profiled(args)
     try:
         line = interpreter_options.split(args)
     except interpreter_options.OptionError as error:
@@ -97,6 +100,24 @@ def _watched(args: list[str]) -> int:
     global _around
     _around = watched
     return _program(line.program) or watched.code
+
+
+def _profiled(args: list[str]) -> int:
+    """Runs a program under the profiler."""
+    from . import profile_program
+
+    try:
+        profiled = profile_program.parse(args[0])
+        line = interpreter_options.split(args[1:])
+        if line.options or not line.program:
+            raise ValueError("Python's options do not go with --profile"
+                             if line.options else "--profile needs a program")  # fmt: skip
+    except (ValueError, interpreter_options.OptionError) as error:
+        print(f"{error}\nTry `flambeau --help' for more information.", file=sys.stderr)
+        return 2
+    global _around
+    _around = profiled
+    return _program(line.program)
 
 
 def leave(code: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,21 @@ def test_compile_makes_models_programs(tmp_path: Path) -> None:
     compiled = run("--compile", "program.py", cwd=tmp_path, code=code)
     assert plain.stdout == "Sequential [False, False, False]\n"
     assert compiled.stdout == "Sequential [True, False, False]\n", compiled.stderr
+
+
+def test_a_program_under_the_profiler(tmp_path) -> None:
+    def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "flambeau", *arguments]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+    program = "import torch; print(torch.nn.Linear(2, 3)(torch.ones(1, 2)).shape)"
+    done = run("--profile=page.html", "-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "torch.Size([1, 3])\n"
+    assert "aten::linear" in done.stderr
+    assert "flame graph: page.html" in done.stderr
+    assert "aten::linear" in (tmp_path / "page.html").read_text()
+    failed = run("--profile", "-c", "import torch; torch.ones(2) @ torch.ones(3)", cwd=tmp_path)
+    assert failed.returncode == 1
+    assert "RuntimeError" in failed.stderr
+    assert run("--profile", cwd=tmp_path).returncode == 2
