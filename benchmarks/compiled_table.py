@@ -227,7 +227,8 @@ def write(results: dict) -> None:
     (HERE / "compiled.json").write_text(text, encoding="utf-8")
     put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
     if "steps" in results["parts"]:
-        short = "\n".join([*steps(results), "", footnote(results), "[All rows](docs/speed.md)."])
+        every = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
+        short = "\n".join([*steps(results), "", footnote(results), f"[All rows]({every})."])
         put(ROOT / "README.md", BEGIN, END, short)
 
 

@@ -56,5 +56,6 @@ def _report(names: ProgramNames) -> int:
         more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
         print(f"{first.file}:{first.line}{more}: {name}: {reason}")
     count = len({use.name for use in names.uses})
-    print(f"{count} torch names in {len(names.files)} files, {len(missing)} missing")
+    files_read = "1 file" if len(names.files) == 1 else f"{len(names.files)} files"
+    print(f"{count} torch names in {files_read}, {len(missing)} missing")
     return EXIT_MISSING if missing or names.unreadable else EXIT_OK

@@ -78,7 +78,7 @@ def test_check_passes_over_a_program_that_lacks_nothing(
     script = tmp_path / "train.py"
     script.write_text("import torch\nprint(torch.ones(2))\n")
     assert check.main([str(script)]) == 0
-    assert capsys.readouterr().out == "2 torch names in 1 files, 0 missing\n"
+    assert capsys.readouterr().out == "2 torch names in 1 file, 0 missing\n"
     assert check.main([str(tmp_path / "absent.py")]) == 2
 
 
