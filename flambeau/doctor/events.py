@@ -67,6 +67,16 @@ class LossCall:
 
 
 @dataclass
+class Tokens:
+    """A call of an embedding: what was looked up, and the rows that it gave."""
+
+    indices: np.ndarray
+    rows: Any  # a tensor; rules let go of it at the next backward pass
+    padding: int | None
+    spot: Spot | None
+
+
+@dataclass
 class Backward:
     """A backward pass that adds to `.grad`, before it runs."""
 

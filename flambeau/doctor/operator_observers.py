@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
 from ..autograd.mode import MODE
+from ..nn.parameter import Parameter
 from ..ops.core.registry import PUBLIC
 from ..tensor.tensor import Tensor
-from .events import LossCall
+from .events import LossCall, Tokens
 from ..native.foundation.user_frames import is_internal
 from .places import here
 
@@ -32,7 +33,8 @@ LOSSES = (
 _FIRST = {"ctc_loss": "log_probs", "cosine_embedding_loss": "input1",
           "margin_ranking_loss": "input1"}  # fmt: skip
 _TARGET = {"ctc_loss": "targets"}
-_FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize")
+_FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
+              "layer_norm", "multi_head_attention_forward")  # fmt: skip
 _RESHAPES = ("view", "reshape")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 
@@ -66,6 +68,22 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
             and vars(Tensor)["argmax"] is not PUBLIC["torch"]["argmax"]:  # fmt: skip
         yield vars(Tensor)["argmax"], _cut(session, "argmax()")
     yield from _comparisons(session)
+    yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
+    yield Parameter.__new__, _parameter(session)
+    yield PUBLIC["torch"]["empty"], _empty(session)
+    yield from _distributions(session)
+
+
+def _distributions(session: Session) -> Iterator[tuple[Any, Observer]]:
+    package = importlib.import_module("flambeau.distributions")
+    kinds = {kind for kind in vars(package).values()
+             if isinstance(kind, type) and issubclass(kind, package.Distribution)}  # fmt: skip
+    for kind in (package.Categorical, package.Bernoulli):
+        yield kind.__init__, _of_logits(session)
+    for name, observer in (("sample", _sample(session)), ("log_prob", _log_prob(session))):
+        yield from ((function, observer) for function in {
+            vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
+        })  # fmt: skip
 
 
 def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
@@ -73,6 +91,9 @@ def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
     for function in {methods["__eq__"], PUBLIC["torch"]["eq"], methods["eq"]}:
         if inspect.isfunction(function):
             yield function, _compare(session)
+    for function in {methods["__ne__"], PUBLIC["torch"]["ne"], methods["ne"]}:
+        if inspect.isfunction(function):
+            yield function, _mask(session)
     greater = {methods["__gt__"], methods["__ge__"], PUBLIC["torch"]["gt"], PUBLIC["torch"]["ge"],
                methods["gt"], methods["ge"]}  # fmt: skip
     for function in greater:
@@ -183,6 +204,18 @@ def _compare(session: Session) -> Observer:
         if not session.busy and len(args) > 1 and isinstance(args[1], Tensor) \
                 and isinstance(args[0], Tensor):  # fmt: skip
             session.emit("on_compare", args[0], args[1], result, here())
+        elif not session.busy and len(args) > 1 and args[1].__class__ is int:
+            session.emit("on_mask", result, here())
+        return result
+
+    return compare
+
+
+def _mask(session: Session) -> Observer:
+    def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and len(args) > 1 and args[1].__class__ is int:
+            session.emit("on_mask", result, here())
         return result
 
     return compare
@@ -196,3 +229,78 @@ def _threshold(session: Session) -> Observer:
         return original(*args, **kwargs)
 
     return compare
+
+
+# ------------------------------------------------------------------------- tokens, distributions
+
+
+def _embedding(session: Session, signature: inspect.Signature) -> Observer:
+    names = list(signature.parameters)
+
+    def look_up(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor):
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+            padding = arguments.get("padding_idx")
+            session.emit("on_embedding", Tokens(
+                arguments["input"]._array, result,
+                padding if padding is None or padding >= 0 else len(arguments["weight"]) + padding,
+                here(),
+            ))  # fmt: skip
+        return result
+
+    return look_up
+
+
+def _parameter(session: Session) -> Observer:
+    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor):
+            source = args[1] if len(args) > 1 else kwargs.get("data")
+            session.emit("on_parameter", result, source, here())
+        return result
+
+    return make
+
+
+def _empty(session: Session) -> Observer:
+    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and not is_internal(sys._getframe(2).f_code):
+            session.emit("on_empty", result)
+        return result
+
+    return make
+
+
+def _of_logits(session: Session) -> Observer:
+    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
+        logits = args[2] if len(args) > 2 else kwargs.get("logits")
+        if not session.busy:
+            session.emit("on_distribution", args[0], logits, here())
+        return original(*args, **kwargs)
+
+    return make
+
+
+def _sample(session: Session) -> Observer:
+    def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        trained = any(isinstance(value, Tensor) and value.requires_grad
+                      for value in vars(args[0]).values())  # fmt: skip
+        if not session.busy and trained and MODE.grad:
+            session.emit("on_sample", args[0], result, here())
+        return result
+
+    return sample
+
+
+def _log_prob(session: Session) -> Observer:
+    def log_prob(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy:
+            value = args[1] if len(args) > 1 else kwargs.get("value")
+            session.emit("on_log_prob", args[0], value, result, here())
+        return result
+
+    return log_prob

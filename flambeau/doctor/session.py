@@ -250,4 +250,9 @@ LACKING = {
     "on_view": "no tensor was reshaped",
     "on_compare": "no predictions were compared",
     "evaluation": "no evaluation was seen",
+    "on_embedding": "no embedding was called",
+    "on_parameter": "no parameter was made by hand",
+    "on_distribution": "no distribution was made of logits",
+    "on_sample": "no distribution with trained parameters was sampled",
+    "on_log_prob": "log_prob was not called",
 }

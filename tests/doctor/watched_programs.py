@@ -28,7 +28,7 @@ def load(path: Path) -> ModuleType:
 def programs(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """The public functions of the files in a folder."""
     for path in sorted((HERE / folder).glob("*.py")):
-        for name, function in vars(load(path)).items():
+        for name, function in list(vars(load(path)).items()):
             own = inspect.isfunction(function) and function.__code__.co_filename == str(path)
             if own and not name.startswith("_"):
                 yield f"{path.stem}.{name}", function

@@ -11,7 +11,7 @@ from ..graph import module_of, spot_of
 from ..places import Spot, place_of
 
 if TYPE_CHECKING:
-    from ..events import Backward, LossCall, ModuleCall, Update
+    from ..events import Backward, LossCall, ModuleCall, Tokens, Update
     from ..session import Session
 
 
@@ -40,7 +40,8 @@ class Rule:
         "after_backward", "on_zero_grad", "on_optimizer", "on_step", "after_step", "on_scheduler",
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
-        "on_grad_read", "finish",
+        "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
+        "on_log_prob", "on_mask", "finish",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
@@ -159,6 +160,27 @@ class Rule:
 
     def on_broadcast(self, name: str, a: Any, b: Any, spot: Spot | None) -> None:
         """A recorded operator of two tensors enlarged both, while watched."""
+
+    def on_embedding(self, tokens: Tokens) -> None:
+        """An embedding looked rows up, while watched."""
+
+    def on_mask(self, mask: Any, spot: Spot | None) -> None:
+        """A tensor was compared with a number for equality, while watched."""
+
+    def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
+        """A Parameter was made of a tensor, while watched."""
+
+    def on_empty(self, tensor: Any) -> None:
+        """torch.empty gave memory, while watched."""
+
+    def on_distribution(self, distribution: Any, logits: Any, spot: Spot | None) -> None:
+        """A distribution over classes was made of logits, or of None, while watched."""
+
+    def on_sample(self, distribution: Any, result: Any, spot: Spot | None) -> None:
+        """sample() of a distribution with trained parameters gave `result`, while watched."""
+
+    def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
+        """log_prob() of a distribution was computed, while watched."""
 
     def finish(self) -> None:
         """The program is over."""

@@ -1,0 +1,155 @@
+"""A part of the loss that is a constant, though it was meant to be trained."""
+
+from __future__ import annotations
+
+import ast
+from types import FrameType
+from typing import Any
+
+from ....native.foundation.user_frames import user_frame
+from ....tensor.tensor import Tensor
+from ...events import Backward
+from ...finding import Level, Place
+from ...source import function_body
+from ..rule import Rule
+
+_CUTS = ("data", "detach", "item")
+
+
+class ConstantLossTerm(Rule):
+    """Reads the statement that adds the loss up, together with the values of its variables: a sum
+    of parameters' data, or of gradients without a graph, adds nothing to any gradient."""
+
+    id = "loss-term-without-gradient"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "a penalty is added to the loss, and has no gradient"
+    why = (
+        "It changes the number that is printed and nothing else. Told for numbers that come from "
+        "parameters by .data, detach() or item(), or from torch.autograd.grad without "
+        "create_graph=True. Silent for other constants."
+    )
+    fix = "compute it from the parameters themselves; torch.autograd.grad(..., create_graph=True)"
+    broken = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    penalty = sum(p.data.pow(2).sum() for p in net.parameters())  # <-
+    loss = F.mse_loss(net(x), t) + 0.01 * penalty
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    penalty = sum(p.pow(2).sum() for p in net.parameters())
+    loss = F.mse_loss(net(x), t) + 0.01 * penalty
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A moving average is taken off, which is a constant and meant to be one.
+net, mean = nn.Linear(8, 1), torch.zeros(())
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    value = F.mse_loss(net(x), t)
+    mean = 0.9 * mean + 0.1 * value.detach()
+    loss = value - mean
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# First-order meta-learning: gradients without a graph, in weights that have one.
+net, x2, t2 = nn.Linear(8, 1, bias=False), torch.randn(64, 8), torch.randn(64, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    slope, = torch.autograd.grad(F.mse_loss(net(x), t), net.weight)
+    fast = net.weight - 0.1 * slope
+    loss = F.mse_loss(F.linear(x2, fast), t2)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.looked: dict[Any, int] = {}
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched or backward.spot is None:
+            return
+        times = self.looked[backward.spot] = self.looked.get(backward.spot, 0) + 1
+        frame = user_frame(1)
+        if times != 2 or frame is None:  # once, when all variables have values
+            return
+        body = function_body(frame.f_code.co_filename, frame.f_code)
+        if body is None:
+            return
+        assigned = _assignments(body)
+        for name, value in list(frame.f_locals.items()):
+            if value is backward.tensor:
+                for term in _terms(name, assigned, frame):
+                    self._judge(term, assigned, frame, backward)
+
+    def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:
+        cause = _cause(name, assigned, frame, set())
+        if cause is not None:
+            place = Place(frame.f_code.co_filename, cause.lineno, frame.f_code.co_qualname)
+            self.report(f"'{name}' is part of the loss and has no gradient", place, backward.spot)
+
+
+def _assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(body):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name):
+                        found.setdefault(part.id, []).append(node.value)
+    return found
+
+
+def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> list[str]:
+    """Names of the addends of a loss that are numbers without a gradient."""
+    terms: list[str] = []
+    stack = list(assigned.get(name, ()))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+            stack += [node.left, node.right]
+        elif isinstance(node, ast.Name) and node.id != name:
+            value = frame.f_locals.get(node.id)
+            if isinstance(value, Tensor) and not value.requires_grad and value.dim() == 0:
+                terms.append(node.id)
+    return terms
+
+
+def _cause(
+    name: str, assigned: dict[str, list[ast.expr]], frame: FrameType, seen: set[str]
+) -> ast.expr | None:  # fmt: skip
+    """The expression by which a number lost its gradient; None where it never had any."""
+    seen.add(name)
+    for value in assigned.get(name, ()):
+        parts = list(ast.walk(value))
+        text = ast.unparse(value)
+        cut = any(isinstance(part, ast.Attribute) and part.attr in _CUTS for part in parts)
+        if cut and "parameters()" in text:
+            return value
+        calls = [part for part in parts if isinstance(part, ast.Call)]
+        for call in calls:
+            if ast.unparse(call.func).endswith("autograd.grad") and not any(
+                k.arg == "create_graph" for k in call.keywords
+            ):  # fmt: skip
+                return value
+        for part in parts:
+            if isinstance(part, ast.Name) and part.id not in seen:
+                held = frame.f_locals.get(part.id)
+                if isinstance(held, Tensor) and not held.requires_grad:
+                    found = _cause(part.id, assigned, frame, seen)
+                    if found is not None:
+                        return found
+    return None

@@ -1,0 +1,84 @@
+"""Two parameters that are one piece of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class ParametersShareMemory(Rule):
+    """Compares the addresses of an optimizer's parameters at its first step."""
+
+    id = "parameters-share-memory"
+    level = Level.CERTAIN
+    needs = ("on_step",)
+    title = "a weight is tied by a new Parameter around the same memory: it is updated twice"
+    why = (
+        "nn.Parameter(other.weight) is a second parameter with numbers of the first: each gets its "
+        "own part of the gradient and its own moments, and both updates hit the same numbers. "
+        "Silent where one and the same parameter has two names."
+    )
+    fix = "tie by assignment: head.weight = embedding.weight"
+    broken = """
+first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+second.weight = nn.Parameter(first.weight)  # <-
+optimizer = optim.Adam([*first.parameters(), *second.parameters()])
+for _ in range(3):
+    loss = second(first(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+second.weight = first.weight
+optimizer = optim.Adam(nn.ModuleList([first, second]).parameters())
+for _ in range(3):
+    loss = second(first(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A copy at the start, trained on its own.
+first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+second.weight = nn.Parameter(first.weight.detach().clone())
+optimizer = optim.Adam([*first.parameters(), *second.parameters()])
+loss = second(first(x)).pow(2).mean()
+loss.backward()
+optimizer.step()
+""", """
+# Parts of one flat piece of memory, none of which overlap.
+flat = torch.randn(72)
+weight, bias = nn.Parameter(flat[:64].view(8, 8)), nn.Parameter(flat[64:])
+optimizer = optim.Adam([weight, bias])
+loss = F.linear(x, weight, bias).pow(2).mean()
+loss.backward()
+optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.made: dict[int, Spot | None] = {}
+
+    def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
+        self.session.follow(parameter)
+        self.made[id(parameter)] = spot
+
+    def on_step(self, update: Update) -> None:
+        if update.number != 1:
+            return
+        seen: dict[tuple[int, Any], Any] = {}
+        for parameter in update.params:
+            array = parameter._array
+            key = (array.ctypes.data, array.shape)
+            other = seen.setdefault(key, parameter)
+            if other is not parameter and array.size > 1 and parameter.requires_grad:
+                names = self.session.parameter_names([other, parameter])
+                spots = [self.made.get(id(parameter)), self.made.get(id(other)), update.spot]
+                self.report(f"{names} are one piece of memory", *spots,
+                            elements=int(array.size))  # fmt: skip

@@ -1,0 +1,96 @@
+"""A parameter of memory that nobody filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class UnfilledParameter(Rule):
+    """Remembers the numbers of parameters made of torch.empty until their first update."""
+
+    id = "parameter-never-filled"
+    level = Level.LIKELY
+    needs = ("on_parameter", "on_step")
+    title = "a parameter is made of torch.empty(), and nothing is ever written into it"
+    why = (
+        "torch.empty() gives memory with whatever was in it: zeros today, NaN tomorrow. Silent "
+        "where the numbers were written before the first update, by nn.init, copy_ or a loaded "
+        "state."
+    )
+    fix = "fill it: nn.init.xavier_uniform_(self.weight); or torch.zeros, torch.randn"
+    broken = """
+weight = nn.Parameter(torch.empty(8, 3))  # <-
+optimizer = optim.SGD([weight], lr=0.1)
+for _ in range(3):
+    loss = F.cross_entropy(x @ weight, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+weight = nn.Parameter(torch.empty(8, 3))
+nn.init.xavier_uniform_(weight)
+optimizer = optim.SGD([weight], lr=0.1)
+for _ in range(3):
+    loss = F.cross_entropy(x @ weight, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Filled by its data, with ones.
+weight = nn.Parameter(torch.empty(8, 3))
+weight.data.fill_(1.0)
+optimizer = optim.SGD([weight], lr=0.1)
+loss = F.cross_entropy(x @ weight, y)
+loss.backward()
+optimizer.step()
+""", """
+# Loaded.
+net = nn.Module()
+net.weight = nn.Parameter(torch.empty(8, 3))
+net.load_state_dict({"weight": torch.randn(8, 3)})
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+loss = F.cross_entropy(x @ net.weight, y)
+loss.backward()
+optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.empty: dict[int, bytes] = {}  # addresses of memory from torch.empty: its first bytes
+        self.made: dict[int, tuple[int, bytes, Spot | None]] = {}
+
+    def on_empty(self, tensor: Any) -> None:
+        if len(self.empty) < 4096:
+            self.empty[tensor._array.ctypes.data] = _start(tensor._array)
+
+    def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
+        address = parameter._array.ctypes.data
+        start = self.empty.pop(address, None)
+        if start is not None and source is not None and source._version == 0:
+            self.session.follow(parameter)
+            self.made[id(parameter)] = address, start, spot
+
+    def on_step(self, update: Update) -> None:
+        if update.number != 1:
+            return
+        for parameter in update.params:
+            address, start, spot = self.made.pop(id(parameter), (0, b"", None))
+            array = parameter._array
+            if spot is not None and array.ctypes.data == address and parameter._version == 0 \
+                    and _start(array) == start:  # fmt: skip
+                self.report(f"{self.session.parameter_name(parameter)} holds what torch.empty() "
+                            "found in memory", spot, update.spot,
+                            shape=str(tuple(array.shape)))  # fmt: skip
+
+
+def _start(array: np.ndarray) -> bytes:
+    return array.reshape(-1)[:256].tobytes()

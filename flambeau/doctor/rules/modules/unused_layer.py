@@ -1,0 +1,167 @@
+"""A layer with parameters that no call uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import ModuleCall, Update
+from ...finding import Level
+from ...source import function_body
+from ..rule import Rule
+
+_STEPS = 8
+
+
+class UnusedLayer(Rule):
+    """Looks for layers of a network that is trained, which never ran and whose parameters never
+    had a gradient."""
+
+    id = "layer-never-used"
+    level = Level.LIKELY
+    needs = ("on_step", "on_call")
+    title = "a layer is made in __init__, is in the optimizer, and forward never uses it"
+    why = (
+        "Often it was forgotten, or another was written in its place. Told at the end, after "
+        f"{_STEPS} updates, for layers that are attributes, whose name no method but __init__ "
+        "mentions. Silent for layers in lists and dicts, which may be chosen, and for those that "
+        "are mentioned in a branch."
+    )
+    fix = "use it in forward, or take it out of __init__"
+    broken = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)  # <-
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.head(torch.relu(h))
+
+net = Net()
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.head(torch.relu(self.second(h)))
+
+net = Net()
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A head for another task, used when it is asked for.
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 3)
+        self.second_head = nn.Linear(8, 2)
+
+    def forward(self, x, second=False):
+        h = torch.relu(self.body(x))
+        return self.second_head(h) if second else self.head(h)
+
+net = Net()
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""", """
+# The layer's weight is used without a call of the layer.
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 8)
+        self.body = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.body(x) @ self.embedding.weight.T
+
+net = Net()
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.used: set[int] = set()  # parameters that had a gradient
+        self.steps = 0
+
+    def on_call(self, call: ModuleCall) -> None:
+        """Only that there are calls."""
+
+    def on_step(self, update: Update) -> None:
+        self.steps += 1
+        self.used.update(id(p) for p in update.params if p._grad is not None)
+
+    def finish(self) -> None:
+        if self.steps < _STEPS:
+            return
+        for root in list(self.session.roots):
+            for owner in root.modules():
+                if type(owner).__module__.startswith("flambeau.") or owner._modules is None:
+                    continue
+                for name, layer in owner._modules.items():
+                    if layer is not None and self._unused(layer) and _forgotten(owner, name):
+                        self.report(
+                            f"{type(owner).__name__}.{name} is never used",
+                            self.session.made_at.get(layer),
+                            parameters=sum(p._array.size for p in layer.parameters()),
+                        )
+
+    def _unused(self, layer: Any) -> bool:
+        own = [p for p in layer.parameters() if p.requires_grad]
+        return bool(own) and all(
+            id(p) in self.session.optimized and id(p) not in self.used for p in own
+        )
+
+
+def _forgotten(owner: Any, name: str) -> bool:
+    """Whether no method of a class but its constructor mentions an attribute, nor loops over all
+    of them."""
+    everything = {name, "children", "modules", "named_children", "named_modules", "_modules",
+                  "getattr", "__dict__", "get_submodule"}  # fmt: skip
+    for kind in type(owner).__mro__:
+        if kind.__module__.startswith("flambeau."):
+            break
+        for function in vars(kind).values():
+            function = getattr(function, "fget", None) or getattr(function, "__func__", function)
+            code = getattr(function, "__code__", None)
+            if code is None or code.co_name == "__init__":
+                continue
+            if function_body(code.co_filename, code) is None:
+                return False
+            if everything & {*code.co_names, *_names_within(code)}:
+                return False
+    return True
+
+
+def _names_within(code: Any) -> set[str]:
+    found: set[str] = set()
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            found |= {*constant.co_names} | _names_within(constant)
+    return found

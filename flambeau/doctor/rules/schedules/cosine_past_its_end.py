@@ -1,0 +1,82 @@
+"""A cosine that is stepped past its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot, place_of
+from ...source import loops_around
+from ..rule import Rule
+
+
+class CosinePastItsEnd(Rule):
+    """Compares a cosine's steps with its T_max."""
+
+    id = "cosine-past-its-end"
+    level = Level.LIKELY
+    needs = ("on_schedule",)
+    title = "a cosine schedule of T_max epochs is stepped at every batch: the rate swings up again"
+    why = (
+        "CosineAnnealingLR goes back up after T_max steps, and down again. Told when it is stepped "
+        "in a loop over batches and has gone up and down once. Silent in a loop over epochs, and "
+        "for CosineAnnealingWarmRestarts, which means it."
+    )
+    fix = "T_max=epochs * len(loader), or scheduler.step() once an epoch"
+    broken = """
+net, epochs = nn.Linear(8, 3), 4
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
+for epoch in range(epochs):
+    for xb, yb in zip(x.split(8), y.split(8)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(xb), yb).backward()
+        optimizer.step()
+        scheduler.step()  # <-
+"""
+    fixed = """
+net, epochs = nn.Linear(8, 3), 4
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8 * epochs)
+for epoch in range(epochs):
+    for xb, yb in zip(x.split(8), y.split(8)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(xb), yb).backward()
+        optimizer.step()
+        scheduler.step()
+"""
+    healthy = ("""
+# Warm restarts, batch by batch.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 4)
+for epoch in range(4):
+    for xb, yb in zip(x.split(8), y.split(8)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(xb), yb).backward()
+        optimizer.step()
+        scheduler.step()
+""", """
+# Swings on purpose, by the epoch: a snapshot is taken at each low.
+net, snapshots = nn.Linear(8, 3), []
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
+for epoch in range(12):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    scheduler.step()
+    if scheduler.get_last_lr()[0] < 1e-6:
+        snapshots.append(copy.deepcopy(net.state_dict()))
+""")
+
+    def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
+        period = getattr(scheduler, "T_max", 0)
+        if type(scheduler).__name__ != "CosineAnnealingLR" or spot is None \
+                or scheduler.last_epoch != 2 * period + 1:  # fmt: skip
+            return
+        place = place_of(spot)
+        if place is not None and len(loops_around(place.file, place.line)) >= 2:
+            self.report(f"the cosine ended {scheduler.last_epoch - period} steps ago, and its rate "
+                        "has gone up since", spot,
+                        T_max=period, steps=scheduler.last_epoch)  # fmt: skip

@@ -1,0 +1,124 @@
+"""A plateau schedule that waits for a score to fall."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot, place_of
+from ...source import statements_at
+from ..rule import Rule
+
+_SCORE = re.compile(r"acc|f1|auc|iou|dice|precision|recall|score|reward|return|bleu|r2|map")
+_ERROR = re.compile(r"loss|err|mse|mae|nll|perplexity|ppl|cost")
+_CALLS = 5
+
+
+class PlateauDirection(Rule):
+    """Follows what ReduceLROnPlateau is told, and what the program calls it."""
+
+    id = "plateau-direction"
+    level = Level.LIKELY
+    needs = ("on_schedule",)
+    title = "ReduceLROnPlateau(mode='min') is given a score that is to rise, or the other way about"
+    why = (
+        "The better the score becomes, the sooner the rate is lowered. Told where the argument is "
+        f"called accuracy, f1, ... (or loss with mode='max'), and it has moved away from the mode "
+        f"in {_CALLS} calls. Silent for losses that rise with mode='min': those are what the "
+        "schedule is for."
+    )
+    fix = "ReduceLROnPlateau(optimizer, mode='max') for scores, 'min' for losses"
+    broken = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.5)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+labels = x[:, :3].argmax(1)
+for _ in range(8):
+    logits = net(x)
+    optimizer.zero_grad()
+    F.cross_entropy(logits, labels).backward()
+    optimizer.step()
+    accuracy = (logits.argmax(1) == labels).float().mean()
+    scheduler.step(accuracy)  # <-
+"""
+    fixed = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.5)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)
+labels = x[:, :3].argmax(1)
+for _ in range(8):
+    logits = net(x)
+    optimizer.zero_grad()
+    F.cross_entropy(logits, labels).backward()
+    optimizer.step()
+    accuracy = (logits.argmax(1) == labels).float().mean()
+    scheduler.step(accuracy)
+"""
+    healthy = ("""
+# A loss on other data that rises: the schedule is there for that.
+net, other = nn.Linear(8, 3), torch.randn(64, 8)
+optimizer = optim.SGD(net.parameters(), lr=2.0)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+for _ in range(8):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    with torch.no_grad():
+        validation_loss = F.cross_entropy(net(other), y)
+    scheduler.step(validation_loss)
+""", """
+# The negative of a score.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.5)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+labels = x[:, :3].argmax(1)
+for _ in range(8):
+    logits = net(x)
+    optimizer.zero_grad()
+    F.cross_entropy(logits, labels).backward()
+    optimizer.step()
+    scheduler.step(-(logits.argmax(1) == labels).float().mean())
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.told: dict[int, list[float]] = {}
+
+    def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
+        if type(scheduler).__name__ != "ReduceLROnPlateau" or spot is None or not args:
+            return
+        self.session.follow(scheduler)
+        values = self.told.setdefault(id(scheduler), [])
+        values.append(float(args[0]))
+        if len(values) < _CALLS or len(values) > 64:
+            return
+        middle = len(values) // 2
+        early, late = sum(values[:middle]) / middle, sum(values[middle:]) / (len(values) - middle)
+        rises = late > early + 1e-3 * abs(early)
+        falls = late < early - 1e-3 * abs(early)
+        name = _argument(spot)
+        wrong = (scheduler.mode == "min" and rises and _SCORE.search(name)
+                 and not _ERROR.search(name)
+                 or scheduler.mode == "max" and falls and _ERROR.search(name)
+                 and not _SCORE.search(name))  # fmt: skip
+        if wrong:
+            self.report(f"mode='{scheduler.mode}', and '{name}' {'rises' if rises else 'falls'}",
+                        spot, first=values[0], last=values[-1])  # fmt: skip
+
+
+def _argument(spot: Spot) -> str:
+    """What the program calls the metric that it hands over; empty for negated ones."""
+    place = place_of(spot)
+    if place is None:
+        return ""
+    for statement in statements_at(place.file, place.line):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
+                    and node.func.attr == "step" and node.args \
+                    and node.lineno <= place.line <= (node.end_lineno or 0):  # fmt: skip
+                if isinstance(node.args[0], ast.UnaryOp):
+                    return ""
+                return ast.unparse(node.args[0]).lower()
+    return ""

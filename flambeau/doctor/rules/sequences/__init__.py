@@ -1,0 +1,1 @@
+"""Checks of sequences: tokens, masks, states."""

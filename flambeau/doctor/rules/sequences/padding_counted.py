@@ -1,0 +1,111 @@
+"""Padding that counts in a loss over tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, LossCall, Tokens
+from ...finding import Level
+from ..rule import Rule
+
+_SHARE = 0.05
+
+
+class PaddingCounted(Rule):
+    """Compares targets with the padding of the embedding that the model looked tokens up in."""
+
+    id = "padding-counted-in-loss"
+    level = Level.LIKELY
+    needs = ("on_embedding", "on_loss")
+    title = "padding counts in the loss: the model is trained, and judged, on predicting padding"
+    why = (
+        "Padding is easy to predict, so that the loss looks better than it is, and short sequences "
+        "weigh less. Told where an embedding has a padding_idx, the target is that number at "
+        f"{_SHARE:.0%} of the positions or more, and the loss neither ignores nor reweights it."
+    )
+    fix = "F.cross_entropy(..., ignore_index=padding_idx), or -100 as the target of padding"
+    broken = """
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:4, 5:] = 0
+embedding = nn.Embedding(12, 8, padding_idx=0)
+rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+for _ in range(4):
+    logits = head(rnn(embedding(tokens[:, :-1]))[0])
+    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:4, 5:] = 0
+embedding = nn.Embedding(12, 8, padding_idx=0)
+rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+for _ in range(4):
+    logits = head(rnn(embedding(tokens[:, :-1]))[0])
+    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], ignore_index=0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# One loss a token, and a mask.
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:4, 5:] = 0
+embedding = nn.Embedding(12, 8, padding_idx=0)
+rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+for _ in range(4):
+    logits = head(rnn(embedding(tokens[:, :-1]))[0])
+    each = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+    mask = (tokens[:, 1:] != 0).float()
+    loss = (each * mask).sum() / mask.sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Whole sequences are classified, and one class has the number of the padding.
+tokens = torch.randint(1, 12, (64, 9))
+tokens[:40, 5:] = 0
+embedding = nn.Embedding(12, 8, padding_idx=0)
+rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+for _ in range(4):
+    loss = F.cross_entropy(head(rnn(embedding(tokens))[0][:, -1]), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.tokens: Tokens | None = None
+
+    def on_embedding(self, tokens: Tokens) -> None:
+        if tokens.padding is not None and tokens.indices.ndim == 2:
+            self.tokens = Tokens(tokens.indices, None, tokens.padding, tokens.spot)
+
+    def on_backward(self, backward: Backward) -> None:
+        self.tokens = None
+
+    def on_loss(self, call: LossCall) -> None:
+        tokens = self.tokens
+        if tokens is None or call.name != "cross_entropy" or not call.recorded \
+                or call.argument("reduction", "mean") == "none" or call.target is None:  # fmt: skip
+            return
+        target, padding = call.target._array, tokens.padding
+        rows, steps = tokens.indices.shape
+        weight = call.argument("weight")
+        if target.dtype.kind != "i" or call.argument("ignore_index", -100) == padding \
+                or target.size not in (rows * steps, rows * (steps - 1)) \
+                or weight is not None and weight._array[padding] == 0:  # fmt: skip
+            return
+        padded = (target == padding).mean()
+        given = (tokens.indices == padding).mean()
+        if padded >= _SHARE and given > 0 and np.any(target != padding):
+            self.report(f"{padded:.0%} of the targets are padding ({padding})", call.spot,
+                        tokens.spot, share=float(padded))  # fmt: skip

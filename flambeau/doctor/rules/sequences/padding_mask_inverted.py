@@ -1,0 +1,122 @@
+"""A padding mask that hides the words and shows the padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import Tokens
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+
+class PaddingMaskInverted(Rule):
+    """Compares an attention's key_padding_mask with the tokens that were looked up before."""
+
+    id = "padding-mask-inverted"
+    level = Level.CERTAIN
+    needs = ("on_embedding",)
+    title = "the padding mask is upside down: True hides a position from nn.MultiheadAttention"
+    why = (
+        "The model attends to padding alone, and rows without padding become NaN. Told where the "
+        "positions that the mask leaves hold one and the same token in all rows, the padding, and "
+        "those that it hides hold others."
+    )
+    fix = "key_padding_mask=(tokens == padding): True is what to ignore"
+    broken = """
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:, 5:] = 0
+embedding, head = nn.Embedding(12, 8, padding_idx=0), nn.Linear(8, 3)
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+parts = nn.ModuleList([embedding, attention, head])
+optimizer = optim.Adam(parts.parameters())
+for _ in range(4):
+    rows = embedding(tokens)
+    out, _weights = attention(rows, rows, rows, key_padding_mask=tokens != 0)  # <-
+    loss = F.cross_entropy(head(out.mean(1)), y[:8])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:, 5:] = 0
+embedding, head = nn.Embedding(12, 8, padding_idx=0), nn.Linear(8, 3)
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+parts = nn.ModuleList([embedding, attention, head])
+optimizer = optim.Adam(parts.parameters())
+for _ in range(4):
+    rows = embedding(tokens)
+    out, _weights = attention(rows, rows, rows, key_padding_mask=tokens == 0)
+    loss = F.cross_entropy(head(out.mean(1)), y[:8])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Padding on the left.
+tokens = torch.randint(1, 12, (8, 9))
+tokens[:, :4] = 0
+embedding, head = nn.Embedding(12, 8, padding_idx=0), nn.Linear(8, 3)
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+optimizer = optim.Adam(nn.ModuleList([embedding, attention, head]).parameters())
+for _ in range(4):
+    rows = embedding(tokens)
+    out, _weights = attention(rows, rows, rows, key_padding_mask=tokens == 0)
+    loss = F.cross_entropy(head(out[:, -1]), y[:8])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Some words are hidden at random.
+tokens = torch.randint(1, 12, (8, 9))
+embedding, head = nn.Embedding(12, 8), nn.Linear(8, 3)
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+optimizer = optim.Adam(nn.ModuleList([embedding, attention, head]).parameters())
+for _ in range(4):
+    rows = embedding(tokens)
+    hidden = torch.rand(8, 9) < 0.5
+    hidden[:, 0] = False
+    out, _weights = attention(rows, rows, rows, key_padding_mask=hidden)
+    loss = F.cross_entropy(head(out.mean(1)), y[:8])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.indices: list[np.ndarray] = []
+        self.masks: list[tuple[np.ndarray, Spot | None]] = []  # and the lines that made them
+
+    def on_mask(self, mask: Any, spot: Spot | None) -> None:
+        if isinstance(mask, Tensor) and mask.dim() == 2:
+            self.masks = [*self.masks[-7:], (mask._array, spot)]
+
+    def on_embedding(self, tokens: Tokens) -> None:
+        self.indices = [*self.indices[-3:], tokens.indices]
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:  # fmt: skip
+        if name != "multi_head_attention_forward":
+            return
+        mask = args[14] if len(args) > 14 else kwargs.get("key_padding_mask")
+        if not isinstance(mask, Tensor) or mask.dim() != 2:
+            return
+        array = mask._array
+        hidden = array if array.dtype == bool else np.isneginf(array)
+        for indices in reversed(self.indices):
+            if indices.shape != hidden.shape or not hidden.any() or hidden.all():
+                continue
+            left = np.unique(indices[~hidden])
+            if len(left) == 1 and (~hidden).sum() > 2 and left[0] not in indices[hidden] \
+                    and len(np.unique(indices[hidden])) > 1:  # fmt: skip
+                made_at = [at for made, at in self.masks if np.array_equal(made, hidden)]
+                self.report(
+                    f"only positions with the token {left[0]} are attended to", *made_at[-1:], spot,
+                    hidden=float(hidden.mean()),
+                )  # fmt: skip
+            return

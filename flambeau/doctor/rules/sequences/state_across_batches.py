@@ -1,0 +1,109 @@
+"""A recurrent state that goes from one shuffled batch to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import ModuleCall
+from ...finding import Level
+from ..rule import Rule
+
+_LAYERS = ("RNN", "LSTM", "GRU")
+
+
+class StateAcrossBatches(Rule):
+    """Compares the state that a recurrent layer is given with what it returned for the batch
+    before."""
+
+    id = "state-across-shuffled-batches"
+    level = Level.LIKELY
+    needs = ("on_layer", "on_batch")
+    title = "a recurrent state is carried to the next batch, and batches are shuffled"
+    why = (
+        "The state belongs to other samples. Silent where the loader does not shuffle, as for one "
+        "long text in pieces, and where several calls work on one batch."
+    )
+    fix = "begin each batch without a state: rnn(x); or read the data in order: shuffle=False"
+    broken = """
+data = TensorDataset(torch.randn(64, 5, 4), y)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+rnn, head, state = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3), None
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for xb, yb in loader:
+    out, state = rnn(xb, state)  # <-
+    state = state.detach()
+    loss = F.cross_entropy(head(out[:, -1]), yb)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+data = TensorDataset(torch.randn(64, 5, 4), y)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+rnn, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for xb, yb in loader:
+    out, state = rnn(xb)
+    loss = F.cross_entropy(head(out[:, -1]), yb)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# One long series, in order.
+data = TensorDataset(torch.randn(64, 5, 4), y)
+rnn, head, state = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3), None
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for xb, yb in DataLoader(data, batch_size=8):
+    out, state = rnn(xb, state)
+    state = state.detach()
+    loss = F.cross_entropy(head(out[:, -1]), yb)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A shuffled batch, worked on in two pieces.
+data = TensorDataset(torch.randn(64, 6, 4), y)
+rnn, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
+for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
+    state = None
+    for piece in xb.split(3, dim=1):
+        out, state = rnn(piece, state)
+        state = state.detach()
+        loss = F.cross_entropy(head(out[:, -1]), yb)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.batches = 0
+        self.shuffled = False
+        self.last: dict[int, tuple[int, np.ndarray]] = {}  # by layer: the batch, and its last state
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Any) -> None:
+        self.batches += 1
+        loader = self.session.loaders.get(iterator)
+        self.shuffled = type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"
+
+    def on_layer(self, call: ModuleCall) -> None:
+        if type(call.module).__name__ not in _LAYERS or not call.module.training:
+            return
+        given = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
+        given = given[0] if isinstance(given, tuple) else given
+        before = self.last.get(id(call.module))
+        if isinstance(given, Tensor) and before is not None and before[0] != self.batches \
+                and self.shuffled and call.recorded and np.array_equal(given._array, before[1]) \
+                and given._array.any():  # fmt: skip
+            self.report("the state of one batch is the first state of the next, of other samples",
+                        call.spot, layer=type(call.module).__name__)  # fmt: skip
+        state = call.output[1] if isinstance(call.output, tuple) else None
+        state = state[0] if isinstance(state, tuple) else state
+        if isinstance(state, Tensor):
+            self.session.follow(call.module)
+            self.last[id(call.module)] = self.batches, state._array.copy()

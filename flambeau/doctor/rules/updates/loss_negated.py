@@ -1,0 +1,102 @@
+"""Training that makes the loss worse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....autograd.node import Node
+from ...events import Backward, Update
+from ...finding import Level
+from ...graph import node_of, operator_name, spot_of
+from ..rule import Rule
+
+_LOSSES = (
+    "_cross_entropy", "_nll_loss", "_mse_loss", "_binary_cross_entropy",
+    "_binary_cross_entropy_with_logits", "_l1_loss", "_smooth_l1_loss", "_huber_loss",
+)  # fmt: skip
+_STEPS = 10
+
+
+class LossNegated(Rule):
+    """Looks whether the root of each backward pass is a loss with a minus in front."""
+
+    id = "loss-negated"
+    level = Level.LIKELY
+    needs = ("on_backward", "on_step")
+    title = "a loss that is to fall has a minus in front, and is minimised: training makes it worse"
+    why = (
+        "Told when the only thing that an optimizer minimises is the negative of a cross entropy "
+        f"or of an error, for {_STEPS} steps, and that loss has risen. Silent where another loss "
+        "is minimised too, as in adversarial training, where the input is what is optimized, and "
+        "for maximize=True."
+    )
+    fix = "minimise the loss itself: loss.backward() without the minus"
+    broken = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(14):
+    loss = -F.cross_entropy(net(x), y)  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(14):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# An input that is made hard for a fixed network.
+net, change = nn.Linear(8, 3).requires_grad_(False), nn.Parameter(torch.zeros(64, 8))
+optimizer = optim.SGD([change], lr=0.1)
+for _ in range(14):
+    loss = -F.cross_entropy(net(x + change), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Maximised on purpose.
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1, maximize=True)
+for _ in range(14):
+    loss = -F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.values: list[float] = []
+        self.pending: tuple[Any, Backward] | None = None
+        self.over = False
+
+    def on_backward(self, backward: Backward) -> None:
+        if self.over or len(self.values) > _STEPS:
+            return
+        node = node_of(backward.roots[0]) if len(backward.roots) == 1 else None
+        below = node_of(node.edges[0]) if getattr(node, "edges", None) else None
+        if not isinstance(node, Node) or operator_name(node) != "neg" \
+                or not isinstance(below, Node) or operator_name(below) not in _LOSSES or backward.value is None:  # fmt: skip
+            self.over = True  # something else is minimised as well
+            return
+        self.pending = spot_of(node), backward
+
+    def on_step(self, update: Update) -> None:
+        if self.over or self.pending is None or self.pending[1].value is None:
+            return
+        group = update.optimizer.param_groups[0]
+        roots = [self.session.root_of(p) for p in update.params[:1]]
+        if group.get("maximize") or None in roots:
+            self.over = True
+            return
+        self.values.append(-self.pending[1].value)
+        if len(self.values) == _STEPS and self.values[-1] > 1.05 * self.values[0]:
+            self.over = True
+            self.report("the loss rises at every step: its negative is minimised",
+                        self.pending[0], self.pending[1].spot,
+                        loss=[self.values[0], self.values[-1]])  # fmt: skip
