@@ -80,8 +80,9 @@ for _ in range(14):
             return
         node = node_of(backward.roots[0]) if len(backward.roots) == 1 else None
         below = node_of(node.edges[0]) if getattr(node, "edges", None) else None
-        if not isinstance(node, Node) or operator_name(node) != "neg" \
-                or not isinstance(below, Node) or operator_name(below) not in _LOSSES or backward.value is None:  # fmt: skip
+        negated = isinstance(node, Node) and operator_name(node) == "neg" \
+            and isinstance(below, Node) and operator_name(below) in _LOSSES  # fmt: skip
+        if not negated or backward.value is None:
             self.over = True  # something else is minimised as well
             return
         self.pending = spot_of(node), backward
