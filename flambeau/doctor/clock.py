@@ -2,7 +2,8 @@
 
 Close watching notes the line of every recorded operator and walks the graph at every backward
 pass. It is on for the first passes, for a few at each power of two, and again when something new
-begins: an epoch, another mode, another optimizer. It is off while it has cost more than its share.
+begins: an epoch, another mode, another optimizer. Once watching has cost more than its share,
+nothing of a step is observed until the program has run long enough to pay for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Clock:
         self.passes = 0
         self.left = FIRST
         self.suspended_at: list[int] = []  # passes at which close watching became too dear
-        self._suspended = False
+        self.too_dear = False
         self._rearmed = 0
 
     @property
@@ -50,12 +51,16 @@ class Clock:
         self.left -= 1
         if self.passes & (self.passes - 1) == 0:
             self.left = max(self.left, AGAIN)
-        if self.spent_s > 0.9 * self.allowed_s:
-            if not self._suspended:
+        if self.spent_s > 0.8 * self.allowed_s:
+            if not self.too_dear:
                 self.suspended_at.append(self.passes)
-            self._suspended = True
+            self.too_dear = True
+        return self.left > 0 and not self.too_dear
+
+    @property
+    def affordable(self) -> bool:
+        """Whether a session that rests may watch again."""
+        if self.too_dear and self.spent_s > 0.4 * self.allowed_s:
             return False
-        if self._suspended and self.spent_s > 0.5 * self.allowed_s:
-            return False
-        self._suspended = False
-        return self.left > 0
+        self.too_dear = False
+        return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,29 +26,41 @@ if TYPE_CHECKING:
 Observer = Callable[[Callable, tuple, dict], Any]
 
 
-def targets(session: Session) -> list[tuple[Any, Observer]]:
-    """Every function that is patched for the whole session, with its observer."""
+def step_targets(session: Session) -> list[tuple[Any, Observer]]:
+    """The functions that each step calls, with their observers."""
     modules = ModuleObserver(session)
     passes = BackwardObserver(session)
-    found: list[tuple[Any, Observer]] = [
+    clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
+    scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
+    loaders = importlib.import_module("flambeau.utils.data.iterator")
+    compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
+    return [
         (Module.__call__, modules.call),
         (Module._call_impl, modules.call),
-        (Module.__init__, modules.made),
-        (Module.train, modules.mode),
         (Module.zero_grad, _told_before(session, "on_zero_grad")),
-        (Module.state_dict, _told_after(session, "on_state")),
-        (Module.load_state_dict, _load_observer(session)),
         (engine.run, passes.run),
         (vars(Tensor)["backward"], passes.backward),
         (optimizers.Optimizer.zero_grad, _told_before(session, "on_zero_grad")),
+        (clipping.clip_grad_norm_, _clip_observer(session)),
+        (clipping.clip_grad_value_, _clip_observer(session)),
+        (scaler.scale, _unscale_observer(session)),
+        (scaler.unscale_, _unscale_observer(session)),
+        (loaders._BaseDataLoaderIter.__next__, _batch_observer(session)),
+        (compiled.__call__, _plain_call(session)),
+        (compiled.attempt, _no_program),
+    ]
+
+
+def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
+    """The functions that are patched for the whole session, with their observers."""
+    modules = ModuleObserver(session)
+    found: list[tuple[Any, Observer]] = [
+        (Module.__init__, modules.made),
+        (Module.train, modules.mode),
+        (Module.state_dict, _told_after(session, "on_state")),
+        (Module.load_state_dict, _load_observer(session)),
         (optimizers.Optimizer.__init__, _optimizer_observer(session)),
     ]
-    return [*found, *_lazily_imported(session)]
-
-
-def _lazily_imported(session: Session) -> list[tuple[Any, Observer]]:
-    """Functions of packages that may not be loaded yet."""
-    found: list[tuple[Any, Observer]] = []
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
     found.append((schedulers.LRScheduler.__init__, _made(session, "on_scheduler")))
     names = importlib.import_module("flambeau.optim.lr_scheduler")
@@ -59,20 +70,10 @@ def _lazily_imported(session: Session) -> list[tuple[Any, Observer]]:
         and "step" in vars(kind)
     }  # fmt: skip
     found += [(step, _schedule_observer(session)) for step in steps]
-    clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
-    for function in (clipping.clip_grad_norm_, clipping.clip_grad_value_):
-        found.append((function, _clip_observer(session)))
-    scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
-    found.append((scaler.scale, _unscale_observer(session)))
-    found.append((scaler.unscale_, _unscale_observer(session)))
     loaders = importlib.import_module("flambeau.utils.data.iterator")
-    found.append((loaders._BaseDataLoaderIter.__next__, _batch_observer(session)))
     found.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
     found.append((loader.__init__, _made(session, "on_loader")))
-    compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
-    found.append((compiled.__call__, _plain_call))
-    found.append((compiled.attempt, _no_program))
     namespace = importlib.import_module("flambeau")
     found.append((namespace.manual_seed, _seed_observer(session)))
     return found
@@ -81,9 +82,15 @@ def _lazily_imported(session: Session) -> list[tuple[Any, Observer]]:
 # ------------------------------------------------------------------------- compiled steps
 
 
-def _plain_call(original: Callable, args: tuple, kwargs: dict) -> Any:
-    """A compiled function runs as it was written: a program shows nothing of its steps."""
-    return args[0]._function(*args[1:], **kwargs)
+def _plain_call(session: Session) -> Observer:
+    """While steps are watched a compiled function runs as it was written: its program would show
+    nothing of them."""
+
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
+        session.compiled = True
+        return args[0]._function(*args[1:], **kwargs)
+
+    return call
 
 
 def _no_program(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -152,6 +159,7 @@ class ModuleObserver:
             result = original(*args, **kwargs)
         finally:
             self.inside = False
+        session.wake()
         session.follow(args[0])
         mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
         session.emit("on_mode", args[0], mode, here())
@@ -195,7 +203,11 @@ class BackwardObserver:
         result = original(*args, **kwargs)
         session.emit("after_backward", event)
         begun = time.perf_counter()
-        session.watch(session.clock.tick())
+        closely = session.clock.tick()
+        if session.clock.too_dear or (session.compiled and not closely):
+            session.rest()
+        else:
+            session.watch(closely)
         session.clock.spent_s += time.perf_counter() - begun
         return result
 
@@ -207,7 +219,7 @@ _handles: list[Any] = []
 
 def add_step_hooks(session: Session) -> None:
     """Has every optimizer tell of its steps."""
-    numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    numbers = session.step_numbers
     pending: list[Update] = []
 
     def before(optimizer: Any, args: tuple, kwargs: dict) -> None:
@@ -231,6 +243,23 @@ def add_step_hooks(session: Session) -> None:
     _handles.append(optimizers.register_optimizer_step_post_hook(after))
 
 
+_EACH = 64  # updates between two looks at the clock while the session rests
+
+
+def add_heartbeat(session: Session) -> None:
+    """Has every so many updates look whether the session may watch again."""
+    left = [_EACH]
+
+    def beat(optimizer: Any, args: tuple, kwargs: dict) -> None:
+        left[0] -= 1
+        if not left[0]:
+            left[0] = _EACH
+            if session.clock.affordable:
+                session.wake()
+
+    _handles.append(optimizers.register_optimizer_step_pre_hook(beat))
+
+
 class Enough(BaseException):
     """Ends a program that was to be watched for some steps only."""
 
@@ -246,6 +275,7 @@ def _optimizer_observer(session: Session) -> Observer:
         original(*args, **kwargs)
         spot = constructor_spot(args[0])
         if not session.busy:
+            session.wake()
             session.optimizers[args[0]] = spot
             session.adopt(args[0])
             session.clock.again()
@@ -340,6 +370,7 @@ def _unscale_observer(session: Session) -> Observer:
 def _iterator_observer(session: Session) -> Observer:
     def begun(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
+        session.wake()
         session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
 
     return begun

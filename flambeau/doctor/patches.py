@@ -1,8 +1,9 @@
 """Patches: library functions whose code is replaced while a session watches.
 
 A function keeps its identity and gets its own code back at the end, so that nothing is paid when
-the doctor is off. Light patches stay for the whole session (modules' calls, backward, optimizers);
-close ones, which every operator pays for, come and go with `watch_closely`.
+the doctor is off. Close patches, which every operator pays for, come and go with `watch_closely`;
+those of each step (modules' calls, backward, updates) go while the session rests. What happens once
+in a while (constructors, train(), state dicts, schedules) is patched for the whole session.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from . import observers, operator_observers
 if TYPE_CHECKING:
     from .session import Session
 
-_light: list[Swap] = []
+_rare: list[Swap] = []
+_step: list[Swap] = []
 _close: list[Swap] = []
 _lock = threading.Lock()
 session: Session | None = None
@@ -31,9 +33,9 @@ def install(watcher: Session) -> None:
             raise RuntimeError("a doctor is watching already; they do not nest")
         session = watcher
     try:
-        for function, observer in observers.targets(watcher):
-            _light.append(_start(function, observer))
-        observers.add_step_hooks(watcher)
+        for function, observer in observers.rare_targets(watcher):
+            _rare.append(_start(function, observer))
+        watch_steps(True)
     except BaseException:
         remove()
         raise
@@ -43,6 +45,23 @@ def _start(function: Any, observer: Callable) -> Swap:
     swap = swap_of(function, observer)
     swap.start()
     return swap
+
+
+def watch_steps(watched: bool) -> None:
+    """Adds or removes the patches that every step pays for."""
+    if session is None:
+        return
+    observers.remove_step_hooks()
+    if not watched:
+        _restore(_close)
+        _restore(_step)
+        if not session.compiled:  # a program does not run where there are hooks
+            observers.add_heartbeat(session)
+        return
+    if not _step:
+        for function, observer in observers.step_targets(session):
+            _step.append(_start(function, observer))
+    observers.add_step_hooks(session)
 
 
 def watch_closely(closely: bool) -> None:
@@ -58,7 +77,8 @@ def remove() -> None:
     """Gives all functions their own code back."""
     global session
     _restore(_close)
-    _restore(_light)
+    _restore(_step)
+    _restore(_rare)
     observers.remove_step_hooks()
     session = None
 

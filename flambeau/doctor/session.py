@@ -22,6 +22,8 @@ from .source import silenced_on
 
 ORDER = {Level.CERTAIN: 0, Level.LIKELY: 1, Level.HINT: 2}
 _SAME_ID = 8  # findings of one check that are kept
+_UNSURE = 8  # updates after a rest in which nothing is told
+_UNSEEN_S = 4e-6  # what an event costs beside its handlers: patches, places, the event itself
 
 
 class Session:
@@ -60,6 +62,10 @@ class Session:
         self.busy = False  # a rule is at work: what it calls is no event
         self.error: str | None = None  # what ended the program early
         self.watching = False
+        self.resting = False  # nothing of a step is observed
+        self.compiled = False  # whether the program has compiled functions
+        self.step_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.trusted_from = 0  # the update from which on rules know what happened before
         self.ended = False
         Instruments(self)
 
@@ -123,6 +129,26 @@ class Session:
             self.watching = closely
             patches.watch_closely(closely)
 
+    def rest(self) -> None:
+        """Observes no steps until `wake`: they cost what they cost without a doctor."""
+        from . import patches
+
+        if not self.resting:
+            self.resting, self.watching = True, False
+            patches.watch_steps(False)
+
+    def wake(self) -> None:
+        """Observes steps again, where that is affordable. Rules have missed some: what they find in
+        the next few is not told."""
+        from . import patches
+
+        if self.resting and not self.busy and self.clock.affordable:
+            self.resting = False
+            self.trusted_from = self.updates + _UNSURE
+            self.clock.again()
+            patches.watch_steps(True)
+            self.watch(True)
+
     # ---------------------------------------------------------------- events
 
     def emit(self, event: str, *args: Any) -> None:
@@ -137,21 +163,20 @@ class Session:
             self._forget()
         try:
             for handler in handlers:
-                self._tell(handler, args)
+                try:
+                    handler(*args)
+                except Mistake:
+                    raise
+                except Exception as error:  # a rule that fails must not end the user's program
+                    self._drop(handler.__self__, error)
         finally:
             self.busy = False
-            self.clock.spent_s += time.perf_counter() - begun
+            self.clock.spent_s += time.perf_counter() - begun + _UNSEEN_S
 
-    def _tell(self, handler: Any, args: tuple[Any, ...]) -> None:
-        try:
-            handler(*args)
-        except Mistake:
-            raise
-        except Exception as error:  # a rule that fails must not end the user's program
-            rule = handler.__self__
-            self.faults.setdefault(rule.id, f"{type(error).__name__}: {error}")
-            for name, handlers in self.handlers.items():
-                self.handlers[name] = [h for h in handlers if getattr(h, "__self__", 0) is not rule]
+    def _drop(self, rule: Any, error: Exception) -> None:
+        self.faults.setdefault(rule.id, f"{type(error).__name__}: {error}")
+        for name, handlers in self.handlers.items():
+            self.handlers[name] = [h for h in handlers if getattr(h, "__self__", 0) is not rule]
 
     # ---------------------------------------------------------------- findings
 
@@ -161,6 +186,8 @@ class Session:
     ) -> None:  # fmt: skip
         """Keeps a finding, unless the line is marked as intended; the same one only once."""
         if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
+            return
+        if self.updates < self.trusted_from and not self.ended:
             return
         same = [f for f in self.findings if f.id == id]
         for found in same:
