@@ -168,12 +168,13 @@ class Session:
                 except Mistake:
                     raise
                 except Exception as error:  # a rule that fails must not end the user's program
-                    self._drop(handler.__self__, error)
+                    self._drop(handler, error)
         finally:
             self.busy = False
             self.clock.spent_s += time.perf_counter() - begun + _UNSEEN_S
 
-    def _drop(self, rule: Any, error: Exception) -> None:
+    def _drop(self, handler: Any, error: Exception) -> None:
+        rule = handler.__self__
         self.faults.setdefault(rule.id, f"{type(error).__name__}: {error}")
         for name, handlers in self.handlers.items():
             self.handlers[name] = [h for h in handlers if getattr(h, "__self__", 0) is not rule]

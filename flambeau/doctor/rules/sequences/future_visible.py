@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...events import Backward, LossCall, Tokens
 from ...finding import Level
@@ -16,7 +16,7 @@ class FutureVisible(Rule):
 
     id = "future-tokens-visible"
     level = Level.CERTAIN
-    needs = ("on_embedding", "on_loss")
+    needs: ClassVar[tuple[str, ...]] = ("on_embedding", "on_loss")
     title = "the next token is to be predicted, and the model sees it: the causal mask is missing"
     why = (
         "The loss falls to nothing, and the model is of no use when it has to write: it copies "

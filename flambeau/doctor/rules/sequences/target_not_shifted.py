@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ...events import LossCall, Tokens
 from ...finding import Level
 from .future_visible import FutureVisible
@@ -14,7 +12,7 @@ class TargetNotShifted(FutureVisible):
 
     id = "target-not-shifted"
     level = Level.CERTAIN
-    needs: ClassVar[tuple[str, ...]] = ("on_embedding", "on_loss")
+    needs = ("on_embedding", "on_loss")
     title = "a causal model is to predict the token that it is given, not the next one"
     why = (
         "It learns to copy, and the loss falls fast. Silent for models that see the whole "

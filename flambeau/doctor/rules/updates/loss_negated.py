@@ -79,10 +79,11 @@ for _ in range(14):
         if self.over or len(self.values) > _STEPS:
             return
         node = node_of(backward.roots[0]) if len(backward.roots) == 1 else None
-        below = node_of(node.edges[0]) if getattr(node, "edges", None) else None
-        negated = isinstance(node, Node) and operator_name(node) == "neg" \
-            and isinstance(below, Node) and operator_name(below) in _LOSSES  # fmt: skip
-        if not negated or backward.value is None:
+        if not isinstance(node, Node) or operator_name(node) != "neg" or backward.value is None:
+            self.over = True
+            return
+        below = node_of(node.edges[0])
+        if not isinstance(below, Node) or operator_name(below) not in _LOSSES:
             self.over = True  # something else is minimised as well
             return
         self.pending = spot_of(node), backward
