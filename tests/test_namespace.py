@@ -76,11 +76,10 @@ def test_compile_gives_a_callable_that_stands_for_the_model():
 
 def test_what_would_be_scripted_stays_python():
     net = torch.nn.Linear(2, 2)
-    for name in ("script", "trace", "freeze", "optimize_for_inference", "script_method", "ignore"):
+    for name in ("script", "freeze", "optimize_for_inference", "script_method", "ignore"):
         assert getattr(torch.jit, name)(net) is net
-    for name in ("save", "load"):
-        with pytest.raises(NotImplementedError, match=f"torch.jit.{name}"):
-            getattr(torch.jit, name)(abs)
+    with pytest.raises(NotImplementedError, match="torch.jit.save"):
+        torch.jit.save(abs, "script.pt")
     assert issubclass(torch.jit.ScriptModule, torch.nn.Module)
     assert not isinstance(net, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
 

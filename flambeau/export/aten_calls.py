@@ -140,6 +140,17 @@ def _rdiv(self: Any, other: Any) -> Any:
     return [("reciprocal", [self], {}), ("mul", [..., other], {})]
 
 
+def _new(name: str) -> Form:
+    """A new tensor of a dtype and on a device, which depends on no value of the old one."""
+
+    def form(self: Any, size: Any, *more: Any, dtype: Any = None, device: Any = None,
+             requires_grad: bool = False) -> Any:  # fmt: skip
+        sizes = list(size) if isinstance(size, (tuple, list)) else [size, *more]
+        return name, [sizes], {"dtype": dtype or self.dtype, "device": device or self.device}
+
+    return form
+
+
 def _transposed(self: Any) -> Any:
     order = list(range(self.ndim))[::-1]
     return "permute", [self, order], {}
@@ -157,6 +168,7 @@ ATEN_FORMS: dict[str, Any] = {
     **{f"{space}.{n}": _varying(n) for n in ("view", "reshape", "permute", "expand", "repeat")
        for space in ("torch", "torch.Tensor")},
     "torch.Tensor.__rdiv__": _rdiv, "T": _transposed,
+    "torch.Tensor.new_zeros": _new("zeros"), "torch.Tensor.new_ones": _new("ones"),
 }  # fmt: skip
 
 

@@ -37,10 +37,11 @@ def tree_flatten_spec(tree: Any, spec: Any) -> list:
 
 def _children(tree: Any, spec: Any) -> list:
     """The children named by the specification; further keys and items are left out."""
-    if isinstance(tree, dict):
+    kind = spec.type if isinstance(spec.type, type) else tuple  # namedtuple is a function
+    if issubclass(kind, dict):  # the tree itself may be a proxy
         return [tree[key] for key in spec.context]
-    if isinstance(tree, (list, tuple)):
-        return list(tree[: spec.num_children])
+    if issubclass(kind, (list, tuple)):
+        return [tree[i] for i in range(spec.num_children)]
     nodes = pytree.SUPPORTED_NODES
     if type(tree) in nodes:
         return list(nodes[type(tree)].flatten_fn(tree)[0])

@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 import sys
+import typing
 import warnings
 from collections.abc import Callable
 from itertools import chain
@@ -34,6 +35,7 @@ from .trace_errors import explain
 
 __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
 
+_PACKAGE = __name__.partition(".")[0] + "."
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CONSTANTS = (Tensor, pytree.TreeSpec)
 _proxyable_classes: dict[type, None] = {}
@@ -283,7 +285,7 @@ class Tracer(TracerBase):
         args += [self._proxy_placeholder(name, concrete_args, signature, inner)
                  for name in own + starred]  # fmt: skip
         if code.co_kwonlyargcount or starred:
-            root_fn = _patch_function(root_fn, len(args))  # type: ignore[arg-type]
+            root_fn = _patch_function(inner, len(args))
         leaves, spec = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in spec.children()):
             return root_fn, args
@@ -309,7 +311,7 @@ class Tracer(TracerBase):
         declared = sig.parameters[bare].default if name == bare else inspect.Parameter.empty
         default = () if declared is inspect.Parameter.empty else (declared,)
         if concrete_args is None or name not in concrete_args:
-            kind = fn_for_analysis.__annotations__.get(name)
+            kind = _annotations(fn_for_analysis).get(name)
             return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
         count = 0
 
@@ -362,7 +364,7 @@ class Tracer(TracerBase):
                 for module in self._autowrap_search:
                     patch_seen_functions(patcher, vars(module), self._autowrap_function_ids)
                 result = self.create_arg(fn(*args))
-                kind = getattr(inspect.unwrap(fn), "__annotations__", {}).get("return")
+                kind = _annotations(inspect.unwrap(fn)).get("return")
                 self.create_node("output", "output", (result,), {}, type_expr=kind)
             self.submodule_paths = None
         finally:
@@ -424,6 +426,17 @@ class Tracer(TracerBase):
             deep = name != "_autowrap_search"
             copied.__dict__[name] = copy.deepcopy(value, memo) if deep else copy.copy(value)
         return copied
+
+
+def _annotations(function: Any) -> dict[str, Any]:
+    """A function's annotations; those of flambeau's own layers, which are strings, evaluated."""
+    written: dict[str, Any] = getattr(function, "__annotations__", {})
+    if not str(getattr(function, "__module__", "")).startswith(_PACKAGE):
+        return written
+    try:
+        return typing.get_type_hints(function)
+    except NameError:  # imported for type checkers only
+        return {}
 
 
 def _transfer_attributes(source: Any, out: Proxy) -> None:

@@ -122,7 +122,7 @@ class GraphModule(Module):
     After changes of the graph call `recompile`.
 
     >>> gm = torch.fx.symbolic_trace(lambda x: x * 2)
-    >>> node = gm.graph.find_nodes(op="call_function", target=operator.mul)[0]
+    >>> node = next(n for n in gm.graph.nodes if n.op == "call_function")
     >>> node.args = (node.args[0], 3)
     >>> _ = gm.recompile()
     >>> gm(torch.ones(2))

@@ -67,8 +67,8 @@ def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict
         get_signature_for_torch_op(target) is not None  # fmt: skip
     if writes or kwargs.get("out") is not None:
         raise RuntimeError(
-            f"Tried to trace mutable operation {qualified_name(target)}. FX only supports "
-            "functional code, so operations that mutate operands in-place (e.g. via `out` "
+            f"Tried to trace mutable operation aten::{name}{'' if writes else '.out'}. FX only "
+            "supports functional code, so operations that mutate operands in-place (e.g. via `out` "
             "arguments) are not supported"
         )
 

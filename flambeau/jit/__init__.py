@@ -1,6 +1,7 @@
-"""torch.jit without TorchScript: functions and modules stay what they are and run as Python.
+"""torch.jit: `trace` makes graphs, which files hold; what is scripted stays Python.
 
-That is what PyTorch does where PYTORCH_JIT=0 is set. There are no scripts to save or to load.
+There is no TorchScript: `script` gives what it is given, as PyTorch does where PYTORCH_JIT=0 is
+set. traced.py records, saves and loads.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from ..tensor.absent import lacking
 
@@ -23,16 +24,19 @@ __all__ = [
 _isinstance = isinstance
 
 
-def _refused(name: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"torch.jit.{name}: flambeau has no TorchScript")
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "NotImplementedError: flambeau has no TorchScript."
-    return refuse
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Writes a traced module; NotImplementedError for one that was not traced."""
+    _traced().save(m, f, _extra_files)
 
 
-save, load = _refused("save"), _refused("load")
+def load(f: Any, map_location: Any = None, _extra_files: Any = None,
+         _restore_shapes: bool = False) -> Any:  # fmt: skip
+    """Reads what `save` wrote; nothing in the file is run."""
+    return _traced().load(f, map_location, _extra_files, _restore_shapes)
+
+
+def _traced() -> Any:
+    return import_module(f"{__name__}.traced")
 
 
 class TracerWarning(Warning):
@@ -55,8 +59,11 @@ def script_method(fn: Any) -> Any:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """The function or module as it is: nothing is frozen to the path that the example takes."""
-    return func
+    """A module or function as a graph of what it calls on example inputs.
+
+    Where that is not possible, RuntimeError with the line and the fix.
+    """
+    return _traced().trace(func, example_inputs, *args, **kwargs)
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -187,6 +194,8 @@ class Attribute:
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("TracedModule", "TopLevelTracedModule"):
+        return _traced().TracedModule
     if name == "ScriptModule":  # without TorchScript a plain module
         from ..nn import Module
 
@@ -198,5 +207,5 @@ def __getattr__(name: str) -> Any:
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
     "CompilationUnit", "Error", "Future", "RecursiveScriptModule", "ScriptFunction",
-    "TopLevelTracedModule", "TracedModule", "fork", "wait",
+    "fork", "wait",
 ))  # fmt: skip

@@ -135,6 +135,12 @@ def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None
     return b.op("Clip", b.cast(x, dtype), *bounds)
 
 
+@converts("clamp_min", "clamp_max")
+def _clamp_one(b: GraphBuilder, node: Node, x: Any, bound: Any) -> str:
+    lower = node.target.__name__.startswith("clamp_min")
+    return _clamp(b, node, x, bound, None) if lower else _clamp(b, node, x, None, bound)
+
+
 @converts("relu6")
 def _relu6(b: GraphBuilder, node: Node, x: Any) -> str:
     return _clamp(b, node, x, 0, 6)

@@ -11,7 +11,7 @@ from .. import version
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
 from ..export.graph_signature import InputKind
-from ..fx.node import Node
+from ..fx.node import _RANDOM, Node
 from ..fx.trace_errors import explain
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -95,8 +95,11 @@ def export(
         program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
-    _check_operators(program)
-    made = ONNXProgram(_model(program, input_names, output_names, opset_version), program)
+    fixed = _fixed_nodes(program)
+    _check_operators(program, fixed)
+    made = ONNXProgram(
+        _model(program, fixed, input_names, output_names, opset_version), program
+    )
     if f is not None:
         made.save(f, external_data=None)
     return made
@@ -136,6 +139,8 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
 
 def _operator(node: Node) -> str:
     target: Any = node.target
+    if isinstance(target, str):
+        return target
     if getattr(target, "__module__", "") == "_operator":
         return f"operator.{target.__name__}"
     packet = getattr(target, "overloadpacket", target)
@@ -165,26 +170,45 @@ def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
     return error
 
 
-def _check_operators(program: ExportedProgram) -> None:
+def _fixed_nodes(program: ExportedProgram) -> set[Node]:
+    """The nodes that depend on no input and no state, whose values the export has computed.
+
+    Not those of a tensor that the program has read before it writes into it.
+    """
+    fixed: set[Node] = set()
+    for node in program.graph.nodes:
+        if node.op == "call_function" and fixed.issuperset(node.all_input_nodes) and \
+                _operator(node).rstrip("_") not in _RANDOM:  # fmt: skip
+            fixed.add(node)
+    for node in program.graph.nodes:
+        if _operator(node) in ("operator.setitem", "copy_", "fill_") and node in fixed:
+            source: Any = node.args[0]
+            if any(user < node and user not in fixed for user in source.users):
+                fixed.discard(source)
+    return fixed
+
+
+def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     """UnsupportedOperatorError that names each operator without a conversion, and its module."""
     missing = dict.fromkeys(
         f"{node.target if hasattr(node.target, 'overloadpacket') else _operator(node)} "
         f"{_place(node)}"
         for node in program.graph.nodes
-        if node.op == "call_function" and _conversion(node) is None
+        if node.op == "call_function" and node not in fixed and _conversion(node) is None
     )
     if missing:
         raise _unsupported(list(missing))
 
 
 def _model(
-    program: ExportedProgram, input_names: Sequence[str] | None,
+    program: ExportedProgram, fixed: set[Node], input_names: Sequence[str] | None,
     output_names: Sequence[str] | None, opset: int | None,
 ) -> Any:  # fmt: skip
     builder = GraphBuilder()
+    builder.fixed = fixed
     inputs = _add_inputs(builder, program, list(input_names or ()))
     for node in program.graph.nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and node not in fixed:
             _convert(builder, node)
     outputs = _add_outputs(builder, program, list(output_names or ()))
     helper = builder.helper
@@ -251,7 +275,7 @@ def _add_outputs(builder: GraphBuilder, program: ExportedProgram, names: list[st
             continue
         name = builder.unique(names.pop(0) if names else x.name)
         builder.nodes.append(
-            builder.helper.make_node("Identity", [builder.names[x]], [name], name=f"out_{name}")
+            builder.helper.make_node("Identity", [builder.name(x)], [name], name=f"out_{name}")
         )
         value = x.meta.get("val")
         kind = DTYPES[short(value.dtype)] if isinstance(value, Tensor) else DTYPES["int64"]

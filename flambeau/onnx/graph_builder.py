@@ -33,6 +33,7 @@ class GraphBuilder:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.names: dict[Node, Any] = {}
+        self.fixed: set[Node] = set()  # those that depend on no input: constants of the model
         self.used: set[str] = set()
         self.constants: dict[Any, str] = {}
         self.current = ""
@@ -61,8 +62,15 @@ class GraphBuilder:
     def value(self, x: Any, kind: Any = None) -> str:
         """The name of a value; numbers become constants of the dtype `kind`."""
         if isinstance(x, Node):
-            return self.names[x]
+            return self.name(x)
         return self.constant(x, short(kind) if kind is not None else _kind_of(x))
+
+    def name(self, x: Node) -> Any:
+        """The name of a node's value."""
+        if x not in self.names and x in self.fixed:
+            value = x.meta["val"]
+            self.names[x] = self.constant(value.detach().numpy(), short(value.dtype))
+        return self.names[x]
 
     def cast(self, x: Any, kind: Any) -> str:
         """A value in a dtype."""
@@ -70,8 +78,8 @@ class GraphBuilder:
             return self.value(x, kind)
         own = x.meta["val"]
         if isinstance(own, Tensor) and own.dtype == kind:
-            return self.names[x]
-        return self.op("Cast", self.names[x], to=DTYPES[short(kind)])
+            return self.name(x)
+        return self.op("Cast", self.name(x), to=DTYPES[short(kind)])
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Adds an operator; gives the name of its result, or of its results in a tuple."""
@@ -94,7 +102,7 @@ class GraphBuilder:
     def vector(self, n: Any) -> str:
         """One length as a vector of one element."""
         if isinstance(n, Node):
-            return self.op("Reshape", self.names[n], self.constant([1], "int64"))
+            return self.op("Reshape", self.name(n), self.constant([1], "int64"))
         return self.constant([int(n)], "int64")
 
     @staticmethod

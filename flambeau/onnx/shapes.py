@@ -299,7 +299,7 @@ def _tensor(b: GraphBuilder, node: Node, data: Any, **named: Any) -> str:
 
 @converts("operator.getitem")
 def _getitem(b: GraphBuilder, node: Node, x: Any, i: int) -> str:
-    values = b.names[x]
+    values = b.name(x)
     name: str = values[i]
     if not name:
         raise NotImplementedError(f"result {i} of {x.target}")

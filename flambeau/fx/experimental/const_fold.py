@@ -80,17 +80,23 @@ def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) 
     if call is None:
         raise AssertionError(f"Could not find call_module node for {inline_mod_name}")
     values: dict[Node, Any] = {}
+
+    def value(node: Node) -> Any:
+        if isinstance(values[node], Node):
+            values[node].meta = node.meta.copy()
+        return values[node]
+
     arguments = iter(call.args)
     for node in inner.graph.nodes:
         if node.op == "placeholder":
             passed = next(arguments, None)
             values[node] = call.kwargs.get(node.name, passed)
         elif node.op == "output":
-            result = map_arg(node.args[0], lambda n: values[n])
+            result = map_arg(node.args[0], value)
             _replace_call(gm, call, result)
         else:
             with gm.graph.inserting_before(call):
-                values[node] = gm.graph.node_copy(node, lambda n: values[n])
+                values[node] = gm.graph.node_copy(node, value)
     gm.graph.erase_node(call)
     if run_dce:
         gm.graph.eliminate_dead_code()

@@ -1,18 +1,92 @@
-"""torch.fx.experimental.proxy_tensor: programs ask whether a trace is being made; none ever is."""
+"""make_fx: a function as a graph of aten's operators, by one run on real tensors."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.mode import no_grad
+from ...export.recorder import Recorder
+from ...nn.module import Module
 from ...tensor.absent import lacking
+from ...tensor.tensor import Tensor
+from ...utils import _pytree as pytree
+from ..graph import Graph
+from ..graph_module import GraphModule
+from ..node import Node
 
-__all__ = ["get_proxy_mode"]
+__all__ = ["get_proxy_mode", "make_fx"]
 
-__getattr__ = lacking(__name__, ("ProxyTorchDispatchMode", "make_fx"))
+__getattr__ = lacking(__name__, ("ProxyTorchDispatchMode",))
 
 
 def get_proxy_mode() -> None:
-    """None: no trace is being made.
+    """None: no trace of PyTorch's compiler runs.
 
     >>> from flambeau.fx.experimental.proxy_tensor import get_proxy_mode
     >>> get_proxy_mode() is None
     True
     """
+    return None
+
+
+def make_fx(
+    f: Callable[..., Any], decomposition_table: Any = None, tracing_mode: str = "real",
+    **options: Any,
+) -> Callable[..., GraphModule]:  # fmt: skip
+    """A function that takes `f`'s arguments, runs it, and gives what it called as a GraphModule.
+
+    `decomposition_table`, `tracing_mode` and further options are accepted: sizes are those of the
+    arguments, and operators are not taken apart.
+
+    >>> from flambeau.fx.experimental.proxy_tensor import make_fx
+    >>> print(make_fx(lambda x: x * 2)(torch.ones(3)).code.strip())
+    def forward(self, x_1):
+        mul = torch.ops.aten.mul.Tensor(x_1, 2);  x_1 = None
+        return mul
+    """
+
+    def wrapped(*args: Any) -> GraphModule:
+        graph, root = Graph(), Module()
+
+        def lift(value: Tensor) -> Node:
+            name = f"_tensor_constant{len(root._buffers)}"
+            root.register_buffer(name, value.detach())
+            with graph.inserting_before(_first_call(graph)):
+                return graph.create_node("get_attr", name)
+
+        recorder = Recorder(graph, lift, twins=False)
+        inputs = [_input(recorder, graph, name, value)
+                  for name, value in zip(_names(f, args), args, strict=True)]  # fmt: skip
+        with no_grad(), recorder:
+            result = f(*inputs)
+        graph.output(pytree.tree_map(recorder.node_of, result))
+        graph.eliminate_dead_code()
+        return GraphModule(root, graph, getattr(f, "__name__", type(f).__name__))
+
+    return wrapped
+
+
+def _first_call(graph: Graph) -> Node:
+    return next((n for n in graph.nodes if n.op == "call_function"), graph._root)
+
+
+def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
+    """A name for each argument."""
+    parameters = list(inspect.signature(f).parameters.values())
+    named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    return [named[i] if i < len(named) else f"arg{i}" for i in range(len(args))]
+
+
+def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
+    """Adds inputs for an argument; tensors in it are copies, which are known by themselves."""
+    leaves, spec = pytree.tree_flatten(value)
+    made = []
+    for i, leaf in enumerate(leaves):
+        node = graph.placeholder(f"{name}_{i + 1}")
+        if isinstance(leaf, Tensor):
+            leaf = leaf.detach().requires_grad_(leaf.requires_grad)
+            recorder.know(leaf, node)
+        made.append(leaf)
+    return pytree.tree_unflatten(made, spec)

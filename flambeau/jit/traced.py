@@ -1,0 +1,146 @@
+"""Traced modules: graphs of aten's operators, in archives that run no code when they are read."""
+
+from __future__ import annotations
+
+import inspect
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+from ..export import Dim, ExportedProgram, archive, export
+from ..export.sizes import SpecializationError
+from ..nn.module import Module
+from ..tensor.tensor import Tensor
+from . import ScriptModule
+
+__all__ = ["TracedModule", "load", "save", "trace"]
+
+
+class _Function(Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = function
+
+
+class TracedModule(ScriptModule):  # type: ignore[misc]
+    """A module that computes a recorded graph. `graph` shows it, `save` writes it."""
+
+    def __init__(self, program: ExportedProgram, name: str) -> None:
+        super().__init__()
+        own = program.module(check_guards=False)
+        self.__dict__.update({k: v for k, v in own.__dict__.items()
+                              if k in ("_parameters", "_buffers", "_modules", "training",
+                                       "_non_persistent_buffers_set")})  # fmt: skip
+        self.__dict__["_flambeau_program"], self.__dict__["_flambeau_own"] = program, own
+        self.original_name = name
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the graph computes."""
+        return self.__dict__["_flambeau_own"].forward(*args, **kwargs)
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+        return self.__dict__["_flambeau_program"].graph
+
+    inlined_graph = graph
+
+    @property
+    def code(self) -> str:
+        """The graph as code."""
+        return self.__dict__["_flambeau_own"].code
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Writes the graph and its tensors."""
+        archive.save(self.__dict__["_flambeau_program"], f, extra_files=_extra_files)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
+
+    def extra_repr(self) -> str:
+        """The class that was traced."""
+        return f"original_name={self.original_name}"
+
+
+def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,
+          **options: Any) -> Any:  # fmt: skip
+    """A module or function as a TracedModule: what one run on example inputs calls.
+
+    The sizes of other inputs may differ from the example's where the program computes with them,
+    not where it decides by them. Options of PyTorch's are accepted. RuntimeError, with the line
+    and the fix, for a program that asks for a tensor's value.
+
+    >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
+    >>> traced(torch.ones(5, 3)).shape
+    torch.Size([5, 2])
+    """
+    if isinstance(func, TracedModule):
+        return func
+    if example_inputs is None:
+        example_inputs = ()
+    if isinstance(example_inputs, list):
+        example_inputs = tuple(example_inputs)
+    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    module = func if isinstance(func, Module) else _Function(func)
+    name = type(func).__name__ if isinstance(func, Module) else func.__name__
+    kwargs = example_kwarg_inputs or {}
+    program = None
+    for shapes in _attempts(module, inputs):
+        try:
+            program = export(module, inputs, kwargs, dynamic_shapes=shapes)
+            break
+        except (SpecializationError, RuntimeError, IndexError, ValueError):
+            if shapes is None:
+                raise
+    traced = TracedModule(program, name)  # type: ignore[arg-type]
+    traced.training = module.training
+    return traced
+
+
+def _attempts(module: Module, inputs: tuple) -> list[Any]:
+    """Which sizes may vary: all, the first of each input, none."""
+    names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
+    if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
+        return [None]
+    every = {n: dict.fromkeys(range(x.ndim), Dim.DYNAMIC)
+             for n, x in zip(names, inputs, strict=True)}  # fmt: skip
+    first = {n: {0: Dim.DYNAMIC} if x.ndim else None for n, x in zip(names, inputs, strict=True)}
+    return [every, first, None]
+
+
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Writes a traced module. NotImplementedError for one that was not traced.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> torch.jit.save(torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3)), file)
+    >>> _ = file.seek(0)
+    >>> torch.jit.load(file)(torch.ones(4, 3)).shape
+    torch.Size([4, 2])
+    """
+    if not isinstance(m, TracedModule):
+        error = NotImplementedError("torch.jit.save: flambeau has no TorchScript; only a traced "
+                                    "module has a graph that can be saved")  # fmt: skip
+        error.add_note("torch.jit.save(torch.jit.trace(module, example_inputs), file)")
+        raise error
+    m.save(f, _extra_files)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
+         _restore_shapes: bool = False) -> TracedModule:  # fmt: skip
+    """Reads what `save` wrote; nothing in the file is run. `map_location` is accepted.
+
+    NotImplementedError for TorchScript's own archives, RuntimeError for a damaged file.
+    """
+    with_code = False
+    if zipfile.is_zipfile(f):
+        with zipfile.ZipFile(f) as opened:
+            with_code = any("/code/" in name for name in opened.namelist())
+    if with_code:
+        raise NotImplementedError("torch.jit.load: flambeau has no TorchScript, in which this "
+                                  "archive is written")  # fmt: skip
+    if hasattr(f, "seek"):
+        f.seek(0)
+    return TracedModule(archive.load(f, extra_files=_extra_files), "RecursiveScriptModule")

@@ -1,0 +1,61 @@
+"""torch.jit.trace, save and load: graphs that compute what the module does, in safe files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+
+def network():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(4, 2))  # fmt: skip
+
+
+def saved_and_loaded(traced):
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+@pytest.mark.parametrize("through", [lambda m: m, saved_and_loaded])
+def test_a_traced_module_computes_the_same_for_other_sizes(through):
+    module = network().eval()
+    traced = through(torch.jit.trace(module, torch.randn(1, 3, 8, 8)))
+    x = torch.randn(5, 3, 12, 9)
+    assert torch.allclose(traced(x), module(x), atol=1e-6)
+    assert traced.state_dict().keys() == module.state_dict().keys()
+    traced(x).sum().backward()
+    assert all(p.grad is not None for p in traced.parameters())
+    state = {name: torch.zeros_like(value) for name, value in module.state_dict().items()}
+    traced.load_state_dict(state)
+    assert torch.equal(traced(x), torch.zeros(5, 2))
+
+
+def test_functions_are_traced():
+    traced = torch.jit.trace(lambda a, b: a @ b + a.shape[0], (torch.ones(2, 3), torch.ones(3, 4)))
+    assert torch.equal(traced(torch.ones(5, 3), torch.ones(3, 4)), torch.full((5, 4), 8.0))
+    assert "aten.matmul" in traced.code
+
+
+def test_control_flow_by_values_names_the_line():
+    with pytest.raises(RuntimeError, match="data-dependent") as caught:
+        torch.jit.trace(lambda x: x if x.sum() > 0 else -x, torch.ones(2))
+    assert "x.sum() > 0" in caught.value.__notes__[0]
+
+
+def test_what_no_file_can_hold():
+    with pytest.raises(NotImplementedError, match="only a traced module"):
+        torch.jit.save(network(), io.BytesIO())
+    with pytest.raises(RuntimeError, match="no archive of a program"):
+        torch.jit.load(io.BytesIO(b"nothing"))
+    script = io.BytesIO()
+    with zipfile.ZipFile(script, "w") as archive:
+        archive.writestr("net/code/__torch__.py", "import os")
+    with pytest.raises(NotImplementedError, match="flambeau has no TorchScript"):
+        torch.jit.load(script)
