@@ -8,10 +8,13 @@ PYTHON ?= $(shell for name in $(CANDIDATES); do \
 VENV := .venv
 BIN := $(VENV)/bin
 PARITY_VENV := .venv-parity
+WILD_VENV := .venv-wild
+WILD_TORCH_VENV := .venv-wild-torch
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: help demo test slow lint parity conformance arm bench curves stubs clean
+.PHONY: help demo test slow lint parity conformance arm wild wild-pytorch bench curves stubs clean
 
 help:
 	@echo "make demo    train the MNIST network on the images in the repository, write demo.png"
@@ -20,6 +23,8 @@ help:
 	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
 	@echo "make slow    programs of every operator and of random graphs, by the thousand"
 	@echo "make arm     operators, emitted kernels and compiled steps on aarch64, under qemu-user"
+	@echo "make wild    run libraries and their tests on flambeau and on PyTorch: docs/libraries.md"
+	@echo "make wild-pytorch   run samples of PyTorch's own tests: docs/pytorch_tests.md"
 	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into the docs"
 	@echo "make curves  draw the loss curves of both into docs/parity.png"
 	@echo "make stubs   write the generated .pyi files anew"
@@ -45,6 +50,28 @@ $(PARITY_VENV)/.ready: pyproject.toml
 	@echo "Installing torch==2.13.0 and flambeau into $(PARITY_VENV)"
 	@test -x $(PARITY_VENV)/bin/python || $(PYTHON) -m venv $(PARITY_VENV)
 	@$(PARITY_VENV)/bin/python $(PIP_INSTALL) --editable '.[test,parity,bench]'
+	@touch $@
+
+# Libraries, with flambeau's alias as the only torch; and the same ones seen from an environment
+# that has PyTorch (for the CPU) and its own torchvision before them.
+$(WILD_VENV)/.ready: pyproject.toml tests/wild/requirements.txt
+	@test -x $(WILD_VENV)/bin/python || $(PYTHON) -m venv $(WILD_VENV)
+	@$(WILD_VENV)/bin/python $(PIP_INSTALL) --editable '.[gloo]'
+	@$(WILD_VENV)/bin/flambeau alias install
+	@$(WILD_VENV)/bin/python $(PIP_INSTALL) --requirement tests/wild/requirements.txt \
+	  --constraint $$($(WILD_VENV)/bin/python -c "import glob, sysconfig; \
+	  print(glob.glob(sysconfig.get_path('purelib') + '/torch-*.dist-info/constraints.txt')[0])")
+	@$(WILD_VENV)/bin/python $(PIP_INSTALL) --no-deps torchvision==0.28.0
+	@touch $@
+
+$(WILD_TORCH_VENV)/.ready: $(WILD_VENV)/.ready
+	@test -x $(WILD_TORCH_VENV)/bin/python || $(PYTHON) -m venv $(WILD_TORCH_VENV)
+	@$(WILD_TORCH_VENV)/bin/python $(PIP_INSTALL) --index-url $(TORCH_INDEX) \
+	  torch==2.13.0 torchvision==0.28.0
+	@$(WILD_TORCH_VENV)/bin/python $(PIP_INSTALL) expecttest==0.3.0 hypothesis==6.170.17
+	@$(WILD_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(WILD_TORCH_VENV)/bin/python -c "import sysconfig; \
+	  print(sysconfig.get_path('purelib') + '/zz_wild.pth')")
 	@touch $@
 
 # ---- what to run ----
@@ -74,6 +101,13 @@ conformance: $(PARITY_VENV)/.ready
 arm:
 	.ci/arm
 
+wild: $(WILD_TORCH_VENV)/.ready
+	$(WILD_VENV)/bin/python tests/wild/libraries.py --flambeau $(WILD_VENV)/bin/python \
+	  --torch $(WILD_TORCH_VENV)/bin/python $(NAMES)
+
+wild-pytorch: $(WILD_TORCH_VENV)/.ready
+	$(WILD_TORCH_VENV)/bin/python tests/wild/pytorch_tests.py $(FILES)
+
 bench: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
 	$(PARITY_VENV)/bin/python benchmarks/compiled.py --readme
@@ -87,4 +121,5 @@ stubs: $(VENV)/.with-lint
 	$(BIN)/python -m flambeau.command.stubs
 
 clean:
-	rm -rf $(VENV) $(PARITY_VENV) .arm .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png
+	rm -rf $(VENV) $(PARITY_VENV) $(WILD_VENV) $(WILD_TORCH_VENV) .arm .pytest_cache .mypy_cache
+	rm -rf .ruff_cache .import_linter_cache demo.png

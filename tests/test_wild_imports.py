@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import typing
 from pathlib import Path
 
@@ -147,3 +149,17 @@ def test_traces_that_never_are() -> None:
     assert get_proxy_mode() is None
     assert torch.profiler.kineto_available()
     assert issubclass(torch.ScriptModule, torch.nn.Module)
+
+
+def test_absent_modules_below_packages_of_ours(tmp_path: Path) -> None:
+    """transformers imports from one at the top of its models' base module."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch.distributed.checkpoint as checkpoint\n"
+        "from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader\n"
+        "print(checkpoint.hf_storage.HuggingFaceStorageReader is not None)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "flambeau", str(program)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"

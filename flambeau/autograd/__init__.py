@@ -17,6 +17,15 @@ from .variable import Variable
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
     "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled",
-    "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "kineto_available", "no_grad",
+    "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
+
+
+def kineto_available() -> bool:
+    """Whether a profile can be recorded: torch.profiler is there.
+
+    >>> torch.autograd.kineto_available()
+    True
+    """
+    return True

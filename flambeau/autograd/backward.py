@@ -12,17 +12,20 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
 from ..native.foundation.user_frames import noted
 from .engine import key_of, run
+from .gradient_edge import GradientEdge, needs_gradient, target_of
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
 
 def _tuple(x: Any) -> tuple:
     if x is None:
         return ()
-    return (x,) if isinstance(x, Tensor) else tuple(x)
+    return (x,) if isinstance(x, (Tensor, GradientEdge)) else tuple(x)
 
 
-def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
-    """Where backward starts for one tensor, and with which cotangent."""
+def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
+    """Where backward starts for one tensor or edge, and with which cotangent."""
+    if isinstance(y, GradientEdge):
+        return _root_at_edge(y, g)
     if not y.requires_grad:
         from .missing_graph import why_no_graph
 
@@ -60,6 +63,12 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
     if g._array.dtype != y._array.dtype:
         g = g.to(y.dtype)
     return y._history() or y, g
+
+
+def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
+    if g is None:  # an edge does not know the shape of what passes it
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    return target_of(edge), g
 
 
 def _ones_like(y: Tensor) -> Tensor:
@@ -100,12 +109,14 @@ def backward(
     if not into:
         raise RuntimeError("'inputs' argument to backward() cannot be empty.")
     for x in into:
-        if not x.requires_grad:
+        if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    captures = {key_of(x._history() or x): i for i, x in enumerate(into)}
+    captures = {key_of(target_of(x)): i for i, x in enumerate(into)}
     found = run(roots, retain, create_graph, captures, accumulate=True)
     for x in into:
-        g = found.get(key_of(x._history() or x))
+        if isinstance(x, GradientEdge):
+            continue
+        g = found.get(key_of(target_of(x)))
         if g is not None and not x.is_leaf and not x.__dict__.get("_retained"):
             x._grad = g if x._grad is None else x._grad + g
             x.__dict__["_retained"] = True
@@ -140,12 +151,13 @@ def grad(
     if not into:
         raise RuntimeError("grad requires non-empty inputs.")
     for x in into:
-        if not isinstance(x, Tensor):
+        if not isinstance(x, (Tensor, GradientEdge)):
             raise TypeError(f"inputs must be tensors, but got {type(x).__name__}")
-        if not x.requires_grad:
+        if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     roots = _roots(_tuple(outputs), grad_outputs, create_graph)
-    keys = [key_of(x._history() or x) for x in into]
+    targets = [target_of(x) for x in into]
+    keys = [key_of(target) for target in targets]
     retain = create_graph if retain_graph is None else retain_graph
     captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
     return tuple(
@@ -171,11 +183,11 @@ def partial_grad(
 
 
 def _found(
-    g: Tensor | None, x: Tensor, index: int, allow_unused: bool | None, zeros: bool
+    g: Tensor | None, x: Any, index: int, allow_unused: bool | None, zeros: bool
 ) -> Tensor | None:
     if g is not None:
         return g
-    if zeros:
+    if zeros and isinstance(x, Tensor):
         return x.detach().new_zeros(x.shape)
     if not allow_unused:
         raise RuntimeError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor.tensor import Tensor
+from .gradient_edge import GradientEdge
 from .handle import RemovableHandle
 from .hooks import accumulator_of
 from ..tensor.ambient import note_change
@@ -121,13 +122,6 @@ class disable_saved_tensors_hooks:
         MODE.saved_hooks_disabled = self.previous
 
 
-class GradientEdge(tuple):
-    """(node, output number): a place in the graph that gradients pass."""
-
-    node = property(lambda self: self[0])
-    output_nr = property(lambda self: self[1])
-
-
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Where the tensor's gradient arrives."""
     if not tensor.requires_grad:
@@ -135,8 +129,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
                            "not require gradients")  # fmt: skip
     node = tensor._history()
     if node is None:
-        return GradientEdge((accumulator_of(tensor), 0))
-    return GradientEdge((node.shown(), node.output_number()))
+        return GradientEdge(accumulator_of(tensor), 0)
+    return GradientEdge(node.shown(), node.output_number())
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:

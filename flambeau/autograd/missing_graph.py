@@ -8,6 +8,7 @@ result has none is the one that cut the graph.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import textwrap
@@ -88,7 +89,7 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
     """The statements of the function that a frame runs, or of its module."""
     try:
         lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-        tree: ast.AST = ast.parse("".join(lines))
+        tree: ast.AST = _parsed("".join(lines))
     except (SyntaxError, ValueError):
         return []
     if frame.f_code.co_name != "<module>":
@@ -98,6 +99,12 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
                     and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):  # fmt: skip
                 tree = node
     return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(source: str) -> ast.Module:
+    """The tree of a file: one that raises in a loop is parsed once."""
+    return ast.parse(source)
 
 
 def _assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:

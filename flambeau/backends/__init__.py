@@ -9,6 +9,7 @@ from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from ..tensor.absent import answer_for_absent
 
 __all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
@@ -90,6 +91,30 @@ def _switch(kind: str) -> None:
 
 for _kind in tuple(_scaled_dot_product):
     _switch(_kind)
+
+
+@contextlib.contextmanager
+def _sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
+) -> Iterator[dict[str, bool]]:  # fmt: skip
+    """A region with these settings of attention's kernels; older than nn.attention.sdpa_kernel."""
+    warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager "
+        "will be removed. Please see `torch.nn.attention.sdpa_kernel()` for the new context "
+        "manager, with updated signature.",
+        FutureWarning,
+    )
+    before = dict(_scaled_dot_product)
+    _scaled_dot_product.update(flash=enable_flash, math=enable_math, cudnn=enable_cudnn,
+                               mem_efficient=enable_mem_efficient)  # fmt: skip
+    try:
+        yield {}
+    finally:
+        _scaled_dot_product.update(before)
+
+
+cuda.sdp_kernel = _sdp_kernel
 
 mkl = _backend("mkl")
 mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,

@@ -78,7 +78,10 @@ class TorchFinder:
                 raise  # flambeau has it, and it needs something that is not installed
             raise _lacking(fullname) from None
         above, _, last = ours.rpartition(".")
-        if above and getattr(sys.modules[above], last, None) is not module:
+        found = vars(sys.modules[above]).get(last) if above else module
+        if found is None:  # an absent module, below a package that was imported after it
+            setattr(sys.modules[above], last, module)
+        elif found is not module:
             # flambeau.tensor is a package of its own, torch.tensor a function: the import system
             # would put the one in the other's place.
             raise _lacking(fullname)

@@ -30,8 +30,8 @@ FAMILIES = {
         "embedding embedding_bag gather index index_select mask masked_index segments"
     ),
     "linalg": (
-        "cholesky eigen einsum ldl linear low_rank lu matmul matrix_checks matrix_functions "
-        "pinv products qr solves svd vector_distance vectors"
+        "cholesky eigen einsum grouped ldl linear low_rank lu matmul matrix_checks "
+        "matrix_functions pinv products qr solves svd vector_distance vectors"
     ),
     "spatial": (
         "adaptive_pool avg_pool convolution fold fractional_pool grid_sample interpolation "

@@ -487,6 +487,11 @@ _OLD_NAMES = {
 }  # fmt: skip
 
 
+def storage_name(kind: Dtype) -> str:
+    """A dtype in the name of its storages' class: Float of FloatStorage."""
+    return _OLD_NAMES.get(str(kind).removeprefix("torch."), str(kind).removeprefix("torch."))
+
+
 def _named_dtype(name: str) -> Dtype:
     """The dtype of a class's name: float64 of 'torch.DoubleStorage'."""
     short = name.removeprefix("torch.").removesuffix("Storage")

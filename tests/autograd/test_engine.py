@@ -520,3 +520,21 @@ def test_gradients_of_vectors_are_no_views():
         found = flambeau.autograd.grad(layer(x).sum(), list(layer.parameters()))
         assert all(g._array.base is None for g in found)
         assert [g.shape for g in found] == [p.shape for p in layer.parameters()]
+
+
+def test_gradient_edges_stand_for_tensors(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    z = y.exp()
+    edge = torch.autograd.graph.get_gradient_edge
+    e2 = torch.full((2,), 2.0).exp()
+    assert torch.equal(torch.autograd.grad(z.sum(), edge(y), retain_graph=True)[0], e2)
+    assert torch.equal(torch.autograd.grad(z.sum(), edge(x), retain_graph=True)[0], 2 * e2)
+    assert torch.equal(torch.autograd.grad(edge(z), x, torch.ones(2), retain_graph=True)[0], 2 * e2)
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
+        torch.autograd.grad(edge(z), x)
+    torch.autograd.backward(edge(z), torch.ones(2))
+    assert torch.equal(x.grad, 2 * e2)
+    first = torch.stack([x, x]).unbind()[1]
+    assert edge(first).output_nr == 1
+    assert torch.autograd.grad(edge(first), x, torch.ones(2))[0].tolist() == [1.0, 1.0]

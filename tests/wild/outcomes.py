@@ -29,7 +29,9 @@ def read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
 def short(message: str) -> str:
     """A message in one line without addresses and what pytest and the harness add."""
     lines = [line.strip() for line in _TAIL.split(message)[0].splitlines() if line.strip()]
-    return re.sub(r"0x[0-9a-f]+", "0x", " ".join(lines))[:160].replace("|", "\\|")
+    text = re.sub(r"0x[0-9a-f]+", "0x", " ".join(lines))
+    text = re.sub(r"/(?:[\w.@+-]+/)+", "", text)  # folders of the machine
+    return text[:160].replace("|", "\\|")
 
 
 class Reasons:

@@ -14,7 +14,7 @@ from ...tensor.layout import (
     preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage, owner_of, window
+from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, owner_of, window
 from ...tensor.uninitialized import new_memory
 from ...tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
@@ -98,10 +98,11 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     array = self._array
+    if shape == array.shape and memory_format is None:
+        return self
+    bump(self)
     if array.__class__ is MetaArray:
         self._array = meta_array(shape, array.dtype)
-        return self
-    if shape == array.shape and memory_format is None:
         return self
     memory = owner_of(array)
     count = int(np.prod(shape, dtype=np.int64))
@@ -154,11 +155,10 @@ def set_(
             )
         self._array = source._array
         if size is not None:
-            self.set_(source.untyped_storage(), storage_offset, size, stride)
+            return self.set_(source.untyped_storage(), storage_offset, size, stride)
     elif isinstance(source, (UntypedStorage, TypedStorage)):
         if isinstance(source, TypedStorage) and source.dtype is not self.dtype:
-            wanted, has = (STORAGE_TYPES[t].__name__.removesuffix("Storage")
-                           for t in (self.dtype, source.dtype))  # fmt: skip
+            wanted, has = storage_name(self.dtype), storage_name(source.dtype)
             raise RuntimeError(
                 f"Expected a Storage of type {wanted} or an UntypedStorage, but got type {has} for "
                 "argument 1 'storage'"
@@ -170,4 +170,5 @@ def set_(
         self._array = window(memory, kind, storage_offset, shape, strides)
     else:
         raise TypeError(f"set_(): expected a tensor or a storage, not {type(source).__name__}")
+    bump(self)
     return self

@@ -14,7 +14,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
-from ...tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage, anchored
+from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
 from ...tensor.tensor import Tensor, _TensorType, wrap
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of
@@ -64,8 +64,7 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
 def _of_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarray:
     """A storage's memory as elements of `kind`, which a typed one must have."""
     if isinstance(storage, TypedStorage) and storage.dtype is not kind:
-        wanted, has = (STORAGE_TYPES[t].__name__.removesuffix("Storage")
-                       for t in (kind, storage.dtype))  # fmt: skip
+        wanted, has = storage_name(kind), storage_name(storage.dtype)
         raise RuntimeError(
             f"Expected a Storage of type {wanted} or an UntypedStorage, but got {has}"
         )

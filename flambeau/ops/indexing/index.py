@@ -509,8 +509,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             _put(target, _like(source, target), versioned(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
-        else:  # one element may come from the target itself: it fills, as in PyTorch
-            target.copy_(source if source._array.ndim else source.clone())
+        else:  # what is broadcast may come from the target itself, as in PyTorch
+            same = source._array.shape == target._array.shape
+            target.copy_(source if same else source.clone())
     except IndexError as error:
         raise _basic_error(self, basic or (), error) from None
     except ValueError:

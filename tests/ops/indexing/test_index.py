@@ -87,3 +87,12 @@ def test_a_pack_hook_must_not_write():
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t)
     with hooks, pytest.raises(RuntimeError, match="pack hook is modifying its input in place"):
         torch.exp(x)
+
+
+def test_a_row_may_be_filled_with_one_of_its_elements():
+    x = torch.arange(6.0).view(2, 3)
+    x[0] = x[0][1]
+    x[1] = x[1, 2:3]
+    assert x.tolist() == [[1.0, 1.0, 1.0], [5.0, 5.0, 5.0]]
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x[0, 1:] = x[0, :2]

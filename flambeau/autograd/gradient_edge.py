@@ -1,0 +1,36 @@
+"""GradientEdge: a place in the graph; `grad` and `backward` take it where they take a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .hooks import AccumulateGrad
+from .node import Output
+
+
+class GradientEdge(tuple):
+    """(node, output number): a place in the graph that gradients pass.
+
+    A third entry may hold what keeps a wrapped node alive; it does not matter here.
+    """
+
+    def __new__(cls, node: Any, output_nr: int, ownership_token: Any = None) -> GradientEdge:
+        return super().__new__(cls, (node, output_nr))
+
+    node = property(lambda self: self[0])
+    output_nr = property(lambda self: self[1])
+
+
+def target_of(place: Any) -> Any:
+    """What the engine knows a tensor or an edge by: a node, one of its outputs, or a leaf."""
+    if isinstance(place, Tensor):
+        return place._history() or place
+    if isinstance(place.node, AccumulateGrad):
+        return place.node.variable
+    return place.node if place.node.outputs == 1 else Output(place.node, place.output_nr)
+
+
+def needs_gradient(place: Any) -> bool:
+    """Whether gradients reach a tensor; they reach every edge."""
+    return not isinstance(place, Tensor) or place.requires_grad

@@ -1,0 +1,238 @@
+"""Runs libraries on PyTorch and on flambeau, where nothing else is called torch, and compares.
+
+    python tests/wild/libraries.py [--flambeau PYTHON] [--torch PYTHON] [NAME ...]
+
+`make wild` has the two environments, with the versions in requirements.txt: in one flambeau's
+alias is what `import torch` finds, in the other PyTorch, with the libraries of the first. What runs
+is in wild.toml: programs of this folder, whose numbers are compared case by case; libraries' own
+tests; and pytorch/examples as they are, on generated data. The table goes to docs/libraries.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import tarfile
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from outcomes import read, share, short
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PAGE = ROOT / "docs" / "libraries.md"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau-wild"
+SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())
+
+TOLERANCE = 2e-3  # of numbers after a few steps of training
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
+TIMING = re.compile(r"ms/batch|time|seconds|it/s|sec", re.I)
+
+HEAD = """# Libraries
+
+Written by `make wild`: each library runs on PyTorch {torch} and on flambeau, in an environment
+where flambeau's alias is the only torch. "Programs" are those of `tests/wild/programs/`: numbers
+(losses of a few steps, gradients, results) have to agree to {tolerance:g}; "tests" are the
+library's own, in a sample; examples are pytorch/examples as they are, on generated data.
+
+| library | version | what | pass on PyTorch | of these here | % | seconds on PyTorch | here |
+|---|---|---|---:|---:|---:|---:|---:|
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="entries of wild.toml; all without")
+    parser.add_argument("--flambeau", type=Path, default=ROOT / ".venv-wild/bin/python")
+    parser.add_argument("--torch", type=Path, default=ROOT / ".venv-wild-torch/bin/python")
+    parser.add_argument("--examples", type=Path, help="a folder with pytorch/examples")
+    parser.add_argument("--results", type=Path, default=CACHE / "libraries")
+    parser.add_argument("--table", action="store_true", help="only write the page")
+    given = parser.parse_args()
+    given.results = given.results.resolve()
+    given.results.mkdir(parents=True, exist_ok=True)
+    entries = SETTINGS["libraries"]
+    for entry in () if given.table else entries:
+        if not given.names or entry["name"] in given.names:
+            for backend in ("torch", "flambeau"):
+                run(entry, backend, given)
+            print(row(entry, given.results), flush=True)
+    PAGE.write_text(page(entries, given.results, versions(given.flambeau)))
+
+
+def output(entry: dict, backend: str, results: Path) -> Path:
+    name = entry["name"].replace("/", "-")
+    return results / f"{name}.{entry['kind']}.{backend}.jsonl"
+
+
+def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
+    """Runs an entry's program, tests or examples on one of the two."""
+    python = (given.torch if backend == "torch" else given.flambeau).absolute()
+    out = output(entry, backend, given.results)
+    out.unlink(missing_ok=True)
+    environment = {
+        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
+        "KERAS_BACKEND": "torch", "EINOPS_TEST_BACKENDS": "numpy,torch", "WILD_OUT": str(out),
+        "PYTHONPATH": str(HERE),
+    }  # fmt: skip
+    ways = {"program": run_program, "tests": run_tests, "examples": run_examples}
+    ways[entry["kind"]](entry, python, out, environment, given)
+
+
+def start(command: list[str], folder: Path, environment: dict, seconds: float) -> tuple[str, int]:
+    """What a command printed, and its exit status: -9 where it took too long."""
+    with subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as process:  # fmt: skip
+        try:
+            printed, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed, _ = process.communicate()
+    return printed, process.returncode
+
+
+def write(out: Path, id: str, outcome: str, seconds: float, **more: object) -> None:
+    with out.open("a") as file:
+        line = {"ev": "end", "id": id, "outcome": outcome, "s": seconds, **more}
+        print(json.dumps(line), file=file)
+
+
+def run_program(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
+    file = HERE / "programs" / entry["program"]
+    printed, _ = start([str(python), str(file)], file.parent, environment, entry["seconds"])
+    for text in printed.splitlines():
+        if text.startswith("CASE "):
+            case = json.loads(text.removeprefix("CASE "))
+            outcome = "failed" if "error" in case else "passed"
+            write(out, case["id"], outcome, case["s"], numbers=case.get("numbers"),
+                  msg=case.get("error", ""))  # fmt: skip
+
+
+def run_tests(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
+    folder = source(entry, python)
+    options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 60 -o addopts= -rN".split()
+    command = [str(python), "-m", "pytest", *options, *entry["paths"]]
+    start(command, folder, environment, entry["seconds"])
+
+
+def source(entry: dict, python: Path) -> Path:
+    """Where a library's tests lie: in the installed package, or in its source distribution."""
+    if entry.get("installed"):
+        program = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+        return Path(start([str(python), "-c", program], HERE, dict(os.environ), 60)[0].strip())
+    name = f"{entry['package']}-{entry['version']}"
+    folder = CACHE / "sources" / name
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        wanted = f"{entry['package']}=={entry['version']}"
+        subprocess.run([str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary",
+                        ":all:", "--dest", str(folder.parent), wanted], check=True)  # fmt: skip
+        with tarfile.open(folder.parent / f"{name}.tar.gz") as archive:
+            archive.extractall(folder.parent, filter="data")
+    return folder
+
+
+def run_examples(entry: dict, python: Path, out: Path, environment: dict,
+                 given: argparse.Namespace) -> None:  # fmt: skip
+    from generated_data import prepare
+
+    folder = given.examples or cloned_examples()
+    work = given.results / out.stem
+    for name, arguments in entry["examples"].items():
+        place = prepare(folder, name, work)
+        started = time.monotonic()
+        command = [str(python), *arguments.split()]
+        printed, status = start(command, place, environment, entry["seconds"])
+        lines = [line for line in printed.splitlines() if not TIMING.search(line)]
+        numbers = [float(number) for line in lines for number in NUMBER.findall(line)]
+        outcome = "passed" if status == 0 else "failed"
+        write(out, name, outcome, time.monotonic() - started, msg=printed[-700:] if status else "",
+              numbers=numbers if entry.get("compared", True) else [])  # fmt: skip
+
+
+def cloned_examples() -> Path:
+    folder = CACHE / "examples"
+    if not folder.exists():
+        url = "https://github.com/pytorch/examples"
+        subprocess.run(["git", "clone", "--depth", "1", url, str(folder)], check=True)
+    return folder
+
+
+def differs(ours: list[float] | None, theirs: list[float] | None) -> bool:
+    """Whether two runs gave other numbers; where there are none, nothing differs."""
+    if not ours and not theirs:
+        return False
+    if ours is None or theirs is None or len(ours) != len(theirs):
+        return True
+    scale = max((abs(x) for x in theirs if math.isfinite(x)), default=0.0)
+    return any(
+        abs(x - y) > TOLERANCE * max(abs(x), abs(y), 0.01 * scale, 1e-3)
+        for x, y in zip(ours, theirs, strict=True) if math.isfinite(x) or math.isfinite(y)
+    )  # fmt: skip
+
+
+def compared(entry: dict, results: Path) -> tuple[dict, dict, dict[str, str]]:
+    """What passed on PyTorch, how it ended here, and the reasons of what is lost, by id."""
+    theirs, _ = read(output(entry, "torch", results))
+    ours, _ = read(output(entry, "flambeau", results))
+    wanted = {id: line for id, line in theirs.items() if line["outcome"] == "passed"}
+    ran = {id: ours[id] for id in wanted if id in ours}
+    if entry["kind"] == "program":  # a program that died has not run the rest
+        ran |= {id: {"outcome": "failed", "msg": "not reached", "s": 0}
+                for id in wanted if id not in ours}  # fmt: skip
+    lost = {}
+    for id, line in ran.items():
+        if line["outcome"] != "passed":
+            last = (line.get("msg") or line["outcome"]).strip().splitlines()
+            lost[id] = short(last[-1])
+        elif differs(line.get("numbers"), wanted[id].get("numbers")):
+            lost[id] = "other numbers"
+    return {id: wanted[id] for id in ran}, ran, lost
+
+
+def row(entry: dict, results: Path, version: str = "") -> str:
+    wanted, ran, lost = compared(entry, results)
+    passed = len(wanted) - len(lost)
+    seconds = [sum(line.get("s", 0) for line in lines.values()) for lines in (wanted, ran)]
+    what = {"program": "programs", "tests": "tests", "examples": "examples"}[entry["kind"]]
+    return (f"| {entry['name']} | {version} | {what} | {len(wanted)} | {passed} "
+            f"| {share(passed, len(wanted))} | {seconds[0]:.1f} | {seconds[1]:.1f} |")  # fmt: skip
+
+
+def versions(python: Path) -> dict[str, str]:
+    """The installed distributions' versions, by normalised name."""
+    program = ("import importlib.metadata as m, json; print(json.dumps({d.metadata['Name'].lower()"
+               ".replace('_', '-'): d.version for d in m.distributions()}))")  # fmt: skip
+    printed = subprocess.run([str(python), "-c", program], capture_output=True, text=True,
+                             check=True).stdout  # fmt: skip
+    return json.loads(printed)
+
+
+def page(entries: list[dict], results: Path, installed: dict[str, str]) -> str:
+    text = HEAD.format(torch=SETTINGS["pytorch"]["tag"].removeprefix("v"), tolerance=TOLERANCE)
+    problems = ""
+    total = [0, 0]
+    for entry in entries:
+        wanted, _, lost = compared(entry, results)
+        if not wanted:
+            continue
+        total = [total[0] + len(wanted), total[1] + len(wanted) - len(lost)]
+        package = entry.get("package", entry["name"]).lower().replace("_", "-")
+        version = entry.get("version") or installed.get(package, "")
+        text += row(entry, results, version) + "\n"
+        for reason, n in Counter(lost.values()).most_common():
+            id = next(id for id, why in lost.items() if why == reason)
+            problems += f"| {entry['name']} | {n} | {reason} | {id} |\n"
+    text += f"| **all** | | | {total[0]} | {total[1]} | {share(total[1], total[0])} | | |\n"
+    return (f"{text}\n## What fails\n\n| library | cases | reason | for example |\n"
+            f"|---|---:|---|---|\n{problems}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
