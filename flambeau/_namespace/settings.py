@@ -161,11 +161,11 @@ def set_float32_matmul_precision(precision: str) -> None:
     'high'
     >>> torch.set_float32_matmul_precision("highest")
     """
-    from ..native.target.matmul_precision import PARTS, choose
+    from ..native.target.matmul_precision import BF16_TERMS, set_precision
 
-    if precision not in PARTS:
+    if precision not in BF16_TERMS:
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
-    choose(precision)
+    set_precision(precision)
 
 
 def get_float32_matmul_precision() -> str:
@@ -174,9 +174,9 @@ def get_float32_matmul_precision() -> str:
     >>> torch.get_float32_matmul_precision()
     'highest'
     """
-    from ..native.target.matmul_precision import Chosen
+    from ..native.target.matmul_precision import MatmulPrecision
 
-    return Chosen.name
+    return MatmulPrecision.name
 
 
 def set_flush_denormal(mode: bool) -> bool:

@@ -31,7 +31,7 @@ def main(args: list[str]) -> int:
 def summary() -> str:
     """The folder, the size of its entries and the limit, on one line."""
     folder = disk_cache.directory()
-    if folder is None or disk_cache.limit() <= 0:
+    if folder is None or disk_cache.limit_bytes() <= 0:
         return "off"
-    used_mb, limit_mb = disk_cache.size_bytes() / 2**20, disk_cache.limit() / 2**20
+    used_mb, limit_mb = disk_cache.size_bytes() / 2**20, disk_cache.limit_bytes() / 2**20
     return f"{folder} ({used_mb:.1f} of {limit_mb:.0f} MB)"

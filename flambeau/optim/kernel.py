@@ -17,7 +17,8 @@ import numpy as np
 from flambeau.native.loop_ir import ir
 from flambeau.native.runtime.fast_call import SMALL
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Fold, Index, Kind, Load, Loop, Size, Statement, Store, Type,
+    Accumulator, Affine, Begin, Buffer, ReduceOp, Index, LoopKind, Load, Loop, Size, Statement,
+    Store, Type,
 )
 from flambeau.native.runtime.launch_table import Patch, Program, Record
 
@@ -145,8 +146,8 @@ def traced(
     stores: list[Statement] = []
     for buffer, load, symbol in zip(buffers, loads, symbols, strict=True):
         if symbol.value is not load:
-            held = Accumulator(Fold.SUM, type, buffer.name)
+            held = Accumulator(ReduceOp.SUM, type, buffer.name)
             begins.append(Begin(held, symbol.value))
             stores.append(Store(buffer, here, held))
-    loop = Loop(index, size, [*begins, *stores], Kind.PARALLEL)
+    loop = Loop(index, size, [*begins, *stores], LoopKind.PARALLEL)
     return ir.Kernel(formula.__qualname__, [*buffers, given], [loop], [size], True)

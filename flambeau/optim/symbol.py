@@ -10,10 +10,10 @@ import struct
 from typing import Any
 
 from flambeau.native.loop_ir.ir import Apply, Constant, Expression, Scalar, Type
-from flambeau.native.loop_ir.tensor_facade import Traced
+from flambeau.native.loop_ir.tensor_facade import TensorFacade
 
 
-class Symbol(Traced):
+class Symbol(TensorFacade):
     """A value of the loop's body; see the module."""
 
     __slots__ = ("value", "writes")

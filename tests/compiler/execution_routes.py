@@ -12,7 +12,7 @@ from flambeau.compiler.ir.graph import Graph
 from flambeau.compiler.schedule.tasks import memory_accesses
 from flambeau.compiler.runtime.executable import Step
 from flambeau.compiler.schedule.verify_plan import verify_plan
-from flambeau.native.loop_ir.interpreter import dtype, interpret
+from flambeau.native.loop_ir.interpreter import numpy_dtype, interpret
 from flambeau.native.loop_ir.ir import Affine
 
 from .random_graphs import values
@@ -51,7 +51,7 @@ def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]
         assert task.kernel is not None
         for one in task.memories:
             if id(one) not in memory:
-                unset = np.full(one.elements, np.nan, dtype(one.type))
+                unset = np.full(one.elements, np.nan, numpy_dtype(one.type))
                 given = one.home.name == "SOURCE"
                 memory[id(one)] = sources[one.index].reshape(-1).copy() if given else unset
         for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):

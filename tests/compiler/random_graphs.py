@@ -11,7 +11,7 @@ from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, concat, constant, expand, matmul, pad, permute, reduce,
     reshape, strided_slice,
 )
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 MOST = 600  # elements a node
 
@@ -109,7 +109,9 @@ def _expanded(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 def _reduced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     axes = draw.sample(range(len(a.shape)), draw.randint(1, len(a.shape)))
-    return reduce(a, draw.choice([Fold.SUM, Fold.SUM, Fold.MAXIMUM, Fold.MINIMUM]), axes)
+    return reduce(
+        a, draw.choice([ReduceOp.SUM, ReduceOp.SUM, ReduceOp.MAXIMUM, ReduceOp.MINIMUM]), axes
+    )
 
 
 def _product(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -126,12 +128,12 @@ def _joined(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 
 def _running(draw: random.Random, a: Node, pool: list[Node]) -> Node:
-    attributes = {"fold": Fold.SUM, "axis": draw.randrange(len(a.shape))}
+    attributes = {"fold": ReduceOp.SUM, "axis": draw.randrange(len(a.shape))}
     return Node(Op.SCAN, (a,), a.shape, a.type, attributes)
 
 
 def _greatest(draw: random.Random, a: Node, pool: list[Node]) -> Node:
-    return cast(reduce(a, Fold.ARGMAX, [draw.randrange(len(a.shape))]), Type.F32)
+    return cast(reduce(a, ReduceOp.ARGMAX, [draw.randrange(len(a.shape))]), Type.F32)
 
 
 def _replaced(draw: random.Random, a: Node, pool: list[Node]) -> Node:

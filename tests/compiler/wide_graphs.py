@@ -12,7 +12,7 @@ from flambeau.compiler.ir.graph import (
     Graph, Node, Op, apply, cast, concat, constant, expand, matmul, pad, permute, reduce, reshape,
     strided_slice,
 )
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from .random_graphs import graph_of, permuted, reshaped, source
 
@@ -158,17 +158,19 @@ def _expanded(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 def _reduced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     axes = draw.sample(range(len(a.shape)), draw.randint(1, len(a.shape)))
     if a.type is Type.BOOL:
-        return reduce(a, draw.choice([Fold.ANY, Fold.ALL]), axes)
-    return reduce(a, draw.choice([Fold.SUM, Fold.SUM, Fold.MAXIMUM, Fold.MINIMUM]), axes)
+        return reduce(a, draw.choice([ReduceOp.ANY, ReduceOp.ALL]), axes)
+    return reduce(
+        a, draw.choice([ReduceOp.SUM, ReduceOp.SUM, ReduceOp.MAXIMUM, ReduceOp.MINIMUM]), axes
+    )
 
 
 def _normalised(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     if a.type not in (Type.F32, Type.F64):
         return None
     axis = (draw.choice([len(a.shape) - 1, draw.randrange(len(a.shape))]),)
-    top = reduce(a, Fold.MAXIMUM, axis)
+    top = reduce(a, ReduceOp.MAXIMUM, axis)
     weights = apply(Scalar.EXP, apply(Scalar.SUB, a, top))
-    return apply(Scalar.DIV, weights, reduce(weights, Fold.SUM, axis))
+    return apply(Scalar.DIV, weights, reduce(weights, ReduceOp.SUM, axis))
 
 
 def _product(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
@@ -297,7 +299,7 @@ def _joined(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 def _running(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     if a.type is Type.BOOL:
         return None
-    fold = draw.choice([Fold.SUM, Fold.MAXIMUM])
+    fold = draw.choice([ReduceOp.SUM, ReduceOp.MAXIMUM])
     return Node(Op.SCAN, (a,), a.shape, a.type,
                 {"fold": fold, "axis": draw.randrange(len(a.shape))})  # fmt: skip
 
@@ -305,7 +307,9 @@ def _running(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
 def _greatest(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     if a.type is Type.BOOL:
         a = cast(a, Type.I32)
-    return reduce(a, draw.choice([Fold.ARGMAX, Fold.ARGMIN]), [draw.randrange(len(a.shape))])
+    return reduce(
+        a, draw.choice([ReduceOp.ARGMAX, ReduceOp.ARGMIN]), [draw.randrange(len(a.shape))]
+    )
 
 
 def _replaced(draw: random.Random, a: Node, pool: list[Node]) -> Node:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import partial_grad
-from ...native.foundation.allocator import apart
+from ...native.foundation.allocator import allocate_outside_heap
 from ...native.runtime.background_jit import Policy
 from ...tensor.sparse import Created
 from ...tensor.storage import owner_of
@@ -149,7 +149,10 @@ def capture(
             swap_all(recorder)
             _recorders.current = recorder
             Policy.counts = False
-            with _watched_output(recorder), nullcontext() if like is None else apart():
+            with (
+                _watched_output(recorder),
+                nullcontext() if like is None else allocate_outside_heap(),
+            ):
                 result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from ...native.loop_ir.ir import Fold, Scalar, Type
-from ...native.target.matmul_precision import Chosen
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
+from ...native.target.matmul_precision import MatmulPrecision
 
 Shape = tuple[int, ...]
 
@@ -254,7 +254,7 @@ def reduce(a: Node, fold: Fold, axes: Sequence[int]) -> Node:
     """A reduction over axes, which keep extent 1."""
     axes = tuple(sorted(axes))
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
-    type = Type.I64 if fold in (Fold.ARGMAX, Fold.ARGMIN) else a.type
+    type = Type.I64 if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) else a.type
     return Node(Op.REDUCE, (a,), shape, type, {"fold": fold, "axes": axes})
 
 

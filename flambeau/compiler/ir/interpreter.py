@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.loop_ir.philox import philox, philox_word
 from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
@@ -156,28 +156,28 @@ def _iota(node: Node) -> Array:
 # ------------------------------------------------------------------------------- folding
 
 _UFUNCS = {
-    Fold.SUM: np.add, Fold.PRODUCT: np.multiply, Fold.MAXIMUM: np.maximum,
-    Fold.MINIMUM: np.minimum, Fold.ANY: np.logical_or, Fold.ALL: np.logical_and,
+    ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
+    ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
 }  # fmt: skip
 
 
 def identity_element(fold: Fold, dtype: np.dtype) -> Any:
     """What a fold over nothing gives."""
-    if fold in (Fold.SUM, Fold.ANY):
+    if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
-    if fold in (Fold.PRODUCT, Fold.ALL):
+    if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
         return 1
     if dtype.kind == "b":
-        return fold is Fold.MINIMUM
+        return fold is ReduceOp.MINIMUM
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        return limits.min if fold is Fold.MAXIMUM else limits.max
-    return -math.inf if fold is Fold.MAXIMUM else math.inf
+        return limits.min if fold is ReduceOp.MAXIMUM else limits.max
+    return -math.inf if fold is ReduceOp.MAXIMUM else math.inf
 
 
 def _reduce(node: Node, a: Array) -> Array:
-    if node.fold in (Fold.ARGMAX, Fold.ARGMIN):
-        function = np.argmax if node.fold is Fold.ARGMAX else np.argmin
+    if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        function = np.argmax if node.fold is ReduceOp.ARGMAX else np.argmin
         return function(a, axis=node.axes[0], keepdims=True)
     kind = a.dtype if node.fold in (Fold.SUM, Fold.PRODUCT) else None
     start = identity_element(node.fold, a.dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from ...native.kernels.recurrent_cells import CELLS
-from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
 from .recurrence import inputs_by_name, extents, has_result, input_shapes, result_shape
 
@@ -120,7 +120,7 @@ def _update(node: Node, a: Node, b: Node) -> None:
 def _reduce(node: Node, a: Node) -> None:
     kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
     require(node.shape == kept, node, f"from {a.shape}")
-    position = node.fold in (Fold.ARGMAX, Fold.ARGMIN)
+    position = node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
     require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...native.loop_ir.ir import (
-    Accumulator, Axis, Begin, Contract, Fold, Index, Kernel, Kind, Load, Loop, Statement, Update,
+    Accumulator, Axis, Begin, Contract, ReduceOp, Index, Kernel, LoopKind, Load, Loop, Statement,
+    Update,
 )
 from ...native.loop_ir.ir import Apply as Applied
 from ...native.loop_ir.ir import Scalar as Operation
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import FusionGroup, element, reshape_chain, broadcast_chain, view_through
 from ..fusion.placement import Allocation, Place
@@ -22,7 +23,7 @@ from .expressions import FIXED, At, ExpressionBuilder, along
 
 def planned_threads() -> int:
     """For how many threads a contraction is cut."""
-    return 2 if threads() <= FEW else threads()
+    return 2 if threads() <= TYPICAL_THREADS else threads()
 
 
 class ContractionKernel:
@@ -86,7 +87,7 @@ class ContractionKernel:
         return body + late
 
     def _sum(self) -> Accumulator:
-        return Accumulator(Fold.SUM, self.node.type)
+        return Accumulator(ReduceOp.SUM, self.node.type)
 
     def _matmul(self) -> list[Statement]:
         a, b = self.node.inputs
@@ -109,7 +110,7 @@ class ContractionKernel:
         nest: list[Statement] = [product]
         for index, extent in zip(reversed(indices), reversed(batch), strict=True):
             if extent != 1:
-                nest = [Loop(index, extent, nest, Kind.PARALLEL)]
+                nest = [Loop(index, extent, nest, LoopKind.PARALLEL)]
         return nest
 
     def _stretched(self, node: Node, shape: tuple[int, ...]) -> tuple[Allocation, StridedView]:
@@ -143,7 +144,7 @@ class ContractionKernel:
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
             shares=planned_threads(),
         )  # fmt: skip
-        return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]
+        return [Loop(g, groups, [contract], LoopKind.PARALLEL)] if groups > 1 else [contract]
 
     def _depthwise(
         self, a: Load, b: Load, total: Accumulator, body: list[Statement],
@@ -155,10 +156,10 @@ class ContractionKernel:
         product = Applied(Operation.MUL, (a, b), self.node.type)
         fold: list[Statement] = [Update(total, product)]
         window = Loop(i, kernel[0], [Loop(j, kernel[1], fold)])
-        inner = Loop(g, features, [Begin(total), window, *body], Kind.LANES)
+        inner = Loop(g, features, [Begin(total), window, *body], LoopKind.VECTORIZED)
         loop: Statement = Loop(v, columns, [inner])
-        loop = Loop(h, rows, [loop], Kind.PARALLEL)
-        return [Loop(n, images, [loop], Kind.PARALLEL)]
+        loop = Loop(h, rows, [loop], LoopKind.PARALLEL)
+        return [Loop(n, images, [loop], LoopKind.PARALLEL)]
 
     def _conv_weight(self) -> list[Statement]:
         x, y = (self.operand(one) for one in self.node.inputs)
@@ -185,4 +186,4 @@ class ContractionKernel:
             shares=planned_threads(),
         )  # fmt: skip
         each = groups * parts
-        return [Loop(g, each, [contract], Kind.PARALLEL)] if each > 1 else [contract]
+        return [Loop(g, each, [contract], LoopKind.PARALLEL)] if each > 1 else [contract]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ...native.loop_ir.ir import (
-    Accumulator, Apply, Begin, Constant, Expression, Index, Kernel, Kind, Loop, Scalar, Statement,
-    Store, Type, Update,
+    Accumulator, Apply, Begin, Constant, Expression, Index, Kernel, LoopKind, Loop, Scalar,
+    Statement, Store, Type, Update,
 )
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import reshape_chain, row_shapes
@@ -48,7 +48,14 @@ def _over(shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]])
         at[i] = along(indices[i])
     nest = body(at)
     for i in reversed(wide):
-        nest = [Loop(indices[i], shape[i], nest, Kind.LANES if i == wide[-1] else Kind.PARALLEL)]
+        nest = [
+            Loop(
+                indices[i],
+                shape[i],
+                nest,
+                LoopKind.VECTORIZED if i == wide[-1] else LoopKind.PARALLEL,
+            )
+        ]
     return nest
 
 
@@ -125,9 +132,9 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
 
 def _in_parallel(nest: list[Statement]) -> list[Statement]:
     for statement in nest:
-        if isinstance(statement, Loop) and statement.kind is Kind.LANES:
-            statement.kind = Kind.PARALLEL
-        elif isinstance(statement, Loop) and statement.kind is Kind.PARALLEL:
+        if isinstance(statement, Loop) and statement.kind is LoopKind.VECTORIZED:
+            statement.kind = LoopKind.PARALLEL
+        elif isinstance(statement, Loop) and statement.kind is LoopKind.PARALLEL:
             _in_parallel(statement.body)
     return nest
 
@@ -145,9 +152,9 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
         assert flat is not None, node
         buffer = values.buffer(target.memory)
         clear = Store(buffer, values.affine(flat, [along(row), column]), Constant(node.type, 0))
-        body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], Kind.LANES)]))
+        body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], LoopKind.VECTORIZED)]))
         body.append(_added(node, values, flat, (i, chunk, lane), block, target))
-    return [_written("add_rows", values, [Loop(chunk, width // block, body, Kind.PARALLEL)])]
+    return [_written("add_rows", values, [Loop(chunk, width // block, body, LoopKind.PARALLEL)])]
 
 
 def _added(
@@ -167,7 +174,7 @@ def _added(
     value = values.value(rows, reshape_chain(rows, by_row))
     at = values.affine(flat, [FIXED, column])
     add = Store(values.buffer(target.memory), at, value, ((where, flat.strides[0]),), add=True)
-    return Loop(i, count, [Loop(lane, block, [add], Kind.LANES)])
+    return Loop(i, count, [Loop(lane, block, [add], LoopKind.VECTORIZED)])
 
 
 _RULES = {Op.CONCAT: _concat, Op.UPDATE: _update, Op.SCAN: _scan, Op.ADD_ROWS: _add_rows}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Index, Load,
-    Position, Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, ReduceOp, Index, Load,
+    IndexValue, Scalar, Statement, Store, Type,
 )
 from ..ir.graph import Node, Op, Shape
 from ..fusion.fusion_group import (
@@ -90,7 +90,7 @@ class ExpressionBuilder:
         return found
 
     def _position(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
-        return Position(Affine(base, tuple(steps)))
+        return IndexValue(Affine(base, tuple(steps)))
 
     # ------------------------------------------------------------------------------ nodes
 
@@ -148,7 +148,7 @@ class ExpressionBuilder:
             if inside is None:
                 return found[node.axis]
             return Apply(Scalar.WHERE, (inside, found[node.axis], Constant(Type.I64, 0)), Type.I64)
-        position: Expression = Position(self.affine(window))
+        position: Expression = IndexValue(self.affine(window))
         mask = self.mask(window)
         if mask is None:
             return position

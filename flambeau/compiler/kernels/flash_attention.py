@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
+    ReduceOp, Index, Kernel, LoopKind, Load, Loop, IndexValue, Scalar, Statement, Store, Type,
+    Update,
 )
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import FusionGroup
@@ -177,7 +178,7 @@ class _Blocks:
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
                       self.load(node, rows.element(r), along(c)))  # fmt: skip
-        return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], Kind.LANES)])]
+        return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
     def across(
         self, node: Node, rows: _Block, part: _Part, buffer: Buffer, row: Index, depth: Index
@@ -193,10 +194,10 @@ class _Blocks:
         """Loops over what comes before rows and columns."""
         for index, n in reversed(list(zip(self.indices, self.batch, strict=True))):
             if n != 1:
-                body = [Loop(index, n, body, Kind.PARALLEL)]
+                body = [Loop(index, n, body, LoopKind.PARALLEL)]
         first = body[0]
-        if not (isinstance(first, Loop) and first.kind is Kind.PARALLEL):
-            body = [Loop(Index("once"), 1, body, Kind.PARALLEL)]  # blocks are one thread's own
+        if not (isinstance(first, Loop) and first.kind is LoopKind.PARALLEL):
+            body = [Loop(Index("once"), 1, body, LoopKind.PARALLEL)]  # blocks are one thread's own
         return body
 
     def visits(self, rows: _Block, number: Index | None, last: bool) -> list[_Visit]:
@@ -274,7 +275,7 @@ class _Blocks:
         return Contract((Axis(*rows),), Axis(*columns), (Axis(*depth),), a, b, total, body)
 
     def total(self) -> Accumulator:
-        return Accumulator(Fold.SUM, self.type)
+        return Accumulator(ReduceOp.SUM, self.type)
 
     def shown(
         self, total: Expression, rows: _Block, columns: _Block, r: Index, k: Index, hidden: bool
@@ -297,10 +298,10 @@ class _Blocks:
         return Kernel(name, buffers, body), self.values.memories
 
 
-def _position(block: _Block, index: Index) -> Position:
+def _position(block: _Block, index: Index) -> IndexValue:
     base, terms = block.element(index)
     pairs: tuple[tuple[Index, Extent], ...] = terms
-    return Position(Affine(base, pairs))
+    return IndexValue(Affine(base, pairs))
 
 
 class _Forward(_Blocks):
@@ -325,7 +326,7 @@ class _Forward(_Blocks):
         for rows, index, rounds, last in self.row_blocks():
             inner = self._block(rows, index, last)
             if index is not None:
-                inner = [Loop(index, rounds, inner, Kind.PARALLEL)]
+                inner = [Loop(index, rounds, inner, LoopKind.PARALLEL)]
             body += self.over_batch(inner)
         return self.made("attention", body)
 
@@ -353,10 +354,10 @@ class _Forward(_Blocks):
         r, c, row = Index("r"), Index("c"), Index("r")
         at = Affine(0, ((r, 1),))
         begin = [Store(self.top, at, self.number(-math.inf)), Store(self.sum, at, self.number(0))]
-        body: list[Statement] = [Loop(r, rows.count, list(begin), Kind.LANES)]
+        body: list[Statement] = [Loop(r, rows.count, list(begin), LoopKind.VECTORIZED)]
         if self.y is not None:
             clear = Store(self.made_y, Affine(0, ((row, self.width), (c, 1))), self.number(0))
-            body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], Kind.LANES)]))
+            body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
     def _scores(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
@@ -375,8 +376,8 @@ class _Forward(_Blocks):
         r, k, n = Index("r"), Index("k"), part.columns[1]
         at = Affine(part.rows[0], ((r, 1),))
         score = Load(self.scores, self.score(part, k, r))
-        top = Accumulator(Fold.MAXIMUM, self.type, "top")
-        total = Accumulator(Fold.SUM, self.type)
+        top = Accumulator(ReduceOp.MAXIMUM, self.type, "top")
+        total = Accumulator(ReduceOp.SUM, self.type)
         body: list[Statement] = [
             Begin(top, None if visit.first else Load(self.top, at)),
             Loop(k, n, [Update(top, score)]),
@@ -396,7 +397,7 @@ class _Forward(_Blocks):
             Store(self.top, at, top),
             Store(self.sum, at, total),
         ]
-        return Loop(r, part.rows[1], body, Kind.LANES)
+        return Loop(r, part.rows[1], body, LoopKind.VECTORIZED)
 
     def _finite(self, top: Expression) -> Expression:
         """A maximum that can be subtracted: 0 as long as all scores are -inf."""
@@ -442,7 +443,7 @@ class _Forward(_Blocks):
         if self.sums is not None:
             value = self.apply(Scalar.ADD, self.apply(Scalar.LOG, total), top)
             body += self.stores(self.sums, value, rows.element(r))
-        return Loop(r, rows.count, body, Kind.LANES)
+        return Loop(r, rows.count, body, LoopKind.VECTORIZED)
 
     def _result(self, rows: _Block) -> list[Statement]:
         if self.y is None:
@@ -451,7 +452,7 @@ class _Forward(_Blocks):
         value = self.apply(Scalar.MUL, Load(self.made_y, Affine(0, ((r, self.width), (c, 1)))),
                            Load(self.factor, Affine(0, ((r, 1),))))  # fmt: skip
         body = self.stores(self.y, value, rows.element(r), along(c))
-        return [Loop(r, rows.count, [Loop(c, self.width, body, Kind.LANES)])]
+        return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]
 
 
 class _Backward(_Blocks):
@@ -482,7 +483,7 @@ class _Backward(_Blocks):
     def _clear(self, node: Node) -> Statement:
         r, c = Index("r"), Index("c")
         body = self.stores(node, self.number(0), along(r), along(c))
-        return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, Kind.LANES)])
+        return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, LoopKind.VECTORIZED)])
 
     def _block(
         self, rows: _Block, number: Index | None, last: bool, many_rows: bool

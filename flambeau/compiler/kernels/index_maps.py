@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, Position, Scalar, Type
+from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, IndexValue, Scalar, Type
 from ..ir.graph import Op
 from ..fusion.fusion_group import Chain
 from ..ir.strided_view import row_major_strides
@@ -17,7 +17,7 @@ def coordinates(
 ) -> tuple[list[Expression], Expression | None]:
     """The position along each axis of what a chain starts from, as I64; and where it is that,
     not a zero that a PAD put around (None for everywhere)."""
-    found: list[Expression] = [Position(Affine(base, tuple(steps))) for base, steps in at]
+    found: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in at]
     mask: Expression | None = None
     for node in reversed(chain):
         inner = node.inputs[0].shape

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from math import prod
 
 from ...native.loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop, Position,
-    Statement, Store, Update,
+    Accumulator, Affine, Begin, Buffer, Expression, ReduceOp, Index, Kernel, LoopKind, Load, Loop,
+    IndexValue, Statement, Store, Update,
 )
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import (
     FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
@@ -161,9 +161,9 @@ class LoopKernel:
         lane = Index("lane")
         if outer or extent <= self.chunk:
             at[last[-1]] = along(lane)
-            body: list[Statement] = [Loop(lane, extent, self._stages(at, []), Kind.LANES)]
+            body: list[Statement] = [Loop(lane, extent, self._stages(at, []), LoopKind.VECTORIZED)]
             for index, axes in zip(reversed(indices), reversed(outer), strict=True):
-                body = [Loop(index, _extent(shape, axes), body, Kind.PARALLEL)]
+                body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
             return body
         return self._chunks(at, last[-1], extent)
 
@@ -189,14 +189,14 @@ class LoopKernel:
         """A long axis in pieces that the threads share, and what is left over."""
         chunk, lane = Index("chunk"), Index("lane")
         at[axis] = (0, ((chunk, self.chunk), (lane, 1)))
-        inner = Loop(lane, self.chunk, self._stages(at, []), Kind.LANES)
-        body: list[Statement] = [Loop(chunk, extent // self.chunk, [inner], Kind.PARALLEL)]
+        inner = Loop(lane, self.chunk, self._stages(at, []), LoopKind.VECTORIZED)
+        body: list[Statement] = [Loop(chunk, extent // self.chunk, [inner], LoopKind.PARALLEL)]
         rest = extent % self.chunk
         if rest:
             lane = Index("lane")
             at[axis] = along(lane, 1, extent - rest)
             self._again()
-            body.append(Loop(lane, rest, self._stages(at, []), Kind.LANES))
+            body.append(Loop(lane, rest, self._stages(at, []), LoopKind.VECTORIZED))
         return body
 
     def _again(self) -> None:
@@ -223,13 +223,15 @@ class LoopKernel:
         width = next((c for c in (COLUMN_BLOCK, 32, 16) if extent % c == 0 and extent > c), 0)
         if width and rounds < 8 and prod(shape) > CHUNK_ELEMENTS:
             at[last[-1]] = (0, ((chunk, width), (lane, 1)))
-            body: list[Statement] = [Loop(lane, width, self._stages(at, folded), Kind.LANES)]
-            body = [Loop(chunk, extent // width, body, Kind.PARALLEL)]
+            body: list[Statement] = [
+                Loop(lane, width, self._stages(at, folded), LoopKind.VECTORIZED)
+            ]
+            body = [Loop(chunk, extent // width, body, LoopKind.PARALLEL)]
         else:
             at[last[-1]] = along(lane)
-            body = [Loop(lane, extent, self._stages(at, folded), Kind.LANES)]
+            body = [Loop(lane, extent, self._stages(at, folded), LoopKind.VECTORIZED)]
         for index, axes in zip(reversed(indices), reversed(outer), strict=True):
-            body = [Loop(index, _extent(shape, axes), body, Kind.PARALLEL)]
+            body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
         return body
 
     def _take(self, at: list[At], axes: list[int]) -> Index:
@@ -250,7 +252,7 @@ class LoopKernel:
             loop = self._stage(members, sums, inside, folded, indices)
             for k in range(len(folded) - 1, -1, -1):
                 innermost = k == len(folded) - 1 and not self.columns
-                kind = Kind.LANES if innermost else Kind.SERIAL
+                kind = LoopKind.VECTORIZED if innermost else LoopKind.SERIAL
                 loop = [Loop(indices[k], _extent(self.group.shape, folded[k]), loop, kind)]
             body += loop
             self._numbers(at, sums, stage + 1, body)
@@ -347,10 +349,10 @@ class LoopKernel:
 
     def _position(self, node: Node, at: list[At]) -> Expression:
         base, steps = at[node.axes[0]]
-        return Position(Affine(base, tuple(steps)))
+        return IndexValue(Affine(base, tuple(steps)))
 
 
-_POSITIONS = (Fold.ARGMAX, Fold.ARGMIN)
+_POSITIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 
 
 def _extent(shape: Sequence[int], axes: list[int]) -> int:

@@ -61,7 +61,7 @@ def _match_variance(node: Node) -> tuple[Node, Node | None]:
 def _is_row_sum(node: Node) -> bool:
     """Whether a node sums over all axes but the last."""
     return (
-        node.op is Op.REDUCE and node.fold is Fold.SUM and node.type is Type.F32
+        node.op is Op.REDUCE and node.fold is ReduceOp.SUM and node.type is Type.F32
         and node.axes == tuple(range(len(node.shape) - 1)) and len(node.shape) > 1
     )  # fmt: skip
 

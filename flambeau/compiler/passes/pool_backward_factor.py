@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from ...native.loop_ir.ir import Fold, Scalar
+from ...native.loop_ir.ir import ReduceOp, Scalar
 from ..ir.graph import (
     Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
     with_inputs,
@@ -86,7 +86,7 @@ def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[i
     inside = tuple(n if i in axes else 1 for i, n in enumerate(shape))
     if numbers is None or order.shape != inside or len(np.unique(numbers)) != numbers.size:
         return False
-    if firsts.op is not Op.REDUCE or firsts.fold is not Fold.MINIMUM or firsts.axes != axes:
+    if firsts.op is not Op.REDUCE or firsts.fold is not ReduceOp.MINIMUM or firsts.axes != axes:
         return False
     (chosen,) = firsts.inputs
     if chosen.op is not Op.APPLY or chosen.operation is not Scalar.WHERE or chosen.shape != shape:

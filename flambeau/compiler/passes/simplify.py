@@ -108,7 +108,7 @@ def _pad(node: Node) -> Node:
 
 def _reduce(node: Node) -> Node:
     (a,) = node.inputs
-    if node.fold in (Fold.ARGMAX, Fold.ARGMIN):
+    if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         return node
     wide = tuple(i for i in node.axes if a.shape[i] != 1)
     if not wide:

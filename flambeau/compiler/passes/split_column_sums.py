@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loop_ir.ir import Fold, Type
+from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ..ir.graph import (
     CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loop_ir.ir import Fold, Scalar
+from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW, evenness
 from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from ...native.loop_ir.ir import Fold, Type
+from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import FEW
 from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs
@@ -27,7 +27,7 @@ KERNEL_LAUNCH_COST = 1 << 14
 def split_k(graph: Graph) -> Graph:
     """Split products where more threads run than one product keeps busy."""
     count = threads()
-    if count <= FEW:
+    if count <= TYPICAL_THREADS:
         return graph
     return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), count))
 

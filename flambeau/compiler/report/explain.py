@@ -93,16 +93,16 @@ def _group_lines(step: Step) -> Iterator[str]:
 
 
 def _loop_lines(step: Step) -> Iterator[str]:
-    from ...native.loop_ir.printer import show
+    from ...native.loop_ir.printer import format_kernel
 
     for task in step.tasks:
         if task.kernel is not None:
-            yield show(task.kernel)
+            yield format_kernel(task.kernel)
 
 
 def _machine_lines(step: Step, level: int) -> Iterator[str]:
     from ...native.codegen.kernel import emit
-    from ...native.target.machine import assembly
+    from ...native.target.machine import emit_assembly
 
     seen: set[str] = set()
     for task in step.tasks:
@@ -113,4 +113,4 @@ def _machine_lines(step: Step, level: int) -> Iterator[str]:
             seen.add(text)
             yield text
             if level >= ASSEMBLY:
-                yield assembly(text)
+                yield emit_assembly(text)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...native.foundation.allocator import missing
+from ...native.foundation.allocator import out_of_memory_error
 from ...native.loop_ir.ir import Type
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.launch_table import Patch, Program, Record
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..schedule.arena import Arena
 from ..ir.interpreter import numpy_type
 from ..ir.exchange import offline
@@ -95,7 +95,7 @@ class Step:
         # How often the part ran that writes states, so that whoever is interrupted can tell.
         self.ran = programs[-1].ran if programs else [0]
         self.threads = 1 if table.work < LITTLE else 0  # 0: as many as `count` says
-        self._most = max(FEW, table.work // WORTH)
+        self._most = max(TYPICAL_THREADS, table.work // WORTH)
         self._stash: dict[int, Any] = {}
         if self._is_direct():
             self.run = self._direct()
@@ -258,7 +258,7 @@ class Step:
 
     def _no_room(self) -> MemoryError:
         size = sum(prod(shape) * dtype.itemsize for shape, dtype in self._kinds)
-        return missing(size, "what a compiled step returns")
+        return out_of_memory_error(size, "what a compiled step returns")
 
     @contextmanager
     def untouched(self, values: Sequence[Any]) -> Iterator[None]:

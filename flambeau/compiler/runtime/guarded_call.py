@@ -18,7 +18,7 @@ import numpy as np
 from ...native.foundation.generated_code import define
 from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
-from ...native.target.matmul_precision import Chosen
+from ...native.target.matmul_precision import MatmulPrecision
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
 from ...tensor.ambient import AMBIENT
@@ -134,7 +134,7 @@ class _Writer:
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.counted,
             "ndarray": np.ndarray, "advance": program.advance,
-            "autocast": autocast_now, "CHOSEN": Chosen,
+            "autocast": autocast_now, "CHOSEN": MatmulPrecision,
             "together": are_together, "apart": are_apart, "kinship": kinship,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]

@@ -20,7 +20,7 @@ from ...native.foundation.source_hash import hash_sources
 from ...native.loop_ir.ir import Type
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.launch_table import BARRIER, SERIAL
-from ...native.target.machine import host, versions
+from ...native.target.machine import host, llvm_version
 from ..ir.interpreter import numpy_type
 from ..ir.graph import Graph
 from ..fusion.placement import Home

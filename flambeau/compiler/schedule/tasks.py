@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ...native.codegen.loops.vectorization import suits_lanes
+from ...native.codegen.loops.vectorization import should_vectorize
 from ...native.loop_ir.ir import (
-    Affine, Buffer, Kernel, Kind, Load, Loop, Prefetch, Statement, Store, expressions, statements,
-    within,
+    Affine, Buffer, Kernel, LoopKind, Load, Loop, Prefetch, Statement, Store, expressions,
+    statements, subexpressions,
 )
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, FusionGroup
 from ..fusion.placement import Home, Allocation, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...autograd.mode import MODE
-from ...native.target.matmul_precision import Chosen
+from ...native.target.matmul_precision import MatmulPrecision
 from ...ops.core.autocast import AUTOCAST, autocast_now
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
@@ -25,7 +25,7 @@ class AmbientModes(NamedTuple):
 def ambient_modes() -> AmbientModes:
     """The modes of this thread now."""
     autocast = autocast_now() if AUTOCAST.count else None
-    return AmbientModes(MODE.grad, MODE.inference, autocast, Chosen.parts, *defaults())
+    return AmbientModes(MODE.grad, MODE.inference, autocast, MatmulPrecision.parts, *defaults())
 
 
 def defaults() -> tuple[dtype, device]:

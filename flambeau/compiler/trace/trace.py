@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.allocator import missing
+from ...native.foundation.allocator import out_of_memory_error
 from ...tensor.storage import _as_bytes, owner_of
 from .plain_values import same_plain
 from ..ir.errors import describe_failure

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...native.foundation import disk_cache
 from ...native.runtime.thread_pool import threads
-from ...native.target.machine import host, versions
+from ...native.target.machine import host, llvm_version
 from ...nn.module import Module
 from ...nn.parameter import is_lazy
 from ...optim import Optimizer
@@ -138,7 +138,7 @@ def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
     form += ["lazy" if is_lazy(t) else f"{t._array.shape}{t._array.dtype}" for t in tensors]
     form += [repr([m.training for root in roots for m in root.modules()])]
     form += [f"{options['random']} {options['backend']}"]
-    return disk_cache.key("precedent", hope, *form)
+    return disk_cache.make_key("precedent", hope, *form)
 
 
 def kept(key: str | None) -> Precedent | None:
@@ -170,9 +170,21 @@ def _hope(function: Callable) -> str | None:
     try:
         name, code = _file_of(function), _code_of(function)
         where = f"{code.co_qualname} {code.co_firstlineno}"
-        return disk_cache.key("hope", _VERSION, sources, bodies, np.__version__, versions(),
-                         target.triple, target.cpu, target.features, str(threads()), name,
-                         _contents(name), where)  # fmt: skip
+        return disk_cache.make_key(
+            "hope",
+            _VERSION,
+            sources,
+            bodies,
+            np.__version__,
+            llvm_version(),
+            target.triple,
+            target.cpu,
+            target.features,
+            str(threads()),
+            name,
+            _contents(name),
+            where,
+        )
     except (_Unnamed, OSError):
         return None
 

@@ -216,7 +216,8 @@ def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
         return False
     if wanted.dtype.kind in "iub":
         return bool(np.mean(found != wanted) <= 0.02) if wanted.size else True
-    rough = Chosen.parts == 1 and wanted.dtype.name == "float32"  # products of bfloat16 numbers
+    # products of bfloat16 numbers
+    rough = MatmulPrecision.parts == 1 and wanted.dtype.name == "float32"
     bound = _TOLERANCE.get("float16" if rough else wanted.dtype.name, 1e-2)
     if wanted.size > _SHORT and _is_close(found, wanted, bound, scale):
         return True

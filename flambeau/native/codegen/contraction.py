@@ -11,9 +11,9 @@ from .conv.direct import conv
 from .conv.direct_blocking import Unsupported
 from .gemm.dispatch import gemm
 from .loops.context import Context, Scope
-from .loops.contraction_loops import plain_contract
-from .loops.statement import EMITTERS, hoist
-from .loops.vectorization import written
+from .loops.contraction_loops import emit_contraction_loops
+from .loops.statement import EMITTERS, hoist_invariants
+from .loops.vectorization import written_values
 from .winograd.forward import winograd
 
 
@@ -22,12 +22,12 @@ def emit_contract(context: Context, scope: Scope, statement: Contract) -> None:
     context.sum = statement.sum
     axes = [*statement.rows, statement.column, *statement.depth]
     if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
-        changes = [statement.sum, *written(statement.body)]
-        hoist(context, scope, {axis.index for axis in axes}, changes, statement.body)
+        changes = [statement.sum, *written_values(statement.body)]
+        hoist_invariants(context, scope, {axis.index for axis in axes}, changes, statement.body)
     if not _emit_tiled(context, statement):
-        plain_contract(context, statement)
+        emit_contraction_loops(context, statement)
     stores = [s.buffer for s in statements(statement.body) if isinstance(s, Store)]
-    context.changed([statement.sum, *stores])
+    context.invalidate([statement.sum, *stores])
 
 
 EMITTERS[Contract] = emit_contract

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..loop_ir.ir import Contract, Kernel, Kind, Loop, Statement, Store, Type, statements
+from ..loop_ir.ir import Contract, Kernel, Loop, LoopKind, Statement, Store, Type, statements
 from ..target.machine import Target, host
 from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
 from . import contraction  # noqa: F401 - adds its emitter to those of statements
 from .loops.context import Context, Scope
-from .loops.denormals import flushed, flushes
-from .loops.privatized_sums import own_rows
-from .loops.vectorization import plan, touched
-from .loops.outlining import Repeated
+from .loops.denormals import flush_denormals, needs_flush_to_zero
+from .loops.privatized_sums import assign_private_rows
+from .loops.vectorization import memory_accesses, plan_vectorization
+from .loops.outlining import Outliner
 from .loops.statement import emit_body
-from .loops.parallel_loops import share
+from .loops.parallel_loops import emit_parallel
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 
@@ -32,43 +32,43 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     module = Module(name, target.vector_bytes, kernel.exact)
 
     def whole(part: Kernel, function: str) -> ir.Function:
-        context = _context(module, part, target, function)
-        own_rows(context, part.buffers)
-        _sequence(context, part.body, Repeated(part, whole))
+        context = _declare_body(module, part, target, function)
+        assign_private_rows(context, part.buffers)
+        _emit_outermost(context, part.body, Outliner(part, whole))
         return context.builder.function
 
     inner = whole(kernel, f"{name}.body")
-    _entry(module, name, inner, flushes(kernel.body, target))
+    _emit_entry(module, name, inner, needs_flush_to_zero(kernel.body, target))
     text = str(module)
     if not target.halves and " half" in text:
         raise NotImplementedError(f"float16 on {target.cpu}, which cannot convert it")
     return text
 
 
-def _sequence(context: Context, body: Sequence[Statement], repeated: Repeated) -> None:
+def _emit_outermost(context: Context, body: Sequence[Statement], repeated: Outliner) -> None:
     """Emits the outermost statements, and the function's end."""
     alone: list[Statement] = []
     for statement in body:
-        if not _shared(statement):
+        if not _runs_on_all_threads(statement):
             alone.append(statement)
             continue
-        _on_first_thread(context, alone, repeated)
+        _emit_on_first_thread(context, alone, repeated)
         alone = []
         if statement in repeated:
             repeated.call(context, statement)
         else:
-            share(context, statement)
-    _on_first_thread(context, alone, repeated)
+            emit_parallel(context, statement)
+    _emit_on_first_thread(context, alone, repeated)
     context.builder.ret_void()
 
 
-def _shared(statement: Statement) -> bool:
+def _runs_on_all_threads(statement: Statement) -> bool:
     return isinstance(statement, Contract) or (
-        isinstance(statement, Loop) and statement.kind is Kind.PARALLEL
+        isinstance(statement, Loop) and statement.kind is LoopKind.PARALLEL
     )
 
 
-def _context(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Context:
+def _declare_body(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Context:
     """An inner function, with a name for each argument."""
     arguments = kernel.buffers
     kinds = [I64, I64, *[POINTER] * len(arguments), *[I64] * len(kernel.sizes)]
@@ -77,7 +77,7 @@ def _context(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Co
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
     builder = Builder(function.append_basic_block("entry"))
-    context = Context(kernel, target, builder, plan(kernel, target))
+    context = Context(kernel, target, builder, plan_vectorization(kernel, target))
     context.tid, context.threads, *rest = function.args
     for buffer, argument in zip(arguments, rest, strict=False):
         context.pointers[buffer] = argument
@@ -85,7 +85,7 @@ def _context(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Co
         if not buffer.aliased:
             argument.add_attribute("noalias")
     context.sizes = dict(zip(kernel.sizes, rest[len(arguments) :], strict=True))
-    _locals(context, kernel)
+    _allocate_locals(context, kernel)
     stored = [s.buffer for s in statements(kernel.body) if isinstance(s, Store)]
     context.versions.update(dict.fromkeys(stored, 0))
     if any(buffer.aliased for buffer in stored):
@@ -93,9 +93,9 @@ def _context(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Co
     return context
 
 
-def _locals(context: Context, kernel: Kernel) -> None:
-    places = touched(list(statements(kernel.body)))
-    for buffer in dict.fromkeys(one.buffer for one in places):
+def _allocate_locals(context: Context, kernel: Kernel) -> None:
+    places = memory_accesses(list(statements(kernel.body)))
+    for buffer in dict.fromkeys(access.buffer for access in places):
         if buffer.local is None:
             continue
         if buffer.local * buffer.type.size > LOCAL_BYTES:
@@ -105,22 +105,22 @@ def _locals(context: Context, kernel: Kernel) -> None:
         )
 
 
-def _entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
+def _emit_entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
     """The function that takes cells; `flush`: denormal numbers count as zero in it."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
     function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))
     tid, threads, cells = function.args
     values = [
-        b.load(b.moved(cells, b.integer(i), Type.I64), typ=argument.type, align=8)
+        b.load(b.offset_elements(cells, b.integer(i), Type.I64), typ=argument.type, align=8)
         for i, argument in enumerate(inner.args[2:])
     ]
-    with flushed(b, flush):
+    with flush_denormals(b, flush):
         b.call(inner, [tid, threads, *values], tail=not flush)
     b.ret_void()
 
 
-def _on_first_thread(context: Context, body: list[Statement], repeated: Repeated) -> None:
+def _emit_on_first_thread(context: Context, body: list[Statement], repeated: Outliner) -> None:
     if not body:
         return
     b, scope = context.builder, Scope()

@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt
-KEPT = 256 << 20  # free bytes at the heap's end that are kept
-LARGEST = 32 << 20  # bytes of the blocks that are kept in any case; glibc takes no more
-_ROOM = 192 << 20  # bytes that the heap is longer than it must be when it grows, or is cut
-_APART = 1 << 20  # bytes of the blocks that are the system's own inside `apart`
+RETAINED_BYTES = 256 << 20  # free bytes at the heap's end that are kept
+# bytes of the blocks that are kept in any case; glibc takes no more
+MMAP_THRESHOLD_BYTES = 32 << 20
+# bytes that the heap is longer than it must be when it grows, or is cut
+_HEAP_PADDING_BYTES = 192 << 20
+# bytes of the blocks that are the system's own inside `allocate_outside_heap`
+_MMAP_ALWAYS_BYTES = 1 << 20
 _library: Any = None  # glibc, where it keeps freed memory
 
 
@@ -36,11 +39,12 @@ def keep_freed_memory() -> bool:
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    kept = [(_MMAP_THRESHOLD, LARGEST), (_TRIM_THRESHOLD, KEPT)]
-    done = all(library.mallopt(which, value) for which, value in kept)
+    thresholds = [(_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES), (_TRIM_THRESHOLD, RETAINED_BYTES)]
+    done = all(library.mallopt(which, value) for which, value in thresholds)
     _library = library if done else None
-    if done and _addresses_are_free() and library.mallopt(_TOP_PAD, _ROOM):
-        np.empty(LARGEST - mmap.PAGESIZE, np.uint8)  # the heap grows, whatever comes first
+    if done and _addresses_are_free() and library.mallopt(_TOP_PAD, _HEAP_PADDING_BYTES):
+        # the heap grows, whatever comes first
+        np.empty(MMAP_THRESHOLD_BYTES - mmap.PAGESIZE, np.uint8)
     return done
 
 
@@ -59,21 +63,21 @@ def _addresses_are_free() -> bool:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def allocate_outside_heap() -> Iterator[None]:
     """For arrays that may never be written: meanwhile those of a megabyte and more get memory of
     their own from the system. It costs nothing before it is touched, and is known to be zero,
     while the heap's may have been used, and zeros would be written there."""
     if _library is None:
         yield
         return
-    _library.mallopt(_MMAP_THRESHOLD, _APART)
+    _library.mallopt(_MMAP_THRESHOLD, _MMAP_ALWAYS_BYTES)
     try:
         yield
     finally:
-        _library.mallopt(_MMAP_THRESHOLD, LARGEST)
+        _library.mallopt(_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
 
 
-def missing(size: int, purpose: str) -> MemoryError:
+def out_of_memory_error(size: int, purpose: str) -> MemoryError:
     """The error of bytes that cannot be had, and what for."""
     return MemoryError(f"{purpose} needs {size:,} bytes of memory, which there are not")
 
@@ -87,10 +91,10 @@ def probe(size: int, purpose: str, pages: bool = False) -> None:
         else:
             np.empty(size, np.uint8)
     except (MemoryError, OSError):
-        raise missing(size, purpose) from None
+        raise out_of_memory_error(size, purpose) from None
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Gives free memory to the system, which other kinds of arrays are about to want."""
     if sys.platform.startswith("linux"):
         library = ctypes.CDLL(None)

@@ -17,7 +17,8 @@ from .environment import CACHE_DIR, CACHE_SIZE
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"
 _TEMPORARY = ".part"
-_STALE = 3600.0  # seconds after which a temporary file is a dead process's, or a use worth noting
+# seconds after which a temporary file is a dead process's, or a use worth noting
+_STALE_AFTER_S = 3600.0
 _written: dict[str, int] = {}  # bytes written by this process since it last looked at the size
 
 
@@ -38,12 +39,12 @@ def directory() -> str | None:
     return os.path.join(base, "flambeau")
 
 
-def limit() -> int:
+def limit_bytes() -> int:
     """The most bytes that all entries may take."""
     return int(min(CACHE_SIZE.value(), 2.0**40) * 2**20)
 
 
-def key(*parts: str) -> str:
+def make_key(*parts: str) -> str:
     """A key made of everything that an entry depends on."""
     digest = hashlib.sha256()
     for part in parts:
@@ -56,18 +57,18 @@ def key(*parts: str) -> str:
 def get(key: str) -> bytes | None:
     """The entry of a key; None where there is none, or only a damaged one."""
     folder = directory()
-    if folder is None or limit() <= 0:
+    if folder is None or limit_bytes() <= 0:
         return None
     path = os.path.join(folder, key + _SUFFIX)
     try:
         with open(path, "rb", opener=_open_without_blocking) as file:
             status = os.fstat(file.fileno())
-            if not _trusted(status):
+            if not _is_trusted(status):
                 return None
             data = file.read()
     except OSError:
         return None
-    if time.time() - status.st_mtime > _STALE:
+    if time.time() - status.st_mtime > _STALE_AFTER_S:
         try:
             os.utime(path)  # the least recently used goes first
         except OSError:
@@ -80,7 +81,7 @@ def get(key: str) -> bytes | None:
 
 def put(key: str, code: bytes) -> None:
     """Keeps an entry. Other processes see it whole or not at all."""
-    folder, most = directory(), limit()
+    folder, most = directory(), limit_bytes()
     if folder is None or len(code) > most // 4:
         return
     try:
@@ -89,7 +90,7 @@ def put(key: str, code: bytes) -> None:
             return  # anyone could swap entries for others
         name = os.path.join(folder, os.urandom(16).hex() + _TEMPORARY)
         try:
-            with open(name, "xb", opener=_private) as file:
+            with open(name, "xb", opener=_open_private) as file:
                 file.write(_MAGIC + _checksum(key, code) + code)
             os.replace(name, os.path.join(folder, key + _SUFFIX))
         except BaseException:
@@ -104,7 +105,7 @@ def put(key: str, code: bytes) -> None:
         _written[folder] = 0
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     """Opens a file that nobody else may write."""
     return os.open(path, flags, 0o600)
 
@@ -119,7 +120,7 @@ def _open_without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _trusted(status: os.stat_result) -> bool:
+def _is_trusted(status: os.stat_result) -> bool:
     """Whether to run an entry: a regular file of this user's or root's that no other can write."""
     if not stat.S_ISREG(status.st_mode):
         return False
@@ -166,7 +167,7 @@ def _entries(folder: str) -> list[tuple[float, int, str]]:
             continue  # another process deleted it
         if name.endswith(_SUFFIX):
             entries.append((status.st_mtime, status.st_size, path))
-        elif name.endswith(_TEMPORARY) and now - status.st_mtime > _STALE:
+        elif name.endswith(_TEMPORARY) and now - status.st_mtime > _STALE_AFTER_S:
             _remove(path)
     return entries
 

@@ -20,19 +20,19 @@ class Flag(Generic[T]):
 
     name: str
     default: T
-    least: T
-    shown: str  # the default, for people
+    minimum: T
+    default_text: str  # the default, for people
     text: str
 
     def value(self) -> T:
         """What it is now; its default, with a warning, where that cannot be read."""
-        given = os.environ.get(self.name, "").strip()
-        if not given:
+        text = os.environ.get(self.name, "").strip()
+        if not text:
             return self.default
         try:
-            found = type(self.default)(given)
-            if found >= self.least:
-                return found
+            value = type(self.default)(text)
+            if value >= self.minimum:
+                return value
         except ValueError:
             pass
         kind = "a whole number" if isinstance(self.default, int) else "a number"
@@ -71,7 +71,7 @@ CPU = Flag(
     "see how a program does on a lesser one; `amx`, to have all large float32 products made of "
     "bfloat16 parts on the matrix unit (see docs/compile.md).",
 )  # fmt: skip
-MAKERS = Flag(
+COMPILE_WORKERS = Flag(
     "FLAMBEAU_MAKERS", -1, 0, "as many as are worth it, up to the threads",
     "How many processes at most make machine code, in which neither Python's lock nor the memory "
     "of the program is used. 0: it is made on threads of the program.",
@@ -84,9 +84,9 @@ TRACEBACK = Flag(
 FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS, TRACEBACK)
 
 
-def page() -> str:
+def flags_page() -> str:
     """The text of docs/flags.md."""
-    rows = [f"| `{flag.name}` | {flag.shown} | {flag.text} |" for flag in FLAGS]
+    rows = [f"| `{flag.name}` | {flag.default_text} | {flag.text} |" for flag in FLAGS]
     return "\n".join([
         "# Environment flags", "",
         "All that flambeau reads from the environment. Written by "
@@ -96,4 +96,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(flags_page(), end="")

@@ -19,7 +19,9 @@ from ..foundation.source_hash import hash_sources
 from ..loop_ir.ir import Kernel
 from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
 from .elf_loader import load_codes, loaded
-from ..target.machine import ROOM, Target, host, object_code, outside, versions
+from ..target.machine import (
+    COMPILE_BYTES, Target, emit_object_code, external_functions, host, llvm_version,
+)
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
@@ -58,11 +60,11 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
             disk_cache.put(keys[name], _packed(needs, code))
 
     def finish_text(name: str, text: str) -> None:
-        finish(name, outside(text), object_code(text))
+        finish(name, external_functions(text), emit_object_code(text))
 
     missing = {name: kernel for name, kernel in kernels.items() if name not in found}
     if missing:
-        probe(ROOM, "making machine code")
+        probe(COMPILE_BYTES, "making machine code")
         from .worker_pool import MAKERS, cost
 
         left = MAKERS.make(
@@ -78,7 +80,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 
 def _key(name: str, version: str) -> str:
     target = host()
-    return disk_cache.key("kernel", versions(), target.triple, target.cpu, target.features,
+    return disk_cache.make_key("kernel", llvm_version(), target.triple, target.cpu, target.features,
                      f"{target.near} {target.last}", version, name)  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
 
     verify(kernel)
     text = emit(kernel, target, name)
-    return outside(text), object_code(text, target)
+    return external_functions(text), emit_object_code(text, target)
 
 
 def prepare() -> None:

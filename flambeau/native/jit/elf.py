@@ -32,7 +32,9 @@ class Unknown(Exception):
 
 
 class Section(NamedTuple):
-    """A stretch of memory; `bytes` is None where it is all zero. `written`: by the code itself."""
+    """A stretch of memory; `bytes` is None where it is all zero. `written`: by the code
+    itself.
+    """
 
     bytes: bytes | None
     size: int

@@ -16,9 +16,11 @@ from typing import Any
 
 from ..foundation import disk_cache
 from . import elf
-from ..foundation.allocator import missing, probe
+from ..foundation.allocator import out_of_memory_error, probe
 from .elf import Linked, Unknown
-from ..target.machine import gate, host, initialize, object_code, outside, versions
+from ..target.machine import (
+    emit_object_code, external_functions, gate, host, initialize, llvm_version,
+)
 
 _TABLES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
@@ -60,7 +62,7 @@ def _placed(code: Linked) -> int:
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        raise missing(len(code.bytes), "loaded machine code") from None
+        raise out_of_memory_error(len(code.bytes), "loaded machine code") from None
     base = ctypes.addressof(ctypes.c_char.from_buffer(area))
     for at in code.based:
         offset = int.from_bytes(code.bytes[at : at + 8], "little")
@@ -159,7 +161,9 @@ def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[
 def _key(text: str) -> str:
     """What stands for a text's object code, in memory and on disk."""
     target = host()
-    return disk_cache.key("object", versions(), target.triple, target.cpu, target.features, text)
+    return disk_cache.make_key(
+        "object", llvm_version(), target.triple, target.cpu, target.features, text
+    )
 
 
 def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
@@ -214,12 +218,12 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
     missing = [key for key, found in code.items() if found is None]
 
     def compiled(key: str) -> None:
-        code[key] = made = object_code(texts[key])
+        code[key] = made = emit_object_code(texts[key])
         disk_cache.put(key, made)
 
     _on_threads(compiled, missing, threads)
     with gate:
         for key, found in code.items():
             if found is not None:
-                _load({key: (outside(texts[key]), found)})
+                _load({key: (external_functions(texts[key]), found)})
         return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..loop_ir.ir import Kernel
-from ..loop_ir.fingerprint import digest
+from ..loop_ir.fingerprint import fingerprint
 
 _functions: dict[str, Function] = {}
 
@@ -63,7 +63,7 @@ def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
 
     `aside`: while others work, whom the threads leave the processor to.
     """
-    names = [f"kernel_{digest(kernel)}" for kernel in kernels]
+    names = [f"kernel_{fingerprint(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
     if missing:
         from .compile import addresses

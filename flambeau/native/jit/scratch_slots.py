@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from ..codegen.llvm.scratch_abi import GIVE, SLOT_BYTES, TAKE
-from ..foundation.allocator import missing
+from ..foundation.allocator import out_of_memory_error
 from .elf_loader import PROVIDERS, define, load
 
 _SLOTS = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())  # all taken: a thread waits for one
@@ -67,7 +67,7 @@ def install() -> None:
             else:  # private: a forked child has slots of its own; untouched pages cost nothing
                 area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise missing(size, "the working memory of kernels") from error
+            raise out_of_memory_error(size, "the working memory of kernels") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             area.madvise(mmap.MADV_HUGEPAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(area))

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any
 
 from . import compile
-from ..target.machine import versions
+from ..target.machine import llvm_version
 
 _HEAD = 8  # bytes that say how long a message is
 _LITTER = 200_000  # objects that kernels may leave behind, some 40 MB
@@ -60,7 +60,7 @@ def serve(parent: int) -> None:
     gc.disable()
     gc.freeze()  # the modules need not be gone through to find what a kernel left behind
     try:
-        send(answers, (compile.sources(), versions()))
+        send(answers, (compile.sources(), llvm_version()))
         while True:
             aside, *what = receive(requests)
             send(answers, _in_low_priority(what) if aside else _answer(what))

@@ -22,10 +22,10 @@ from typing import IO, Any
 
 from ..foundation.source_hash import PACKAGE
 from ..foundation.environment import DEBUG
-from ..foundation.environment import MAKERS as FLAG
+from ..foundation.environment import COMPILE_WORKERS as FLAG
 from ..loop_ir.ir import Contract, Kernel, statements
 from .worker_main import receive, send
-from ..target.machine import Target, host, versions
+from ..target.machine import Target, host, llvm_version
 
 # The package without its __init__, which brings all of it.
 _BOOT = """
@@ -118,7 +118,7 @@ class _Process:
         place = self.pipes[1].fileno()
         if os.name == "posix" and not select.select([place], [], [], _BEGIN)[0]:
             raise RuntimeError("it did not begin")
-        if receive(place) != (sources(), versions()):
+        if receive(place) != (sources(), llvm_version()):
             raise RuntimeError("its sources are others")
 
     def ask(self, job: _Job, target: Target) -> tuple[Any, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
-    Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, IndexValue, Kernel,
+    Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
 
@@ -25,10 +25,10 @@ def probabilities(type: Type, causal: bool) -> Kernel:
 
     value: Expression = two(Scalar.MUL, Load(scores, at), Load(scale, Affine()))
     if causal:
-        seen = Apply(Scalar.LE, (Position(Affine(0, ((column, 1),))),
-                                 Position(Affine(0, ((row, 1),)))), Type.BOOL)  # fmt: skip
+        seen = Apply(Scalar.LE, (IndexValue(Affine(0, ((column, 1),))),
+                                 IndexValue(Affine(0, ((row, 1),)))), Type.BOOL)  # fmt: skip
         value = Apply(Scalar.WHERE, (seen, value, Constant(type, -math.inf)), type)
-    top, total = Accumulator(Fold.MAXIMUM, type, "top"), Accumulator(Fold.SUM, type)
+    top, total = Accumulator(ReduceOp.MAXIMUM, type, "top"), Accumulator(ReduceOp.SUM, type)
     shifted = Apply(Scalar.EXP, (two(Scalar.SUB, value, top),), type)
     # What is summed is what was stored: the scores are gone by then.
     steps: list[list[Statement]] = [
@@ -37,7 +37,7 @@ def probabilities(type: Type, causal: bool) -> Kernel:
         [Store(scores, at, two(Scalar.MUL, Load(scores, at),
                                two(Scalar.DIV, Constant(type, 1), total)))],
     ]  # fmt: skip
-    loops = [Loop(column, columns, inside, Kind.LANES) for inside in steps]
+    loops = [Loop(column, columns, inside, LoopKind.VECTORIZED) for inside in steps]
     body: list[Statement] = [Begin(top), loops[0], Begin(total), loops[1], loops[2]]
-    nest = Loop(batch, batches, [Loop(row, rows, body, Kind.PARALLEL)], Kind.PARALLEL)
+    nest = Loop(batch, batches, [Loop(row, rows, body, LoopKind.PARALLEL)], LoopKind.PARALLEL)
     return Kernel("probabilities", [scores, scale], [nest], [batches, rows, columns, each])

@@ -11,8 +11,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Given, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type,
 )
 from .conv_static import Geometry, Strides, affine, taps
 
@@ -50,18 +50,18 @@ class _Named:
         """The kernel of a contraction, for each group."""
         body: list[Statement] = [contract]
         if self.group is not None:
-            body = [Loop(self.group, self.sizes["groups"], body, Kind.PARALLEL)]
+            body = [Loop(self.group, self.sizes["groups"], body, LoopKind.PARALLEL)]
         return Kernel(name, buffers, body, list(self.sizes.values()))
 
     def row(self, axis: str) -> Expression:
         """The row of the image (`h`), or the place in it (`w`), that a window's entry is at."""
-        moved = Position(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
-        return Apply(Scalar.SUB, (moved, Given(self.sizes[f"p{axis}"])), Type.I64)
+        moved = IndexValue(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
+        return Apply(Scalar.SUB, (moved, SizeValue(self.sizes[f"p{axis}"])), Type.I64)
 
     def inside(self, at: Expression, axis: str) -> Expression:
         """The mask of an axis: 0 <= at < extent."""
         low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
-        high = Apply(Scalar.LT, (at, Given(self.sizes[axis])), Type.BOOL)
+        high = Apply(Scalar.LT, (at, SizeValue(self.sizes[axis])), Type.BOOL)
         return Apply(Scalar.AND, (low, high), Type.BOOL)
 
     def image(self, x: Buffer) -> Load:
@@ -80,7 +80,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
     `grouped`: threads share out groups of channels, else those share out each.
     """
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
-    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    named, total = _Named(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
     at = affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
     shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
@@ -96,7 +96,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
 def weight(type: Type, grouped: bool = False) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `windows`."""
     x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
-    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    named, total = _Named(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
     contract = Contract(
         (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Index,
+    IndexValue, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type,
 )
 
 Strides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
@@ -74,7 +74,7 @@ def _axes(**extents: int) -> dict[str, Axis]:
 
 def _within(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
-    at = Position(affine(offset, *terms))
+    at = IndexValue(affine(offset, *terms))
     low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
     high = Apply(Scalar.LT, (at, Constant(Type.I64, extent)), Type.BOOL)
     return Apply(Scalar.AND, (low, high), Type.BOOL)
@@ -125,7 +125,7 @@ def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
 
 
 def _grouped(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
-    return body if groups == 1 else [Loop(group, groups, body, Kind.PARALLEL)]
+    return body if groups == 1 else [Loop(group, groups, body, LoopKind.PARALLEL)]
 
 
 def _group(g: Geometry, index: Index, stride: int) -> Term | None:
@@ -146,7 +146,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     shift = Buffer(g.type, "bias")
     a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
               ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
-    group, total = Index("group"), Accumulator(Fold.SUM, g.type)
+    group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
         at = affine(0, (a["oc"], 1), _group(g, group, g.outputs_each))
@@ -216,7 +216,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     base = meets[0][0][0] * g.weight[2] + meets[1][0][0] * g.weight[3]
     factor = Load(weight, _weight(g, a, group, base, steps))
-    total = Accumulator(Fold.SUM, g.type)
+    total = Accumulator(ReduceOp.SUM, g.type)
     return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), read,
                      factor, total, [Store(gx, place, total)])]  # fmt: skip
 
@@ -226,9 +226,9 @@ def _cleared(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -
     body: Statement = Store(buffer, place, Constant(g.type, 0.0))
     ordered = sorted(axes, key=lambda axis: abs(int(place.stride(axis.index))))  # type: ignore[arg-type]
     for n, axis in enumerate(ordered):
-        kind = Kind.LANES if n == 0 else Kind.SERIAL
+        kind = LoopKind.VECTORIZED if n == 0 else LoopKind.SERIAL
         if n == len(ordered) - 1 and g.groups == 1:
-            kind = Kind.PARALLEL
+            kind = LoopKind.PARALLEL
         body = Loop(axis.index, axis.extent, [body], kind)
     return body
 
@@ -238,7 +238,7 @@ def backward_weight(g: Geometry) -> Kernel:
     x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
     a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
               ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
-    group, total = Index("group"), Accumulator(Fold.SUM, g.type)
+    group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     # Neighbouring rows of a tile read neighbouring elements of x, or else write those of gw.
     taps = (a["kh"], a["kw"])
     rows = (*taps, a["ic"]) if g.x[1] == 1 or g.weight[1] == 1 else (a["ic"], *taps)

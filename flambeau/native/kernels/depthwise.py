@@ -14,8 +14,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
 from .pool import both, compare
 
@@ -120,19 +120,19 @@ class _Blocks:
         return Affine(0, tuple([
             (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))  # fmt: skip
 
-    def position(self, *terms: tuple[Index, Extent | str]) -> Position:
-        return Position(self.at(*terms))
+    def position(self, *terms: tuple[Index, Extent | str]) -> IndexValue:
+        return IndexValue(self.at(*terms))
 
     def below(self, at: Expression, name: str) -> Expression:
-        return compare(Scalar.LT, at, Given(self.sizes[name]))
+        return compare(Scalar.LT, at, SizeValue(self.sizes[name]))
 
     def within(self, at: Expression, axis: str) -> Expression:
         """Whether a row or a column is one of x's."""
-        low = compare(Scalar.GE, at, Given(self.sizes[f"{axis}_low"]))
+        low = compare(Scalar.GE, at, SizeValue(self.sizes[f"{axis}_low"]))
         return both(low, self.below(at, f"{axis}_high"))
 
     def loop(self, index: Index, extent: Extent | str, body: Sequence[Statement],
-             kind: Kind = Kind.SERIAL) -> Loop:  # fmt: skip
+             kind: LoopKind = LoopKind.SERIAL) -> Loop:  # fmt: skip
         stop = self.sizes[extent] if isinstance(extent, str) else extent
         return Loop(index, stop, list(body), kind)
 
@@ -141,14 +141,14 @@ class _Blocks:
         """Loops inside one another, the first ones shared out among threads."""
         found = list(body)
         for depth, (index, extent) in reversed(list(enumerate(loops))):
-            kind = Kind.PARALLEL if depth < shared else Kind.SERIAL
+            kind = LoopKind.PARALLEL if depth < shared else LoopKind.SERIAL
             found = [self.loop(index, extent, found, kind)]
         return found[0]
 
     def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, one: Statement,
              there: Expression | None = None) -> Statement:  # fmt: skip
         """LANES columns of all rows (that are `there`), then the next: columns' masks are kept."""
-        body: list[Statement] = [self.loop(lane, LANES, [one], Kind.LANES)]
+        body: list[Statement] = [self.loop(lane, LANES, [one], LoopKind.VECTORIZED)]
         if there is not None:
             body = [If(there, body)]
         return self.nest([(v, columns), (r, rows)], body)
@@ -166,7 +166,7 @@ class _Blocks:
 
     def flat(self, *body: Statement) -> Statement:
         """All places of a block."""
-        return self.loop(self.u, "flats", [self.loop(self.lane, FLAT, body, Kind.LANES)])
+        return self.loop(self.u, "flats", [self.loop(self.lane, FLAT, body, LoopKind.VECTORIZED)])
 
     def held(self, apart: str) -> Affine:
         """A place of a block."""
@@ -191,7 +191,7 @@ class _Blocks:
         column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
         inside = both(self.within(row, "h"), self.within(column, "w"))
         source = self.at(*self.source, (p, "x_row"), (r, "row_apart"), (v, LANES), (lane, 1))
-        value = Load(self.x, source, ((Given(self.sizes["before"]), 1),), inside)
+        value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
         place = self.at((self.g, "tile"), (p, "part"), (r, "pitch"), (v, LANES), (lane, 1))
         known = self.below(self.position((v, LANES), (lane, 1)), "pitch")
         put = Store(self.tile, place, value, mask=known)
@@ -201,23 +201,25 @@ class _Blocks:
         """The block of a gradient, with zeros between its elements."""
         z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
         blank = Store(self.tile, self.at((self.g, "tile"), (z, FLAT), (lane, 1)), self.zero)
-        clear = self.loop(z, "blank", [self.loop(lane, FLAT, [blank], Kind.LANES)])
+        clear = self.loop(z, "blank", [self.loop(lane, FLAT, [blank], LoopKind.VECTORIZED)])
         row = self.position((self.down, "at_down"), (r, 1))
         column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
         inside = both(self.within(row, "h"), self.within(column, "w"))
         source = self.at(*self.source, (r, "x_row"), (v, LANES), (lane, 1))
-        value = Load(self.x, source, ((Given(self.sizes["before"]), 1),), inside)
+        value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
         place = self.at((self.g, "tile"), (r, "row_apart"), *self.stepped(v, lane))
         known = self.below(self.position((v, LANES), (lane, 1)), "wide")
-        put = Store(self.tile, place, value, ((Given(self.sizes["start"]), 1),), known)
+        put = Store(self.tile, place, value, ((SizeValue(self.sizes["start"]), 1),), known)
         return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
 
     def summed(self) -> Statement:
         """Adds the taps' products to the results of a block."""
-        t, total = Index("t"), Accumulator(Fold.SUM, self.type)
+        t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
                                            (t, 1)))  # fmt: skip
-        met = Load(self.tile, self.held("tile"), ((Load(self.offsets, self.at((t, 1))), 1),))
+        met = Load(
+            self.tile, self.held("tile"), ((Load(self.offsets, self.at((t, 1))), 1),)
+        )
         each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
         place = self.held("room")
         return self.flat(Begin(total, Load(self.made, place)), each,
@@ -285,7 +287,7 @@ def weight(type: Type, step: int | None) -> Kernel:
     """Buffers x, offsets, gy, gw: the gradient of the weight."""
     b = _Blocks(type, step)
     t, z, lane = (Index(name) for name in ("t", "z", "lane"))
-    total, gw = Accumulator(Fold.SUM, type), Buffer(type, "gw")
+    total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
     met = Load(b.tile, b.held("tile"), ((Load(b.offsets, b.at((t, 1))), 1),))
     product = Apply(Scalar.MUL, (met, Load(b.made, b.held("room"))), type)
     place = b.at((b.c, "w_c"), (b.k, "w_k"), (t, 1))
@@ -296,7 +298,7 @@ def weight(type: Type, step: int | None) -> Kernel:
     clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
     # What lies behind a block meets zeros, and must be numbers.
     blank = b.loop(z, TILE[type.size] // FLAT + 2, [b.loop(lane, FLAT, [
-        Store(b.tile, b.at((z, FLAT), (lane, 1)), b.zero)], Kind.LANES)])  # fmt: skip
+        Store(b.tile, b.at((z, FLAT), (lane, 1)), b.zero)], LoopKind.VECTORIZED)])  # fmt: skip
     blocks = b.nest([(b.n, "groups"), (b.m, "sums"), (b.down, "down"), (b.across, "across")],
                     [b.each_image(b.filled(), *b.shares()), taps])  # fmt: skip
     body = b.nest([(b.c, "channels"), (b.k, "each")], [blank, clear, blocks], 2)

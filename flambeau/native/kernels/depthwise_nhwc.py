@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..loop_ir.ir import (
-    Accumulator, Apply, Begin, Buffer, Constant, Fold, If, Kernel, Kind, Load, Loop, Scalar,
+    Accumulator, Apply, Begin, Buffer, Constant, If, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar,
     Statement, Store, Type, Update,
 )
 from .pool import MOST, compare, number
@@ -22,7 +22,7 @@ def windows(type: Type) -> Kernel:
 
     The gradient of the input is one too, of y's gradient by the rows that each of x's is in.
     """
-    p, total = Pixels(type), Accumulator(Fold.SUM, type)
+    p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     weight, bias = Buffer(type, "weight"), Buffer(type, "bias")
     entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
     product = Apply(Scalar.MUL, (p.met, Load(weight, entry, mask=p.known)), type)
@@ -38,7 +38,7 @@ def windows(type: Type) -> Kernel:
 def weight(type: Type) -> Kernel:
     """Buffers x, rows, columns, gy, gw: the gradient of the weight. Channels are shared out, and
     rows of weights."""
-    p, total = Pixels(type, columns=MOST), Accumulator(Fold.SUM, type)
+    p, total = Pixels(type, columns=MOST), Accumulator(ReduceOp.SUM, type)
     gw = Buffer(type, "gw")
     entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
     product = Apply(Scalar.MUL, (p.met, Load(p.y, p.place, mask=p.known)), type)
@@ -51,8 +51,8 @@ def weight(type: Type) -> Kernel:
     there = If(compare(Scalar.GE, p.row, number(0)), row)
     images = Loop(p.image, p.sizes["images"], [Loop(p.r, p.sizes["rows"], [there])])
     rows = Loop(p.i, p.sizes["taps"], [Loop(p.j, p.sizes["window"], [clear]), images],
-                Kind.PARALLEL)  # fmt: skip
-    nest = Loop(p.v, p.sizes["vectors"], [rows], Kind.PARALLEL)
+                LoopKind.PARALLEL)  # fmt: skip
+    nest = Loop(p.v, p.sizes["vectors"], [rows], LoopKind.PARALLEL)
     return p.kernel("depthwise_weight_last", [p.x, p.rows, p.columns, p.y, gw], nest)
 
 

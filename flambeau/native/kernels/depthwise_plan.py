@@ -27,7 +27,8 @@ class Call(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of results, and of what it reaches: `parts` of `tall` rows of `pitch` columns."""
+    """A block of results, and of what it reaches: `parts` of `tall` rows of `pitch` columns.
+    """
 
     rows: int
     columns: int

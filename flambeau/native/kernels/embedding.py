@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop,
-    Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Expression, Index, IndexValue, Kernel, Load, Loop,
+    LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
 
@@ -16,8 +16,10 @@ def take_rows(type: Type) -> Kernel:
     number = Load(at, Affine(0, ((k, 1),)))
     element = Load(table, Affine(0, ((column, 1),)), ((number, sizes[1]),))
     store = Store(y, Affine(0, ((k, sizes[1]), (column, 1))), element)
-    inner = Loop(column, sizes[1], [store], Kind.LANES)
-    return Kernel("take_rows", [table, at, y], [Loop(k, sizes[0], [inner], Kind.PARALLEL)], sizes)
+    inner = Loop(column, sizes[1], [store], LoopKind.VECTORIZED)
+    return Kernel(
+        "take_rows", [table, at, y], [Loop(k, sizes[0], [inner], LoopKind.PARALLEL)], sizes
+    )
 
 
 def add_rows(type: Type) -> Kernel:
@@ -32,8 +34,8 @@ def add_rows(type: Type) -> Kernel:
     here = ((block, size), (column, 1))
     store = Store(table, Affine(0, here), Load(g, Affine(0, ((k, width), *here))),
                   ((number, width),), add=True)  # fmt: skip
-    body: list[Statement] = [Loop(column, size, [store], Kind.LANES)]
-    nest = Loop(block, blocks, [Loop(k, count, body)], Kind.PARALLEL)
+    body: list[Statement] = [Loop(column, size, [store], LoopKind.VECTORIZED)]
+    nest = Loop(block, blocks, [Loop(k, count, body)], LoopKind.PARALLEL)
     return Kernel("add_rows", [g, at, table], [nest], sizes)
 
 
@@ -51,8 +53,8 @@ def sum_bags(type: Type, weighted: bool) -> Kernel:
     if weighted:
         value = Apply(Scalar.MUL, (value, Load(by, each)), type)
     store = Store(y, here, value, ((Load(to, each), width),), add=True)
-    body: list[Statement] = [Loop(column, size, [store], Kind.LANES)]
-    nest = Loop(block, blocks, [Loop(k, count, body)], Kind.PARALLEL)
+    body: list[Statement] = [Loop(column, size, [store], LoopKind.VECTORIZED)]
+    nest = Loop(block, blocks, [Loop(k, count, body)], LoopKind.PARALLEL)
     buffers = [table, at, to, *([by] if weighted else []), y]
     return Kernel("sum_bags", buffers, [nest], sizes)
 
@@ -66,7 +68,7 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
     at, by = Buffer(Type.I64, "numbers"), Buffer(type, "weights")
     bag, k, column = Index("bag"), Index("k"), Index("column")
     bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
-    each, total = Affine(0, ((bag, count), (k, 1))), Accumulator(Fold.SUM, type)
+    each, total = Affine(0, ((bag, count), (k, 1))), Accumulator(ReduceOp.SUM, type)
     value: Expression = Load(table, Affine(0, ((column, 1),)), ((Load(at, each), width),))
     if weighted:
         value = Apply(Scalar.MUL, (value, Load(by, each)), type)
@@ -74,7 +76,7 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
         Begin(total), Loop(k, count, [Update(total, value)]),
         Store(y, Affine(0, ((bag, width), (column, 1))), total),
     ]  # fmt: skip
-    nest = Loop(bag, bags, [Loop(column, width, body, Kind.LANES)], Kind.PARALLEL)
+    nest = Loop(bag, bags, [Loop(column, width, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
     return Kernel("sum_even_bags", [table, at, *([by] if weighted else []), y], [nest], sizes)
 
 
@@ -87,16 +89,16 @@ def most_of_even_bags(type: Type) -> Kernel:
     at, which = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "which")
     bag, k, column = Index("bag"), Index("k"), Index("column")
     bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
-    most = Accumulator(Fold.ARGMAX, Type.I64, "most")
+    most = Accumulator(ReduceOp.ARGMAX, Type.I64, "most")
     value = Load(table, Affine(0, ((column, 1),)),
                  ((Load(at, Affine(0, ((bag, count), (k, 1)))), width),))  # fmt: skip
     number = Load(at, Affine(0, ((bag, count),)), ((most, 1),))
     here = Affine(0, ((bag, width), (column, 1)))
     body: list[Statement] = [
         Begin(most),
-        Loop(k, count, [Update(most, value, Position(Affine(0, ((k, 1),))))]),
+        Loop(k, count, [Update(most, value, IndexValue(Affine(0, ((k, 1),))))]),
         Store(which, here, number),
         Store(y, here, Load(table, Affine(0, ((column, 1),)), ((number, width),))),
     ]
-    nest = Loop(bag, bags, [Loop(column, width, body, Kind.LANES)], Kind.PARALLEL)
+    nest = Loop(bag, bags, [Loop(column, width, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
     return Kernel("most_of_even_bags", [table, at, y, which], [nest], sizes)

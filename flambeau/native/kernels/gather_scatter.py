@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
-    Load, Loop, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, Kernel, Load, Loop,
+    LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
 
@@ -15,8 +15,8 @@ def take_last(type: Type) -> Kernel:
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
     value = Load(x, Affine(0, ((row, width),)), ((Load(at, here), 1),))
-    inner = Loop(k, count, [Store(y, here, value)], Kind.LANES)
-    return Kernel("take_last", [x, at, y], [Loop(row, rows, [inner], Kind.PARALLEL)], sizes)
+    inner = Loop(k, count, [Store(y, here, value)], LoopKind.VECTORIZED)
+    return Kernel("take_last", [x, at, y], [Loop(row, rows, [inner], LoopKind.PARALLEL)], sizes)
 
 
 def take_last_checked(type: Type) -> Kernel:
@@ -29,17 +29,17 @@ def take_last_checked(type: Type) -> Kernel:
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
-    number, greatest = Load(at, here), Accumulator(Fold.MAXIMUM, Type.U64, "greatest")
+    number, greatest = Load(at, here), Accumulator(ReduceOp.MAXIMUM, Type.U64, "greatest")
     held = Apply(Scalar.MINIMUM, (number, Load(last, Affine())), Type.U64)
     place = Apply(Scalar.CAST, (held,), Type.I64)
     value = Load(x, Affine(0, ((row, width),)), ((place, 1),))
     each: list[Statement] = [Update(greatest, number), Store(y, here, value)]
     body: list[Statement] = [
-        Begin(greatest), Loop(k, count, each, Kind.LANES),
+        Begin(greatest), Loop(k, count, each, LoopKind.VECTORIZED),
         Store(most, Affine(0, ((row, 1),)), greatest),
     ]
     return Kernel("take_last_checked", [x, at, last, most, y],
-                  [Loop(row, rows, body, Kind.PARALLEL)], sizes)  # fmt: skip
+                  [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)  # fmt: skip
 
 
 def take_middle(type: Type) -> Kernel:
@@ -53,9 +53,9 @@ def take_middle(type: Type) -> Kernel:
     outer, count, inner, each, made = sizes
     here = Affine(0, ((o, made), (k, inner), (i, 1)))
     value = Load(x, Affine(0, ((o, each), (i, 1))), ((Load(at, here), inner),))
-    body: list[Statement] = [Loop(i, inner, [Store(y, here, value)], Kind.LANES)]
+    body: list[Statement] = [Loop(i, inner, [Store(y, here, value)], LoopKind.VECTORIZED)]
     for index, extent in ((k, count), (o, outer)):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
@@ -83,8 +83,8 @@ def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
     if fresh:
         column = Index("column")
         clear = Store(y, Affine(0, ((row, width), (column, 1))), Constant(type, 0))
-        body.insert(0, Loop(column, width, [clear], Kind.LANES))
-    nest = Loop(row, rows, body, Kind.PARALLEL)
+        body.insert(0, Loop(column, width, [clear], LoopKind.VECTORIZED))
+    nest = Loop(row, rows, body, LoopKind.PARALLEL)
     return Kernel("put_last", [x, at, y], [nest], sizes)
 
 
@@ -101,7 +101,7 @@ def put_middle(type: Type, add: bool | str) -> Kernel:
     here = Affine(0, ((o, made), (block, length), (k, inner), (i, 1)))
     there = Affine(0, ((o, each), (block, length), (i, 1)))
     store = _put(y, there, Load(at, here), inner, Load(x, here), add)
-    body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], Kind.LANES)])]
+    body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], LoopKind.VECTORIZED)])]
     for index, extent in ((block, blocks), (o, outer)):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     return Kernel("put_middle", [x, at, y], body, sizes)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Extent, Fold, Index, Kernel,
-    Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Extent, Index, Kernel, Load,
+    Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type,
 )
 
 
@@ -111,7 +111,7 @@ def _body(
         return Affine(0, tuple(zip((*numbers, first, second), strides, strict=True)))
 
     half = type in (Type.F16, Type.BF16)
-    sums = Accumulator(Fold.SUM, Type.F32 if half else type)
+    sums = Accumulator(ReduceOp.SUM, Type.F32 if half else type)
     value: Expression = sums
     buffers = [a, b]
     if has_bias:
@@ -128,5 +128,5 @@ def _body(
         [Store(c, at(places.c, row, column), value)], precision, near,
     )]  # fmt: skip
     for number, extent in zip(reversed(numbers), reversed(places.stack), strict=True):
-        body = [Loop(number, extent, body, Kind.PARALLEL)]
+        body = [Loop(number, extent, body, LoopKind.PARALLEL)]
     return [*buffers, c], body

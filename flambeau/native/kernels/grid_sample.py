@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
-    Load, Loop, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, Kernel, Load, Loop,
+    LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
 BLOCK = 256  # points whose taps a thread keeps at a time
@@ -218,9 +218,9 @@ def sample(what: Sampling) -> Kernel:
     assert total is not None
     to = Affine(0, ((n, made), (c, points), (row, columns), (column, 1)))
     body: list[Statement] = [Loop(c, channels, [Store(y, to, total)])]
-    body = [Loop(column, columns, body, Kind.LANES)]
+    body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
     for index, extent in ((row, rows), (n, batch)):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     return Kernel("sample", [x, grid, maker.numbers, maker.strides, y], body, sizes)
 
 
@@ -234,7 +234,7 @@ def points_back(what: Sampling) -> Kernel:
     batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = _sizes()
     here = ((n, entry), (row, line), (column, what.axes))
     maker = _Maker(what, Affine(0, here), grid)
-    sums = [Accumulator(Fold.SUM, what.type) for _ in range(what.axes)]
+    sums = [Accumulator(ReduceOp.SUM, what.type) for _ in range(what.axes)]
     above = Load(g, Affine(0, ((n, made), (c, points), (row, columns), (column, 1))))
     taps = maker.taps()
     updates: list[Statement] = []
@@ -248,9 +248,9 @@ def points_back(what: Sampling) -> Kernel:
         updates.append(Update(held, maker.mul(above, total)))
     body: list[Statement] = [*map(Begin, sums), Loop(c, channels, updates)]
     body += [Store(y, Affine(what.axes - 1 - axis, here), held) for axis, held in enumerate(sums)]
-    body = [Loop(column, columns, body, Kind.LANES)]
+    body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
     for index, extent in ((row, rows), (n, batch)):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     buffers = [x, g, grid, maker.numbers, maker.strides, y]
     return Kernel("points_back", buffers, body, sizes)
 
@@ -280,7 +280,7 @@ def image_back(what: Sampling) -> Kernel:
     weights = Buffer(what.type, "weights", BLOCK * len(taps))
     keep: list[Statement] = []
     add: list[Statement] = []
-    above = Accumulator(Fold.SUM, what.type, "above")
+    above = Accumulator(ReduceOp.SUM, what.type, "above")
     read = Affine(0, ((n, given), (part, part_given), (c, points), (block, size), (q, 1)))
     add.append(Begin(above, Load(g, read)))
     for k, tap in enumerate(taps):
@@ -295,7 +295,7 @@ def image_back(what: Sampling) -> Kernel:
         add.append(Store(y, Affine(0, ((n, image), (part, part_made), (c, pixels))), value,
                          ((where, 1),), inside, add=True))  # fmt: skip
     walk = Loop(block, blocks, [
-        Loop(p, size, keep, Kind.LANES), Loop(c, channels, [Loop(q, size, add)]),
+        Loop(p, size, keep, LoopKind.VECTORIZED), Loop(c, channels, [Loop(q, size, add)]),
     ])  # fmt: skip
-    nest = Loop(n, batch, [Loop(part, parts, [walk], Kind.PARALLEL)], Kind.PARALLEL)
+    nest = Loop(n, batch, [Loop(part, parts, [walk], LoopKind.PARALLEL)], LoopKind.PARALLEL)
     return Kernel("image_back", [g, grid, maker.numbers, maker.strides, y], [nest], sizes)

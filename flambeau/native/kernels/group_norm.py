@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Scalar, Size,
-    Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Extent, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
+    Scalar, Size, Statement, Store, Type, Update,
 )
 from .expression_builder import Value, apply
 
@@ -42,18 +42,18 @@ class _Groups:
 
     def sum(self) -> Value:
         """A sum, begun here."""
-        one = Accumulator(Fold.SUM, self.type)
+        one = Accumulator(ReduceOp.SUM, self.type)
         self.body.append(Begin(one))
         return Value(one)
 
     def lanes(self, index: Index, extent: Extent, body: list[Statement]) -> Loop:
         """A loop over what lies side by side."""
-        return Loop(index, extent, body, Kind.LANES)
+        return Loop(index, extent, body, LoopKind.VECTORIZED)
 
     def kernel(self, name: str) -> Kernel:
         """The kernel."""
-        inner = Loop(self.group, self.groups, self.body, Kind.PARALLEL)
-        nest = Loop(self.image, self.images, [inner], Kind.PARALLEL)
+        inner = Loop(self.group, self.groups, self.body, LoopKind.PARALLEL)
+        nest = Loop(self.image, self.images, [inner], LoopKind.PARALLEL)
         return Kernel(name, self.buffers, [nest], self.sizes)
 
 
@@ -97,7 +97,7 @@ def group_norm_backward(type: Type, weight: bool) -> Kernel:
     share = r.value("share", Affine())
     of_g, of_product, gx = r.buffer("of_g"), r.buffer("of_product"), r.buffer("gx")
     along, straight = r.sum(), r.sum()
-    one, two = (Accumulator(Fold.SUM, type) for _ in range(2))
+    one, two = (Accumulator(ReduceOp.SUM, type) for _ in range(2))
     total, product = Value(one), Value(two)
     sums = r.lanes(r.pixel, r.pixels, [_added(total, g), _added(product, g * (x - mean))])
     weighted = [v if w is None else v * w for v in (total, product)]

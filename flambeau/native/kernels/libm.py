@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Store, Type,
+    Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Store, Type,
 )
 
 
@@ -16,7 +16,7 @@ def _each(function: Scalar) -> Kernel:
     at = Affine(0, ((i, 1),))
     value = Apply(function, (Load(x, at),), Type.F64)
     name = function.name.lower()
-    nest = Loop(i, count, [Store(x, at, value)], Kind.LANES)
+    nest = Loop(i, count, [Store(x, at, value)], LoopKind.VECTORIZED)
     return Kernel(name, [x], [nest], [count], exact=True)
 
 

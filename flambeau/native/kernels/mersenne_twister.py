@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Position, Scalar,
-    Size, Statement, Store, Type,
+    Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
+    Scalar, Size, Statement, Store, Type,
 )
 from .expression_builder import Value, apply, compare, computed, where
 
@@ -57,7 +57,7 @@ def twist() -> Kernel:
     at = Affine(0, ((place, 1),))
 
     def moved(target: Buffer, source: Load) -> Loop:
-        return Loop(place, BLOCK, [Store(target, at, source)], Kind.LANES)
+        return Loop(place, BLOCK, [Store(target, at, source)], LoopKind.VECTORIZED)
 
     def several(out: Buffer, count: Size, size: int) -> Loop:
         group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
@@ -66,7 +66,7 @@ def twist() -> Kernel:
         given = Affine(0, ((group, size * BLOCK), *here))
         renew: list[Statement] = [Store(out, given, _tempered(made)),
                                   Store(line, Affine(BLOCK, here), made)]  # fmt: skip
-        parts = Loop(part, BLOCK // _PART, [Loop(lane, _PART, renew, Kind.LANES)])
+        parts = Loop(part, BLOCK // _PART, [Loop(lane, _PART, renew, LoopKind.VECTORIZED)])
         last = Load(line, Affine(size * BLOCK, at.terms))
         return Loop(group, count, [Loop(block, size, [parts]), moved(line, last)])
 
@@ -107,8 +107,12 @@ class _Draw:
         """The kernel that writes these elements."""
         y = self._buffer(type, "y")
         body: Sequence[Statement] = [Store(y, self.at, made.cast(type).expression)]
-        return Kernel(name, self.buffers, [Loop(self.index, self.count, [*body], Kind.LANES)],
-                      [self.count])  # fmt: skip
+        return Kernel(
+            name,
+            self.buffers,
+            [Loop(self.index, self.count, [*body], LoopKind.VECTORIZED)],
+            [self.count],
+        )
 
 
 def _bits53(pairs: Value) -> Value:
@@ -169,7 +173,7 @@ def shuffle() -> Kernel:
     count, held = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
     i, steps = Index("i"), Size("steps")
     here, only = Affine(0, ((i, 1),)), Affine()
-    left = Value(Load(count, only)) - Value(Position(here))
+    left = Value(Load(count, only)) - Value(IndexValue(here))
     offset = apply(Scalar.REM, Value(Load(words, here)), left.cast(Type.U32)).cast(Type.I64)
     partner = ((offset.expression, 1),)
     body: list[Statement] = [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Size,
-    Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
+    Size, Statement, Store, Type, Update,
 )
 from .row_kernels import FORMULAS, Rows, _exp, _log, folded_in
 from .expression_builder import Value, computed, where
@@ -20,9 +20,9 @@ def moments(type: Type) -> Kernel:
     r = Rows(type)
     x, share = r.matrix("x"), r.number("share")
     mean, squares = r.vector("mean"), r.vector("squares")
-    centre = r.fold(Fold.SUM, x) * share
+    centre = r.fold(ReduceOp.SUM, x) * share
     apart = x - centre
-    r.keep(squares, r.fold(Fold.SUM, apart * apart))
+    r.keep(squares, r.fold(ReduceOp.SUM, apart * apart))
     r.keep(mean, centre)
     return r.kernel("moments")
 
@@ -32,7 +32,7 @@ def centred_products(type: Type) -> Kernel:
     r = Rows(type)
     g, x, mean = r.matrix("g"), r.matrix("x"), r.of_rows("mean")
     of_g, of_product = r.vector("of_g"), r.vector("of_product")
-    total, product = r.sweep([(Fold.SUM, g), (Fold.SUM, g * (x - mean))])
+    total, product = r.sweep([(ReduceOp.SUM, g), (ReduceOp.SUM, g * (x - mean))])
     r.keep(of_g, total)
     r.keep(of_product, product)
     return r.kernel("centred_products")
@@ -42,9 +42,9 @@ def logsumexp(type: Type) -> Kernel:
     """x, y: the logarithm of each row's sum of exp(x)."""
     r = Rows(type)
     x, y = r.matrix("x"), r.vector("y")
-    top = r.fold(Fold.MAXIMUM, x)
+    top = r.fold(ReduceOp.MAXIMUM, x)
     top = where(abs(top) < np.inf, top, Value(Constant(top.type, 0)))
-    r.keep(y, _log(r.fold(Fold.SUM, _exp(x - top))) + top)
+    r.keep(y, _log(r.fold(ReduceOp.SUM, _exp(x - top))) + top)
     return r.kernel("logsumexp")
 
 
@@ -53,11 +53,11 @@ def fold_rows(type: Type, count: int, formula: Callable[..., Any]) -> Kernel:
     r = Rows(type)
     value = formula(*[r.matrix(f"x{k}") for k in range(count)])
     y = r.vector("y")
-    r.keep(y, r.fold(Fold.SUM, value))
+    r.keep(y, r.fold(ReduceOp.SUM, value))
     return r.kernel("fold_rows")
 
 
-def reduce_middle(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+def reduce_middle(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     """x, y: for each plane of rows and columns, each column's fold of a formula of its elements.
 
     Sizes: planes, rows, columns, elements of a plane.
@@ -72,6 +72,6 @@ def reduce_middle(type: Type, fold: Fold, formula: str = "same") -> Kernel:
         Begin(one), Loop(row, rows, [Update(one, value.expression)]),
         Store(y, Affine(0, ((plane, columns), (column, 1))), one),
     ]  # fmt: skip
-    inner = Loop(column, columns, body, Kind.PARALLEL)
-    nest = Loop(plane, planes, [inner], Kind.PARALLEL)
+    inner = Loop(column, columns, body, LoopKind.PARALLEL)
+    nest = Loop(plane, planes, [inner], LoopKind.PARALLEL)
     return Kernel("reduce_middle", [x, y], [nest], [planes, rows, columns, each])

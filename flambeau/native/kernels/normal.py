@@ -13,7 +13,8 @@ import numpy as np
 
 from ..loop_ir import cephes_coefficients
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+    Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Statement, Store,
+    Type,
 )
 from .mersenne_twister import unit_of
 from .expression_builder import Value, apply, compare, computed, where
@@ -35,7 +36,7 @@ def normal(type: Type) -> Kernel:
         Store(y, at, _fma(one, scale, shift).cast(type).expression)
         for at, one in zip(places, standard, strict=True)
     ]
-    nest = Loop(block, blocks, [Loop(lane, HALF, body, Kind.LANES)])
+    nest = Loop(block, blocks, [Loop(lane, HALF, body, LoopKind.VECTORIZED)])
     return Kernel("normal", [words, mean, std, y], [nest], [blocks], exact=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..loop_ir.ir import (
-    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+    Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
 from .expression_builder import HALVES, Value, computed
 
@@ -49,8 +49,11 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     y = Buffer(made.type, "y")
     body: list[Statement] = [Store(y, places[FULL], made.expression)]
     if plain:
-        body, sizes = [Loop(column, columns, body, Kind.PARALLEL)], [columns]
+        body, sizes = [Loop(column, columns, body, LoopKind.PARALLEL)], [columns]
     else:
-        inner = Loop(column, columns, body, Kind.LANES)
-        body, sizes = [Loop(row, rows, [inner], Kind.PARALLEL)], [rows, columns, *steps.values()]
+        inner = Loop(column, columns, body, LoopKind.VECTORIZED)
+        body, sizes = (
+            [Loop(row, rows, [inner], LoopKind.PARALLEL)],
+            [rows, columns, *steps.values()],
+        )
     return Kernel("pointwise", [*buffers, y], body, sizes)

@@ -15,8 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
 
 LANES = 32  # columns that are made at a time, at most
@@ -30,11 +30,12 @@ class Sizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
     The result is `images` of `height` rows of `length` columns. Rows are made in `groups` of
-    `rows`, columns in `blocks` of `block`, which are `vectors` times what is made at once. A
-    window has `taps` rows and `window` columns that are `apart`. Of x's rows, of `width` columns,
-    a block reaches `cells` times what is made at once. Images are `x_image` and `y_image` apart,
-    groups of rows `y_group` in the result and `group_taps` in the table, blocks `padded` in
-    theirs, rows in memory of the thread's own `pitch` for x's columns, `padded` for the result's.
+    `rows`, columns in `blocks` of `block`, which are `vectors` times what is made at
+    once. A window has `taps` rows and `window` columns that are `apart`. Of x's
+    rows, of `width` columns, a block reaches `cells` times what is made at once. Images are
+    `x_image` and `y_image` apart, groups of rows `y_group` in the result and `group_taps` in the
+    table, blocks `padded` in theirs, rows in memory of the thread's own `pitch` for x's columns,
+    `padded` for the result's.
     """
 
     images: int
@@ -123,8 +124,8 @@ class _Strips:
 
     def rows_of_group(self, one: Statement) -> Statement:
         """A step for all rows of a group."""
-        number_of = Position(self.at((self.group, "rows"), (self.r, 1)))
-        there = compare(Scalar.LT, number_of, Given(self.sizes["height"]))
+        number_of = IndexValue(self.at((self.group, "rows"), (self.r, 1)))
+        there = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
         return Loop(self.r, self.sizes["rows"], [If(there, [one])])
 
     def each_row(self, *steps: Statement) -> Statement:
@@ -132,12 +133,12 @@ class _Strips:
         body = list(steps)
         for index, extent in ((self.block, "blocks"), (self.group, "groups"),
                               (self.image, "images")):  # fmt: skip
-            body = [Loop(index, self.sizes[extent], body, Kind.PARALLEL)]
+            body = [Loop(index, self.sizes[extent], body, LoopKind.PARALLEL)]
         return body[0]
 
     def columns(self, extent: str, body: list[Statement]) -> Statement:
         """Some columns of all rows of a group, then the next: columns' masks are kept."""
-        rows = self.rows_of_group(Loop(self.lane, self.lanes, body, Kind.LANES))
+        rows = self.rows_of_group(Loop(self.lane, self.lanes, body, LoopKind.VECTORIZED))
         return Loop(self.v, self.sizes[extent], [rows])
 
     def taps(self, body: list[Statement]) -> Statement:
@@ -170,9 +171,9 @@ class _Strips:
     @property
     def inside(self) -> Expression:
         """Whether a column is one of x's."""
-        at = Position(self.at(*self.strip()))
+        at = IndexValue(self.at(*self.strip()))
         low = Apply(Scalar.NEG, (self.column,), Type.I64)
-        high = Apply(Scalar.SUB, (Given(self.sizes["width"]), self.column), Type.I64)
+        high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
         return both(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
 
     def met(self, mask: Expression) -> Load:
@@ -186,7 +187,7 @@ class _Strips:
             at = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
             return Load(local, at), None
         known = self.at((self.block, "padded"), *self.strip())
-        mask = compare(Scalar.LT, cast(Position(self.at((self.j, 1))), Type.I32),
+        mask = compare(Scalar.LT, cast(IndexValue(self.at((self.j, 1))), Type.I32),
                        Load(self.counts, known))  # fmt: skip
         start = cast(Load(self.starts, known), Type.I64)
         at = self.at((self.r, "pitch"), (self.j, "apart"))
@@ -201,8 +202,8 @@ class _Strips:
     @property
     def made(self) -> Expression:
         """Whether a column is one of the result's."""
-        at = Position(self.at((self.block, "block"), *self.strip()))
-        return compare(Scalar.LT, at, Given(self.sizes["length"]))
+        at = IndexValue(self.at((self.block, "block"), *self.strip()))
+        return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
         return Buffer(type or self.type, name, ROOM + 3 * LANES)
@@ -220,7 +221,10 @@ def sums(type: Type, step: int | None) -> Kernel:
     s = _Strips(type, step)
     cells = s.local("cells")
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
-    down, across = Accumulator(Fold.SUM, type, "down"), Accumulator(Fold.SUM, type, "across")
+    down, across = (
+        Accumulator(ReduceOp.SUM, type, "down"),
+        Accumulator(ReduceOp.SUM, type, "across"),
+    )
     there = both(compare(Scalar.GE, s.row, number(0)), s.inside)
     fold_rows: list[Statement] = [
         Begin(down), s.taps([Update(down, s.met(there))]), Store(cells, s.held, down),
@@ -242,8 +246,8 @@ def maxima(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y: maxima of windows. NaN is greatest. Every row in the table is one."""
     s = _Strips(type, step)
     cells = s.local("cells")
-    down = Accumulator(Fold.MAXIMUM, type, "down")
-    across = Accumulator(Fold.MAXIMUM, type, "across")
+    down = Accumulator(ReduceOp.MAXIMUM, type, "down")
+    across = Accumulator(ReduceOp.MAXIMUM, type, "across")
     (value, mask), inside = s.cell(cells), s.inside
     body = s.each_row(
         s.columns("cells", [
@@ -260,7 +264,10 @@ def maxima(type: Type, step: int | None) -> Kernel:
 
 def _places_down(s: _Strips, cells: Buffer, rows: Buffer) -> Statement:
     """Each column's greatest element, and the row of x that has it first."""
-    top, row = Accumulator(Fold.MAXIMUM, s.type, "top"), Accumulator(Fold.MINIMUM, Type.I32, "row")
+    top, row = (
+        Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
+        Accumulator(ReduceOp.MINIMUM, Type.I32, "row"),
+    )
     inside = s.inside
     value = s.or_lowest(inside, s.met(inside))
     place = first_of_equals(value, top, cast(s.row, Type.I32))
@@ -279,11 +286,11 @@ def _places_across(s: _Strips, cells: Buffer, rows: Buffer, then: list[Statement
     value = s.or_lowest(mask, load)
     row = Load(rows, load.at, load.indirect, mask)
     if s.step is not None:
-        column: Expression = Position(s.at(*s.strip(s.step), (s.j, "apart")))
+        column: Expression = IndexValue(s.at(*s.strip(s.step), (s.j, "apart")))
     else:
         known = s.at((s.block, "padded"), *s.strip())
         column = Apply(Scalar.ADD, (cast(Load(s.starts, known), Type.I64),
-                                    Position(s.at((s.j, "apart")))), Type.I64)  # fmt: skip
+                                    IndexValue(s.at((s.j, "apart")))), Type.I64)  # fmt: skip
     column = Apply(Scalar.ADD, (column, s.column), Type.I64)
     at: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
     if mask is not None:
@@ -299,8 +306,8 @@ def places(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y, places (I64): maxima, and where in the flattened image they are."""
     s, where = _Strips(type, step), Buffer(Type.I64, "places")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
-    top, place = (Accumulator(Fold.MAXIMUM, type, "top"),
-                  Accumulator(Fold.MINIMUM, Type.I32, "place"))  # fmt: skip
+    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
+                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
     then: list[Statement] = [
         Store(s.y, s.place, top, mask=s.made),
         Store(where, s.place, cast(place, Type.I64), mask=s.made),
@@ -319,16 +326,16 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     s, gx = _Strips(type, step), Buffer(type, "gx")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
     found = s.local("found", Type.I32)
-    top, place = (Accumulator(Fold.MAXIMUM, type, "top"),
-                  Accumulator(Fold.MINIMUM, Type.I32, "place"))  # fmt: skip
+    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
+                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
     z, w = Index("z"), Index("w")
     zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
-    clear = Loop(z, s.sizes["x_image"], [zero], Kind.LANES)
+    clear = Loop(z, s.sizes["x_image"], [zero], LoopKind.VECTORIZED)
     keep: list[Statement] = [Store(found, s.at((s.r, "padded"), *s.strip()), place)]
     share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
                  (s.block, "block"), (w, 1))  # fmt: skip
-    made = compare(Scalar.LT, Position(s.at((s.block, "block"), (w, 1))),
-                   Given(s.sizes["length"]))  # fmt: skip
+    made = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
+                   SizeValue(s.sizes["length"]))  # fmt: skip
     there = cast(Load(found, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=made), ((there, 1),),
@@ -339,5 +346,5 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     ]  # fmt: skip
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):
         body = [Loop(index, s.sizes[extent], body)]
-    nest = Loop(s.image, s.sizes["images"], [clear, *body], Kind.PARALLEL)
+    nest = Loop(s.image, s.sizes["images"], [clear, *body], LoopKind.PARALLEL)
     return s.kernel("pool_maxima_backward", [s.x, *s.tables, s.y, gx], nest)

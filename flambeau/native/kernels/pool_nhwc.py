@@ -11,8 +11,8 @@ from math import inf
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
 from .pool import MOST, NOWHERE, both, cast, compare, first_of_equals, number
 
@@ -22,9 +22,9 @@ LANES = 32  # channels that are made at a time
 class Sizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
-    Results have `rows` times `columns` pixels of `channels`, which are `vectors` times LANES;
-    windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and `y_image`
-    apart, rows of results `y_row`, of weights `entries`.
+    Results have `rows` times `columns` pixels of `channels`, which are `vectors` times
+    LANES; windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and
+    `y_image` apart, rows of results `y_row`, of weights `entries`.
     """
 
     images: int
@@ -54,8 +54,8 @@ class Pixels:
         self.row = Load(self.rows, self.at((self.r, "taps"), (self.i, 1)))
         self.column = Load(self.columns, self.at((self.q, "window"), (self.j, 1)))
         self.one = both(*[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)])
-        self.known = compare(Scalar.LT, Position(self.at((self.v, LANES), (self.lane, 1))),
-                             Given(self.sizes["channels"]))  # fmt: skip
+        self.known = compare(Scalar.LT, IndexValue(self.at((self.v, LANES), (self.lane, 1))),
+                             SizeValue(self.sizes["channels"]))  # fmt: skip
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
         return Kernel(name, buffers, [body], list(self.sizes.values()))
@@ -94,20 +94,20 @@ class Pixels:
         return Loop(self.i, self.sizes["taps"], [inner])
 
     def lanes(self, body: list[Statement]) -> Statement:
-        return Loop(self.lane, LANES, body, Kind.LANES)
+        return Loop(self.lane, LANES, body, LoopKind.VECTORIZED)
 
     def each_pixel(self, body: list[Statement]) -> Statement:
         """All of the result, shared out by rows."""
         body = [Loop(self.v, self.sizes["vectors"], [self.lanes(body)])]
         body = [Loop(self.q, self.sizes["columns"], body)]
-        body = [Loop(self.r, self.sizes["rows"], body, Kind.PARALLEL)]
-        return Loop(self.image, self.sizes["images"], body, Kind.PARALLEL)
+        body = [Loop(self.r, self.sizes["rows"], body, LoopKind.PARALLEL)]
+        return Loop(self.image, self.sizes["images"], body, LoopKind.PARALLEL)
 
 
 @cache
 def sums(type: Type) -> Kernel:
     """Buffers x, rows, columns, by_row, by_column, y: sums over the two divisors' product."""
-    p, total = Pixels(type), Accumulator(Fold.SUM, type)
+    p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
     divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
                     type)  # fmt: skip
@@ -121,7 +121,7 @@ def sums(type: Type) -> Kernel:
 @cache
 def maxima(type: Type) -> Kernel:
     """Buffers x, rows, columns, y: maxima of windows. NaN is greatest."""
-    p, top = Pixels(type), Accumulator(Fold.MAXIMUM, type)
+    p, top = Pixels(type), Accumulator(ReduceOp.MAXIMUM, type)
     body = p.each_pixel([
         Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
     ])  # fmt: skip
@@ -134,7 +134,7 @@ def maxima_backward(type: Type) -> Kernel:
 
     Images and channels are shared out, as windows may overlap.
     """
-    p, place = Pixels(type), Accumulator(Fold.MINIMUM, Type.I32, "place")
+    p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
     own = p.at((p.image, "x_image"), (z, "channels"), (p.v, LANES), (p.lane, 1))
     zero = Constant(type, 0.0)
@@ -147,6 +147,6 @@ def maxima_backward(type: Type) -> Kernel:
     put = Store(gx, p.channels("x_image"), share, p.steps, both(p.one, p.known), add=True)
     spread = p.lanes([Begin(place), p.windows([Update(place, found)]), p.windows([put])])
     pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
-    vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], Kind.PARALLEL)
-    nest = Loop(p.image, p.sizes["images"], [vectors], Kind.PARALLEL)
+    vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
+    nest = Loop(p.image, p.sizes["images"], [vectors], LoopKind.PARALLEL)
     return p.kernel("pool_maxima_last_backward", [p.x, p.rows, p.columns, p.y, gy, gx], nest)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
-    Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Index,
+    IndexValue, Kernel, Load, Loop, LoopKind, Prefetch, ReduceOp, Scalar, Size, Statement, Store,
+    Type,
 )
 from ..target.machine import host
 from .recurrent_cells import Cell
@@ -149,10 +150,10 @@ def pack(cell: Cell, width: int, weight: Grid, backward: bool) -> Kernel:
     if whole:
         p = Index("panel")
         inner = _panel(cell, width, weight, into, backward, (0, ((p, 1),), count, count))
-        body.append(Loop(p, whole, inner, Kind.PARALLEL))
+        body.append(Loop(p, whole, inner, LoopKind.PARALLEL))
     if tail:
         inner = _panel(cell, width, weight, into, backward, (whole, (), count, tail))
-        body.append(Loop(Index("once"), 1, inner, Kind.PARALLEL))
+        body.append(Loop(Index("once"), 1, inner, LoopKind.PARALLEL))
     return Kernel("panels", [weight.buffer, into], body)
 
 
@@ -178,12 +179,12 @@ def _panel(
         base = first * size + gate * (count if parts == 1 else depth * count)
         terms = (*((i, size) for i, _ in index), (k, across), (u, 1))
         store = Store(into, Affine(base, terms), Load(weight.buffer, at))
-        found.append(Loop(k, depth, [Loop(u, valid, [store], Kind.LANES)]))
+        found.append(Loop(k, depth, [Loop(u, valid, [store], LoopKind.VECTORIZED)]))
         if valid < count:
             k, u = Index("depth"), Index("column")
             zero = Store(into, Affine(base + valid, ((k, across), (u, 1))),
                          Constant(into.type, 0))  # fmt: skip
-            found.append(Loop(k, depth, [Loop(u, count - valid, [zero], Kind.LANES)]))
+            found.append(Loop(k, depth, [Loop(u, count - valid, [zero], LoopKind.VECTORIZED)]))
     return found
 
 
@@ -227,7 +228,7 @@ class _Steps:
         """Whether a row exists; None where all do."""
         if self.extents.batch is None:
             return None
-        at = Position(Affine(0, self.rows(row)))
+        at = IndexValue(Affine(0, self.rows(row)))
         return Apply(Scalar.LT, (at, self.extents.batch), Type.BOOL)
 
     def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
@@ -271,7 +272,9 @@ class _Steps:
 
     def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
                   columns: int) -> Statement:  # fmt: skip
-        return Loop(row, self.extents.rows, [Loop(column, columns, list(body), Kind.LANES)])
+        return Loop(
+            row, self.extents.rows, [Loop(column, columns, list(body), LoopKind.VECTORIZED)]
+        )
 
     def starts(self, name: str, into: Grid) -> Statement:
         """A state before all steps: zeros where none is given."""
@@ -295,7 +298,7 @@ class _Steps:
     def product(self, panel: Terms, a: Grid, depth: int, into: Affine, row: Index, column: Index,
                 across: int, buffer: Buffer, add: bool) -> Contract:  # fmt: skip
         """The block's rows of `a` times a panel: the number of which it is."""
-        k, total = Index("depth"), Accumulator(Fold.SUM, self.type)
+        k, total = Index("depth"), Accumulator(ReduceOp.SUM, self.type)
         panels = self.given["panels"].buffer
         return Contract(
             (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
@@ -306,7 +309,7 @@ class _Steps:
         )  # fmt: skip
 
     def written(self, name: str, body: list[Statement]) -> Written:
-        loop = Loop(self.block, self.extents.blocks, body, Kind.PARALLEL)
+        loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
         grids = (*self.given.values(), *(g for some in self.wanted.values() for g in some))
         every = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
         sizes = [n for n in every if isinstance(n, Size)]
@@ -393,7 +396,7 @@ class _Forward(_Steps):
         if self.wide == self.extents.width:
             return None
         limit = Constant(Type.I64, self.extents.width)
-        return Apply(Scalar.LT, (Position(Affine(0, columns)), limit), Type.BOOL)
+        return Apply(Scalar.LT, (IndexValue(Affine(0, columns)), limit), Type.BOOL)
 
     def _mask(self, row: Index, columns: Terms) -> Expression | None:
         tests = [t for t in (self.there(row), self._inside(columns)) if t is not None]
@@ -406,7 +409,7 @@ class _Forward(_Steps):
         each, count = Index("element"), self.extents.rows * self.wide
         at = Affine(0, ((self.block, count), (each, 1)))
         move = Store(self.h.buffer, at, Load(self.new.buffer, at))
-        return Loop(each, count, [move], Kind.LANES)
+        return Loop(each, count, [move], LoopKind.VECTORIZED)
 
 
 # ------------------------------------------------------------------------------ backward
@@ -480,7 +483,7 @@ class _Backward(_Steps):
 
     def _before(self, row: Index, columns: Terms, mask: Expression | None) -> Value:
         """What came before the step: from the step before, or the state before all steps."""
-        now = Position(Affine(0, ((self.step, 1),)))
+        now = IndexValue(Affine(0, ((self.step, 1),)))
 
         def under(test: Scalar) -> Expression:
             made = Apply(test, (now, self.extents.last), Type.BOOL)

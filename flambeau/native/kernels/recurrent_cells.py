@@ -25,8 +25,8 @@ class Cell:
     `keeps`: what forward gives besides y, and backward reads, with how many parts. `carries`:
     whether there is a second state, c, that stays with each unit. `before`: what of the step
     before backward reads: its name in the results, and that of the first state. `partly`: whether
-    the last state has part in the new one otherwise than by the product. `apart`: whether the
-    sums' two halves have cotangents of their own.
+    the last state has part in the new one otherwise than by the product. `apart`:
+    whether the sums' two halves have cotangents of their own.
     """
 
     name: str

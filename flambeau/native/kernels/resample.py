@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Scalar, Size,
+    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
     Statement, Store, Type,
 )
 
@@ -35,9 +35,9 @@ def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> 
     assert total is not None
     body: list[Statement] = [Store(y, Affine(0, ((o, made), (i, step), *along)), total)]
     if not last:
-        body = [Loop(j, inner, body, Kind.LANES)]
-    body = [Loop(i, count, body, Kind.LANES if last else Kind.PARALLEL)]
-    nest = Loop(o, outer, body, Kind.PARALLEL)
+        body = [Loop(j, inner, body, LoopKind.VECTORIZED)]
+    body = [Loop(i, count, body, LoopKind.VECTORIZED if last else LoopKind.PARALLEL)]
+    nest = Loop(o, outer, body, LoopKind.PARALLEL)
     return Kernel("resample", [x, *places, *weights, y], [nest], sizes)
 
 
@@ -53,7 +53,7 @@ def take_pixels(type: Type) -> Kernel:
     number = Load(at, Affine(0, ((o, count), (k, 1))))
     value = Load(x, Affine(0, ((o, each), (c, size))), ((number, 1),))
     body: list[Statement] = [Store(y, Affine(0, ((o, made), (c, count), (k, 1))), value)]
-    body = [Loop(k, count, body, Kind.LANES)]
+    body = [Loop(k, count, body, LoopKind.VECTORIZED)]
     for index, extent in ((c, channels), (o, outer)):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     return Kernel("take_pixels", [x, at, y], body, sizes)

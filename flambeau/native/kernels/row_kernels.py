@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Position,
-    Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Extent, Index, IndexValue, Kernel, Load, Loop, LoopKind,
+    ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 from .expression_builder import Value, apply, compare, computed, where
 
@@ -59,7 +59,9 @@ class Rows:
         return Value(Load(self.vector(name), Affine()))
 
     def sweep(
-        self, folds: Sequence[tuple[Fold, Value]] = (), stores: Sequence[tuple[Buffer, Value]] = ()
+        self,
+        folds: Sequence[tuple[ReduceOp, Value]] = (),
+        stores: Sequence[tuple[Buffer, Value]] = (),
     ) -> list[Value]:
         """One pass over the columns: what is folded, and what is written."""
         sums = [Accumulator(fold, value.type) for fold, value in folds]
@@ -68,10 +70,10 @@ class Rows:
                                    for b, v in stores]  # fmt: skip
         inside += [Update(one, value.expression)
                    for one, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
-        self.body.append(Loop(self.column, self.columns, inside, Kind.LANES))
+        self.body.append(Loop(self.column, self.columns, inside, LoopKind.VECTORIZED))
         return [Value(one) for one in sums]
 
-    def fold(self, fold: Fold, value: Value) -> Value:
+    def fold(self, fold: ReduceOp, value: Value) -> Value:
         """One fold over the columns."""
         return self.sweep([(fold, value)])[0]
 
@@ -81,7 +83,7 @@ class Rows:
 
     def kernel(self, name: str) -> Kernel:
         """The kernel; its sizes are the rows, the columns, and how far rows are apart."""
-        loop = Loop(self.row, self.rows, self.body, Kind.PARALLEL)
+        loop = Loop(self.row, self.rows, self.body, LoopKind.PARALLEL)
         return Kernel(name, self.buffers, [loop], self.sizes)
 
 
@@ -97,11 +99,11 @@ def softmax(type: Type) -> Kernel:
     """x, y: exp(x) over its sum along each row."""
     r = Rows(type)
     x, y = r.matrix("x"), r.buffer("y")
-    shifted = _exp(x - r.fold(Fold.MAXIMUM, x))
+    shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
     if type is not r.inside:  # half precision is rounded once
-        r.sweep(stores=[(y, shifted * (1 / r.fold(Fold.SUM, shifted)))])
+        r.sweep(stores=[(y, shifted * (1 / r.fold(ReduceOp.SUM, shifted)))])
         return r.kernel("softmax")
-    (total,) = r.sweep([(Fold.SUM, shifted)], [(y, shifted)])
+    (total,) = r.sweep([(ReduceOp.SUM, shifted)], [(y, shifted)])
     r.sweep(stores=[(y, Value(Load(y, r.whole)) * (1 / total))])
     return r.kernel("softmax")
 
@@ -110,8 +112,8 @@ def log_softmax(type: Type) -> Kernel:
     """x, y: x less the logarithm of the sum of exp(x) along each row."""
     r = Rows(type)
     x, y = r.matrix("x"), r.buffer("y")
-    shifted = x - r.fold(Fold.MAXIMUM, x)
-    total = r.fold(Fold.SUM, _exp(shifted))
+    shifted = x - r.fold(ReduceOp.MAXIMUM, x)
+    total = r.fold(ReduceOp.SUM, _exp(shifted))
     r.sweep(stores=[(y, shifted - _log(total))])
     return r.kernel("log_softmax")
 
@@ -120,7 +122,7 @@ def softmax_backward(type: Type) -> Kernel:
     """g, y, gx: the cotangent of softmax's input."""
     r = Rows(type)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
-    total = r.fold(Fold.SUM, g * y)
+    total = r.fold(ReduceOp.SUM, g * y)
     r.sweep(stores=[(gx, y * (g - total))])
     return r.kernel("softmax_backward")
 
@@ -129,7 +131,7 @@ def log_softmax_backward(type: Type) -> Kernel:
     """g, y, gx: the cotangent of log_softmax's input."""
     r = Rows(type)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
-    total = r.fold(Fold.SUM, g)
+    total = r.fold(ReduceOp.SUM, g)
     r.sweep(stores=[(gx, g - _exp(y) * total)])
     return r.kernel("log_softmax_backward")
 
@@ -142,9 +144,9 @@ def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     b = r.of_columns("bias") if bias else None
     eps, share = r.number("eps"), r.number("share")
     mean, rstd, y = r.vector("mean"), r.vector("rstd"), r.buffer("y")
-    centre = r.fold(Fold.SUM, x) * share
+    centre = r.fold(ReduceOp.SUM, x) * share
     apart = x - centre
-    root = 1 / apply(Scalar.SQRT, r.fold(Fold.SUM, apart * apart) * share + eps)
+    root = 1 / apply(Scalar.SQRT, r.fold(ReduceOp.SUM, apart * apart) * share + eps)
     made = apart * root
     made = made if w is None else made * w
     r.sweep(stores=[(y, made if b is None else made + b)])
@@ -161,7 +163,7 @@ def layer_norm_backward(type: Type, weight: bool) -> Kernel:
     mean, rstd, share, gx = r.of_rows("mean"), r.of_rows("rstd"), r.number("share"), r.buffer("gx")
     hat = (x - mean) * rstd
     part = g if w is None else g * w
-    along, total = r.sweep([(Fold.SUM, part * hat), (Fold.SUM, part)])
+    along, total = r.sweep([(ReduceOp.SUM, part * hat), (ReduceOp.SUM, part)])
     r.sweep(stores=[(gx, (part - (hat * (along * share) + total * share)) * rstd)])
     return r.kernel("layer_norm_backward")
 
@@ -171,11 +173,11 @@ def layer_norm_sums(type: Type) -> Kernel:
     r = Rows(type)
     g, x, mean, rstd = r.matrix("g"), r.matrix("x"), r.of_rows("mean"), r.of_rows("rstd")
     of_weight, of_bias = r.vector("of_weight"), r.vector("of_bias")
-    return columns(r, "layer_norm_sums", [(Fold.SUM, g * ((x - mean) * rstd), of_weight),
-                                          (Fold.SUM, g, of_bias)])  # fmt: skip
+    return columns(r, "layer_norm_sums", [(ReduceOp.SUM, g * ((x - mean) * rstd), of_weight),
+                                          (ReduceOp.SUM, g, of_bias)])  # fmt: skip
 
 
-def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> Kernel:
+def columns(r: Rows, name: str, folds: Sequence[tuple[ReduceOp, Value, Buffer]]) -> Kernel:
     """What folds over all rows, side by side for the columns."""
     sums = [Accumulator(fold, value.type) for fold, value, _ in folds]
     inside: list[Statement] = [Update(one, value.expression)
@@ -184,14 +186,14 @@ def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> 
         *map(Begin, sums), Loop(r.row, r.rows, inside),
         *[Store(b, r.along, one) for one, (_, _, b) in zip(sums, folds, strict=True)],
     ]  # fmt: skip
-    return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, Kind.PARALLEL)], r.sizes)
+    return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, LoopKind.PARALLEL)], r.sizes)
 
 
 def column_squares(type: Type) -> Kernel:
     """x, mean, y: each column's sum of squared distances from its mean."""
     r = Rows(type)
     apart = r.matrix("x") - r.of_columns("mean")
-    return columns(r, "column_squares", [(Fold.SUM, apart * apart, r.vector("y"))])
+    return columns(r, "column_squares", [(ReduceOp.SUM, apart * apart, r.vector("y"))])
 
 
 def column_products(type: Type) -> Kernel:
@@ -199,15 +201,16 @@ def column_products(type: Type) -> Kernel:
     r = Rows(type)
     g, x, mean = r.matrix("g"), r.matrix("x"), r.of_columns("mean")
     of_g, of_product = r.vector("of_g"), r.vector("of_product")
-    return columns(r, "column_products",
-                   [(Fold.SUM, g, of_g), (Fold.SUM, g * (x - mean), of_product)])  # fmt: skip
+    return columns(
+        r, "column_products", [(ReduceOp.SUM, g, of_g), (ReduceOp.SUM, g * (x - mean), of_product)]
+    )
 
 
 def row_dots(type: Type) -> Kernel:
     """x, v, y: the sum of products of each row with a vector."""
     r = Rows(type)
     x, v = r.matrix("x"), r.of_columns("v")
-    r.keep(r.vector("y"), r.fold(Fold.SUM, x * v))
+    r.keep(r.vector("y"), r.fold(ReduceOp.SUM, x * v))
     return r.kernel("row_dots")
 
 
@@ -215,7 +218,7 @@ def column_dots(type: Type) -> Kernel:
     """x, v, y: the sum of products of each column with a vector."""
     r = Rows(type)
     x, v = r.matrix("x"), r.of_rows("v")
-    return columns(r, "column_dots", [(Fold.SUM, x * v, r.vector("y"))])
+    return columns(r, "column_dots", [(ReduceOp.SUM, x * v, r.vector("y"))])
 
 
 # ------------------------------------------------------------------------------- reductions
@@ -226,20 +229,20 @@ FORMULAS: dict[str, Callable[[Value], Value]] = {
 }  # fmt: skip
 
 
-def folded_in(type: Type, fold: Fold) -> Type | None:
+def folded_in(type: Type, fold: ReduceOp) -> Type | None:
     """The type of a fold, if not that of its computed elements: of integers, sums and products are
     I64."""
-    return Type.I64 if fold in (Fold.SUM, Fold.PRODUCT) and not type.floating else None
+    return Type.I64 if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and not type.floating else None
 
 
-def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: int = 0) -> Kernel:
+def reduce_rows(type: Type, fold: ReduceOp, formula: str = "same", apart: int = 0) -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
     r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
-    if fold in (Fold.ARGMAX, Fold.ARGMIN):
+    if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
-        update = Update(one, value.expression, Position(r.along))
-        r.body = [Begin(one), Loop(r.column, r.columns, [update], Kind.LANES)]
+        update = Update(one, value.expression, IndexValue(r.along))
+        r.body = [Begin(one), Loop(r.column, r.columns, [update], LoopKind.VECTORIZED)]
         r.keep(y, Value(one))
     else:
         y = r.vector("y")
@@ -247,22 +250,22 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: int = 0) -
     return r.kernel("reduce_rows")
 
 
-def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: int = 0) -> Kernel:
+def reduce_columns(type: Type, fold: ReduceOp, formula: str = "same", apart: int = 0) -> Kernel:
     """x, y: each column's fold of a formula of its elements; as reduce_rows."""
     r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
-    if fold in (Fold.ARGMAX, Fold.ARGMIN):
+    if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
         body: list[Statement] = [
-            Begin(one), Loop(r.row, r.rows, [Update(one, value.expression, Position(r.each))]),
+            Begin(one), Loop(r.row, r.rows, [Update(one, value.expression, IndexValue(r.each))]),
             Store(y, r.along, one),
         ]  # fmt: skip
-        loop = Loop(r.column, r.columns, body, Kind.PARALLEL)
+        loop = Loop(r.column, r.columns, body, LoopKind.PARALLEL)
         return Kernel("reduce_columns", r.buffers, [loop], r.sizes)
     return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])
 
 
-def reduce_all(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     """x, tail, y: the fold of all elements, on one thread: of pieces first. Sizes: how many pieces
     x has, how many elements the tail, which is what is left of x."""
     inside = folded_in(type, fold) or computed(type)
@@ -274,7 +277,7 @@ def reduce_all(type: Type, fold: Fold, formula: str = "same") -> Kernel:
     def folded(into: Accumulator, place: Load, along: Index, extent: Extent) -> list[Statement]:
         value = FORMULAS[formula](Value(place).cast(inside))
         inner: list[Statement] = [Update(into, value.expression)]
-        return [Begin(into), Loop(along, extent, inner, Kind.LANES), Update(total, into)]
+        return [Begin(into), Loop(along, extent, inner, LoopKind.VECTORIZED), Update(total, into)]
 
     in_piece = Load(x, Affine(0, ((piece, PIECE), (each, 1))))
     body: list[Statement] = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Position,
-    Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Constant, Index, IndexValue, Kernel, Load, Loop, LoopKind,
+    ReduceOp, Size, Statement, Store, Type, Update,
 )
 from .expression_builder import Value, computed, where
 
@@ -14,9 +14,9 @@ ROWS_AT_ONCE = 4  # the steps of one row wait for one another; those of several 
 class _Scan:
     """One scan: its buffers, what begins it, and its step at a place, number `at` of its axis."""
 
-    def __init__(self, type: Type, fold: Fold, positions: bool, number: str = "") -> None:
+    def __init__(self, type: Type, fold: ReduceOp, positions: bool, number: str = "") -> None:
         self.type, self.total = type, Accumulator(fold, computed(type))
-        self.last = Accumulator(Fold.MAXIMUM, Type.I64)
+        self.last = Accumulator(ReduceOp.MAXIMUM, Type.I64)
         self.x, self.y = Buffer(type, f"x{number}"), Buffer(type, f"y{number}")
         self.where = Buffer(Type.I64, f"where{number}") if positions else None
 
@@ -36,11 +36,13 @@ class _Scan:
         if self.where is None:
             return steps
         reached = (x == total) | ((x != x) & (total != total))
-        here = where(reached, Value(Position(Affine(0, ((at, 1),)))), Value(Constant(Type.I64, 0)))
+        here = where(
+            reached, Value(IndexValue(Affine(0, ((at, 1),)))), Value(Constant(Type.I64, 0))
+        )
         return [*steps, Update(self.last, here.expression), Store(self.where, place, self.last)]
 
 
-def scan_rows(type: Type, fold: Fold, positions: bool, count: int) -> Kernel:
+def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel:
     """`count` windows of x, as many of y (and of positions), each a row further on.
 
     Sizes: rows over `count`, columns, elements of `count` rows.
@@ -53,10 +55,10 @@ def scan_rows(type: Type, fold: Fold, positions: bool, count: int) -> Kernel:
     body.append(Loop(column, sizes[1], [one for s in scans for one in s.step(place, column)]))
     buffers = [s.x for s in scans] + [s.y for s in scans] \
         + [s.where for s in scans if s.where is not None]  # fmt: skip
-    return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, Kind.PARALLEL)], sizes)
+    return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, LoopKind.PARALLEL)], sizes)
 
 
-def scan_middle(type: Type, fold: Fold, positions: bool) -> Kernel:
+def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
     """x, y (positions): along the rows of each plane, the columns side by side.
 
     Sizes: planes, rows, columns, elements of a plane.
@@ -66,9 +68,9 @@ def scan_middle(type: Type, fold: Fold, positions: bool) -> Kernel:
     scan = _Scan(type, fold, positions)
     place = Affine(0, ((plane, each), (row, columns), (column, 1)))
     body: list[Statement] = [*scan.begin(), Loop(row, rows, scan.step(place, row))]
-    inner = Loop(column, columns, body, Kind.PARALLEL)
+    inner = Loop(column, columns, body, LoopKind.PARALLEL)
     buffers = [scan.x, scan.y, *([] if scan.where is None else [scan.where])]
-    return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], Kind.PARALLEL)], sizes)
+    return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], LoopKind.PARALLEL)], sizes)
 
 
 def scan_scaled(type: Type) -> Kernel:
@@ -85,4 +87,4 @@ def scan_scaled(type: Type) -> Kernel:
     body: list[Statement] = [
         Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, made.expression)]),
     ]  # fmt: skip
-    return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, Kind.PARALLEL)], sizes)
+    return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Constant, Fold, Kernel, Load, Loop, Position, Statement, Store,
-    Type, Update,
+    Accumulator, Affine, Begin, Constant, IndexValue, Kernel, Load, Loop, ReduceOp, Statement,
+    Store, Type, Update,
 )
 from .row_kernels import Rows, _exp, _log
 from .expression_builder import Value, constant, where
@@ -17,8 +17,8 @@ def softmax(type: Type) -> Kernel:
     r = Rows(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
-    shifted = _exp(x - r.fold(Fold.MAXIMUM, x))
-    total = r.fold(Fold.SUM, shifted)  # apart from the store, behind which x is another one
+    shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
+    total = r.fold(ReduceOp.SUM, shifted)  # apart from the store, behind which x is another one
     r.sweep(stores=[(y, shifted * (1 / total))])
     return r.kernel("small_softmax")
 
@@ -28,8 +28,8 @@ def log_softmax(type: Type) -> Kernel:
     r = Rows(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
-    shifted = x - r.fold(Fold.MAXIMUM, x)
-    total = r.fold(Fold.SUM, _exp(shifted))
+    shifted = x - r.fold(ReduceOp.MAXIMUM, x)
+    total = r.fold(ReduceOp.SUM, _exp(shifted))
     r.sweep(stores=[(y, shifted - _log(total))])
     return r.kernel("small_log_softmax")
 
@@ -37,7 +37,7 @@ def log_softmax(type: Type) -> Kernel:
 def _is_target(r: Rows) -> Value:
     """Whether a column is its row's class; an argument of those is added."""
     target = Load(r.buffer("target", Type.I64), r.each)
-    return Value(Position(r.along)) == Value(target)
+    return Value(IndexValue(r.along)) == Value(target)
 
 
 def cross_entropy(type: Type, mean: bool) -> Kernel:
@@ -49,11 +49,11 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
     y = r.buffer("x")
     x, hit = Value(Load(y, r.whole)), _is_target(r)
     loss = r.buffer("loss")
-    all_rows, count = Accumulator(Fold.SUM, type), Accumulator(Fold.SUM, type)
-    shifted = x - r.fold(Fold.MAXIMUM, x)
-    total, picked, found = r.sweep([(Fold.SUM, _exp(shifted)),
-                                    (Fold.SUM, where(hit, shifted, constant(0, type))),
-                                    (Fold.ANY, hit)])  # fmt: skip
+    all_rows, count = Accumulator(ReduceOp.SUM, type), Accumulator(ReduceOp.SUM, type)
+    shifted = x - r.fold(ReduceOp.MAXIMUM, x)
+    total, picked, found = r.sweep([(ReduceOp.SUM, _exp(shifted)),
+                                    (ReduceOp.SUM, where(hit, shifted, constant(0, type))),
+                                    (ReduceOp.ANY, hit)])  # fmt: skip
     level = _log(total)
     one = where(found, level - picked, constant(math.nan, type))
     r.body += [Update(all_rows, one.expression), Update(count, Constant(type, 1))]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement,
-    Store, Type, While,
+    Affine, Apply, Buffer, Constant, If, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
+    Statement, Store, Type, While,
 )
 from .expression_builder import Value
 
@@ -72,7 +72,7 @@ class _Row:
 
     def kernel(self, name: str, others: list[Buffer], sizes: list[Size]) -> Kernel:
         """The kernel of what was written: for each row."""
-        nest = Loop(self.row, self.rows, self.body, Kind.PARALLEL)
+        nest = Loop(self.row, self.rows, self.body, LoopKind.PARALLEL)
         return Kernel(name, [self.keys, self.numbers, *others], [nest], [self.rows, self.n, *sizes])
 
     # Elements.

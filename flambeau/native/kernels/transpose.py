@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..loop_ir.ir import (
-    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+    Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
 
 _AXES = 4  # of which `rows_apart` copies rows: queries, keys and values side by side
@@ -20,9 +20,9 @@ def in_order(type: Type, axes: int, inner: int) -> Kernel:
     source = Affine(0, tuple([(i, 1 if k == inner else each[k][1]) for k, i in enumerate(indices)]))
     target = Affine(0, tuple([(i, 1 if k == last else each[k][2]) for k, i in enumerate(indices)]))
     body: list[Statement] = [Store(y, target, Load(x, source))]
-    body = [Loop(indices[last], each[last][0], body, Kind.LANES)]
+    body = [Loop(indices[last], each[last][0], body, LoopKind.VECTORIZED)]
     for k in [inner, *[k for k in range(last - 1, -1, -1) if k != inner]]:
-        body = [Loop(indices[k], each[k][0], body, Kind.PARALLEL)]
+        body = [Loop(indices[k], each[k][0], body, LoopKind.PARALLEL)]
     return Kernel("in_order", [x, y], body, [size for sizes in each for size in sizes])
 
 
@@ -44,9 +44,11 @@ def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel
         axes.append((Index(f"i{k}"), extent, far_x, far_y))
     source = Affine(0, (*[(i, far) for i, _, far, _ in axes], (column, step_x)))
     target = Affine(0, (*[(i, far) for i, _, _, far in axes], (column, step_y)))
-    body: list[Statement] = [Loop(column, length, [Store(y, target, Load(x, source))], Kind.LANES)]
+    body: list[Statement] = [
+        Loop(column, length, [Store(y, target, Load(x, source))], LoopKind.VECTORIZED)
+    ]
     for index, extent, _, _ in reversed(axes):
-        body = [Loop(index, extent, body, Kind.PARALLEL)]
+        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
     return Kernel("rows_apart", [x, y], body, sizes)
 
 
@@ -54,4 +56,4 @@ def repeated(type: Type) -> Kernel:
     """x of one element, y: everywhere that element. Size: how many."""
     x, y, i, count = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Size("count")
     store = Store(y, Affine(0, ((i, 1),)), Load(x, Affine()))
-    return Kernel("repeated", [x, y], [Loop(i, count, [store], Kind.PARALLEL)], [count])
+    return Kernel("repeated", [x, y], [Loop(i, count, [store], LoopKind.PARALLEL)], [count])

@@ -10,26 +10,26 @@ import struct
 from collections.abc import Sequence
 
 from .ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
-    If, Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While,
-    operands_first,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    IndexValue, Kernel, Load, Loop, Prefetch, SizeValue, Statement, Store, Type, Update, While,
+    postorder,
 )
 
 
-def structure(kernel: Kernel) -> str:
+def canonical_text(kernel: Kernel) -> str:
     """The canonical text of a kernel: buffers, sizes and indices have numbers for names."""
     return _Writer(kernel).text()
 
 
-def digest(kernel: Kernel) -> str:
+def fingerprint(kernel: Kernel) -> str:
     """A short hash of a kernel's structure."""
-    return hashlib.sha256(structure(kernel).encode()).hexdigest()[:24]
+    return hashlib.sha256(canonical_text(kernel).encode()).hexdigest()[:24]
 
 
-def outline(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
+def canonical_body(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
     """The canonical text of statements, and their buffers in the order of its numbers."""
     writer = _Writer(Kernel("", [], [*body]))
-    return writer.text(), [one for one in writer.numbers if isinstance(one, Buffer)]
+    return writer.text(), [item for item in writer.numbers if isinstance(item, Buffer)]
 
 
 class _Writer:
@@ -57,31 +57,31 @@ class _Writer:
         self.lines.append(text)
 
     def name(self, what: object, letter: str) -> str:
-        found = self.numbers.get(what)
-        if found is None:
+        name = self.numbers.get(what)
+        if name is None:
             number = self.counts.get(letter, 0)
             self.counts[letter] = number + 1
-            found = self.numbers[what] = f"{letter}{number}"
-        return found
-
-    def buffer(self, one: Buffer) -> str:
-        if one in self.numbers:
-            return self.numbers[one]
-        name = self.name(one, "b")
-        kind = "" if one.local is None else f" local {one.local}"
-        kind += "" if one.parts is None else f" parts {one.parts}"
-        self.line(f"{name}: {one.type.value}{kind}{' aliased' if one.aliased else ''}")
+            name = self.numbers[what] = f"{letter}{number}"
         return name
 
-    def accumulator(self, one: Accumulator) -> str:
-        if one in self.numbers:
-            return self.numbers[one]
-        name = self.name(one, "a")
-        self.line(f"{name}: {one.fold.name} {one.type.value}")
+    def buffer(self, buffer: Buffer) -> str:
+        if buffer in self.numbers:
+            return self.numbers[buffer]
+        name = self.name(buffer, "b")
+        kind = "" if buffer.local is None else f" local {buffer.local}"
+        kind += "" if buffer.parts is None else f" parts {buffer.parts}"
+        self.line(f"{name}: {buffer.type.value}{kind}{' aliased' if buffer.aliased else ''}")
         return name
 
-    def extent(self, one: Extent) -> str:
-        return str(one) if isinstance(one, int) else self.name(one, "n")
+    def accumulator(self, accumulator: Accumulator) -> str:
+        if accumulator in self.numbers:
+            return self.numbers[accumulator]
+        name = self.name(accumulator, "a")
+        self.line(f"{name}: {accumulator.fold.name} {accumulator.type.value}")
+        return name
+
+    def extent(self, extent: Extent) -> str:
+        return str(extent) if isinstance(extent, int) else self.name(extent, "n")
 
     def affine(self, at: Affine) -> str:
         terms = sorted((self.name(i, "i"), self.extent(s)) for i, s in at.terms)
@@ -96,87 +96,89 @@ class _Writer:
         for statement in body:
             self.statement(statement)
 
-    def statement(self, one: Statement) -> None:
-        if isinstance(one, Loop):
-            index = self.name(one.index, "i")
-            stop = one.extent
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Loop):
+            index = self.name(statement.index, "i")
+            stop = statement.extent
             many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
-            self.line(f"for {index} < {many} {one.kind.name}")
-            self.body(one.body)
+            self.line(f"for {index} < {many} {statement.kind.name}")
+            self.body(statement.body)
             self.line("end")
-        elif isinstance(one, Begin):
-            start = "" if one.start is None else self.value(one.start)
-            self.line(f"begin {self.accumulator(one.accumulator)} {start}")
-        elif isinstance(one, Update):
-            parts = [self.accumulator(one.accumulator), self.value(one.value)]
-            if one.position is not None:
-                parts.append(self.value(one.position))
+        elif isinstance(statement, Begin):
+            start = "" if statement.start is None else self.value(statement.start)
+            self.line(f"begin {self.accumulator(statement.accumulator)} {start}")
+        elif isinstance(statement, Update):
+            parts = [self.accumulator(statement.accumulator), self.value(statement.value)]
+            if statement.position is not None:
+                parts.append(self.value(statement.position))
             self.line(f"update {' '.join(parts)}")
-        elif isinstance(one, Store):
-            self.store(one)
-        elif isinstance(one, Prefetch):
-            self.line(f"prefetch {self.buffer(one.buffer)}[{self.affine(one.at)}]")
-        elif isinstance(one, While | If):
-            self.line(f"{type(one).__name__.lower()} {self.value(one.condition)}")
-            self.body(one.body)
+        elif isinstance(statement, Store):
+            self.store(statement)
+        elif isinstance(statement, Prefetch):
+            self.line(f"prefetch {self.buffer(statement.buffer)}[{self.affine(statement.at)}]")
+        elif isinstance(statement, While | If):
+            self.line(f"{type(statement).__name__.lower()} {self.value(statement.condition)}")
+            self.body(statement.body)
             self.line("end")
-        elif isinstance(one, Contract):
-            self.contract(one)
+        elif isinstance(statement, Contract):
+            self.contract(statement)
         else:
-            raise TypeError(f"a statement of type {type(one).__name__}")
+            raise TypeError(f"a statement of type {type(statement).__name__}")
 
-    def store(self, one: Store) -> None:
-        value = self.value(one.value)
-        for each, _ in one.indirect:
+    def store(self, store: Store) -> None:
+        value = self.value(store.value)
+        for each, _ in store.indirect:
             self.value(each)
-        mask = "" if one.mask is None else self.value(one.mask)
-        place = f"{self.buffer(one.buffer)}[{self.affine(one.at)};{self.indirect(one.indirect)}]"
-        self.line(f"{place} {'+' if one.add else ''}= {value} if {mask}")
+        mask = "" if store.mask is None else self.value(store.mask)
+        place = (
+            f"{self.buffer(store.buffer)}[{self.affine(store.at)};{self.indirect(store.indirect)}]"
+        )
+        self.line(f"{place} {'+' if store.add else ''}= {value} if {mask}")
 
-    def contract(self, one: Contract) -> None:
+    def contract(self, contract: Contract) -> None:
         def axes(some: Sequence[Axis]) -> str:
             return " ".join(f"{self.name(a.index, 'i')}<{self.extent(a.extent)}" for a in some)
 
-        text = f"{axes(one.rows)} | {axes([one.column])} | {axes(one.depth)}"
-        a, b = self.value(one.a), self.value(one.b)
-        hints = f"{one.precision} {one.near} {one.shares}"
-        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {hints}")
-        self.body(one.body)
+        text = f"{axes(contract.rows)} | {axes([contract.column])} | {axes(contract.depth)}"
+        a, b = self.value(contract.a), self.value(contract.b)
+        hints = f"{contract.precision} {contract.near} {contract.shares}"
+        self.line(f"contract {text} {self.accumulator(contract.sum)} {a} {b} {hints}")
+        self.body(contract.body)
         self.line("end")
 
     # Expressions.
 
     def value(self, expression: Expression) -> str:
-        for one in operands_first([expression], self.numbers):
-            if isinstance(one, Accumulator):
-                self.accumulator(one)
+        for current in postorder([expression], self.numbers):
+            if isinstance(current, Accumulator):
+                self.accumulator(current)
                 continue
-            text = self.expression(one)
+            text = self.expression(current)
             if text not in self.values:
                 self.values[text] = f"v{len(self.values)}"
                 self.line(f"{self.values[text]} = {text}")
-            self.numbers[one] = self.values[text]
+            self.numbers[current] = self.values[text]
         return self.numbers[expression]
 
-    def expression(self, one: Expression) -> str:
-        if isinstance(one, Constant):
-            return f"{one.type.value} {number(one)}"
-        if isinstance(one, Position):
-            return f"position {self.affine(one.value)}"
-        if isinstance(one, Given):
-            return f"given {self.extent(one.size)}"
-        if isinstance(one, Load):
-            mask = "" if one.mask is None else self.numbers[one.mask]
-            place = f"{self.affine(one.at)};{self.indirect(one.indirect)}"
-            return f"{self.buffer(one.buffer)}[{place}] if {mask}"
-        if isinstance(one, Apply):
-            inside = " ".join(self.numbers[each] for each in one.operands)
-            return f"{one.operation.name} {one.type.value} {inside}"
-        raise TypeError(f"an expression of type {type(one).__name__}")
+    def expression(self, expression: Expression) -> str:
+        if isinstance(expression, Constant):
+            return f"{expression.type.value} {exact_literal(expression)}"
+        if isinstance(expression, IndexValue):
+            return f"position {self.affine(expression.value)}"
+        if isinstance(expression, SizeValue):
+            return f"given {self.extent(expression.size)}"
+        if isinstance(expression, Load):
+            mask = "" if expression.mask is None else self.numbers[expression.mask]
+            place = f"{self.affine(expression.at)};{self.indirect(expression.indirect)}"
+            return f"{self.buffer(expression.buffer)}[{place}] if {mask}"
+        if isinstance(expression, Apply):
+            inside = " ".join(self.numbers[each] for each in expression.operands)
+            return f"{expression.operation.name} {expression.type.value} {inside}"
+        raise TypeError(f"an expression of type {type(expression).__name__}")
 
 
-def number(one: Constant) -> str:
+def exact_literal(constant: Constant) -> str:
     """A constant's value to the last bit."""
-    if one.type.floating:
-        return struct.pack(">d", float(one.value)).hex()
-    return str(bool(one.value) if one.type is Type.BOOL else int(one.value))
+    if constant.type.floating:
+        return struct.pack(">d", float(constant.value)).hex()
+    return str(bool(constant.value) if constant.type is Type.BOOL else int(constant.value))

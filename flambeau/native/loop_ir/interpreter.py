@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from .ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Given, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
-    Update, While, operands_first,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue, Statement,
+    Store, Type, Update, While, postorder,
 )
 from .philox import philox, philox_word
 
-NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
+NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 
-def dtype(type: Type) -> np.dtype:
+def numpy_dtype(type: Type) -> np.dtype:
     """NumPy's dtype of a type."""
     if type is Type.BF16:
         import ml_dtypes
@@ -46,13 +46,13 @@ class _Machine:
         for buffer, array in zip(kernel.buffers, arrays, strict=True):
             flat = array.reshape(-1)
             assert np.shares_memory(flat, array) or not array.size, "arrays are contiguous"
-            self.memory[buffer] = flat.view(dtype(buffer.type))
+            self.memory[buffer] = flat.view(numpy_dtype(buffer.type))
             if buffer.parts is not None:  # one thread
                 flat[...] = 0
                 self.memory[buffer] = self.memory[buffer][: buffer.parts[1]]
         self.sizes: dict[Size, int] = dict(zip(kernel.sizes, sizes, strict=True))
         self.indices: dict[Index, int] = {}
-        self.held: dict[Accumulator, Any] = {}
+        self.accumulators: dict[Accumulator, Any] = {}
         self.memo: dict[Expression, Any] = {}
 
     # ------------------------------------------------------------------ statements
@@ -72,9 +72,9 @@ class _Machine:
         if isinstance(statement, Store):
             self.store(statement)
         elif isinstance(statement, Begin):
-            one = statement.accumulator
+            accumulator = statement.accumulator
             start = None if statement.start is None else self.value(statement.start)
-            self.held[one] = (start, NOWHERE)
+            self.accumulators[accumulator] = (start, NO_POSITION)
         elif isinstance(statement, Update):
             self.update(statement)
         elif isinstance(statement, Prefetch):
@@ -91,46 +91,49 @@ class _Machine:
             self.indices[axes[0].index] = i
             self.loop(axes[1:], body)
 
-    def conditional(self, one: While | If) -> None:
-        while self.value(one.condition):
-            for statement in one.body:
+    def conditional(self, branch: While | If) -> None:
+        while self.value(branch.condition):
+            for statement in branch.body:
                 self.step(statement)
-            if isinstance(one, If):
+            if isinstance(branch, If):
                 return
             self.memo = {}
 
-    def contract(self, one: Contract) -> None:
-        wide = one.sum.type
-        product = Apply(Scalar.MUL, (_cast(one.a, wide), _cast(one.b, wide)), wide)
-        inner: Statement = Update(one.sum, product)
-        for axis in reversed(one.depth):
+    def contract(self, contract: Contract) -> None:
+        wide = contract.sum.type
+        product = Apply(Scalar.MUL, (_cast(contract.a, wide), _cast(contract.b, wide)), wide)
+        inner: Statement = Update(contract.sum, product)
+        for axis in reversed(contract.depth):
             inner = Loop(axis.index, axis.extent, [inner])
-        self.loop((*one.rows, one.column), [Begin(one.sum), inner, *one.body])
+        self.loop((*contract.rows, contract.column), [Begin(contract.sum), inner, *contract.body])
 
-    def update(self, one: Update) -> None:
-        held, at = self.held[one.accumulator]
-        value, fold = self.value(one.value), one.accumulator.fold
-        if fold in (Fold.ARGMAX, Fold.ARGMIN):
-            assert one.position is not None
-            position = int(self.value(one.position))
-            if held is None or _better(fold, value, held) or (
-                not _better(fold, held, value) and position < at
+    def update(self, update: Update) -> None:
+        current, at = self.accumulators[update.accumulator]
+        value, fold = self.value(update.value), update.accumulator.fold
+        if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            assert update.position is not None
+            position = int(self.value(update.position))
+            if current is None or _is_better(fold, value, current) or (
+                not _is_better(fold, current, value) and position < at
             ):  # fmt: skip
-                held, at = value, position
-            self.held[one.accumulator] = (held, at)
+                current, at = value, position
+            self.accumulators[update.accumulator] = (current, at)
             return
-        wide = np.dtype(np.float64) if one.accumulator.type is Type.F32 else value.dtype
-        new = value.astype(wide) if fold is Fold.SUM else value
-        self.held[one.accumulator] = (new if held is None else _folded(fold, held, new), at)
+        wide = np.dtype(np.float64) if update.accumulator.type is Type.F32 else value.dtype
+        new = value.astype(wide) if fold is ReduceOp.SUM else value
+        self.accumulators[update.accumulator] = (
+            new if current is None else _reduce(fold, current, new),
+            at,
+        )
 
-    def store(self, one: Store) -> None:
-        value = self.value(one.value)  # computed in any case, as in lanes
-        if one.mask is not None and not self.value(one.mask):
+    def store(self, store: Store) -> None:
+        value = self.value(store.value)  # computed in any case, as in lanes
+        if store.mask is not None and not self.value(store.mask):
             return
-        place = self.position(one.at, one.indirect)
-        memory = self.memory_of(one.buffer, place)
-        if one.add:
-            wide = one.buffer.type
+        place = self.position(store.at, store.indirect)
+        memory = self.array_of(store.buffer, place)
+        if store.add:
+            wide = store.buffer.type
             if wide in (Type.F16, Type.BF16):
                 total = memory[place].astype(np.float32) + value.astype(np.float32)
                 value = total.astype(memory.dtype)
@@ -149,51 +152,51 @@ class _Machine:
         return at.base + sum(self.indices[i] * self.extent(s) for i, s in at.terms)
 
     def position(self, at: Affine, indirect: Sequence[tuple[Expression, Extent]]) -> int:
-        found = self.affine(at)
-        return found + sum(int(self.value(e)) * self.extent(s) for e, s in indirect)
+        position = self.affine(at)
+        return position + sum(int(self.value(e)) * self.extent(s) for e, s in indirect)
 
-    def memory_of(self, buffer: Buffer, place: int) -> np.ndarray:
+    def array_of(self, buffer: Buffer, place: int) -> np.ndarray:
         memory = self.memory.get(buffer)
         if memory is None:
             if buffer.local is None:
                 raise IndexError(f"buffer {buffer.name} is not an argument")
-            memory = self.memory[buffer] = np.zeros(buffer.local, dtype(buffer.type))
+            memory = self.memory[buffer] = np.zeros(buffer.local, numpy_dtype(buffer.type))
         if not 0 <= place < memory.size:
             raise IndexError(f"{buffer.name}[{place}] of {memory.size} elements")
         return memory
 
-    def value(self, one: Expression) -> Any:
+    def value(self, expression: Expression) -> Any:
         """A NumPy scalar. Shared expressions are computed once for each statement."""
-        for each in operands_first([one], self.memo):
+        for each in postorder([expression], self.memo):
             self.memo[each] = self.compute(each)
-        return self.memo[one]
+        return self.memo[expression]
 
-    def compute(self, one: Expression) -> Any:
-        kind = dtype(one.type)
-        if isinstance(one, Constant):
-            return np.asarray(one.value).astype(kind)[()]
-        if isinstance(one, Position):
-            return np.int64(self.affine(one.value))
-        if isinstance(one, Given):
-            return np.int64(self.sizes[one.size])
-        if isinstance(one, Load):
-            if one.mask is not None and not self.value(one.mask):
+    def compute(self, expression: Expression) -> Any:
+        kind = numpy_dtype(expression.type)
+        if isinstance(expression, Constant):
+            return np.asarray(expression.value).astype(kind)[()]
+        if isinstance(expression, IndexValue):
+            return np.int64(self.affine(expression.value))
+        if isinstance(expression, SizeValue):
+            return np.int64(self.sizes[expression.size])
+        if isinstance(expression, Load):
+            if expression.mask is not None and not self.value(expression.mask):
                 return kind.type(0)
-            place = self.position(one.at, one.indirect)
-            return self.memory_of(one.buffer, place)[place]
-        if isinstance(one, Accumulator):
-            held, at = self.held[one]
-            if one.fold in (Fold.ARGMAX, Fold.ARGMIN):
+            place = self.position(expression.at, expression.indirect)
+            return self.array_of(expression.buffer, place)[place]
+        if isinstance(expression, Accumulator):
+            current, at = self.accumulators[expression]
+            if expression.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
                 return np.int64(at)
-            start = _neutral(one.fold, kind) if held is None else held
+            start = _neutral(expression.fold, kind) if current is None else current
             return np.asarray(start).astype(kind)[()]
-        if not isinstance(one, Apply):
-            raise TypeError(f"an expression of type {type(one).__name__}")
-        if one.operation is Scalar.WHERE:  # both are computed, as in lanes
-            condition, a, b = (self.value(each) for each in one.operands)
+        if not isinstance(expression, Apply):
+            raise TypeError(f"an expression of type {type(expression).__name__}")
+        if expression.operation is Scalar.WHERE:  # both are computed, as in lanes
+            condition, a, b = (self.value(each) for each in expression.operands)
             return a if condition else b
-        values = [self.value(each) for each in one.operands]
-        return np.asarray(applied(one.operation, values, kind)).astype(kind)[()]
+        values = [self.value(each) for each in expression.operands]
+        return np.asarray(apply_scalar(expression.operation, values, kind)).astype(kind)[()]
 
 
 def _cast(value: Expression, wide: Type) -> Expression:
@@ -203,63 +206,65 @@ def _cast(value: Expression, wide: Type) -> Expression:
 # ------------------------------------------------------------------------------ folds
 
 
-def _better(fold: Fold, value: Any, held: Any) -> bool:
-    if np.isnan(held):
+def _is_better(fold: ReduceOp, value: Any, current: Any) -> bool:
+    if np.isnan(current):
         return False
-    return bool(np.isnan(value) or (value > held if fold is Fold.ARGMAX else value < held))
+    return bool(
+        np.isnan(value) or (value > current if fold is ReduceOp.ARGMAX else value < current)
+    )
 
 
-def _folded(fold: Fold, held: Any, value: Any) -> Any:
+def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
     return {
-        Fold.SUM: np.add, Fold.PRODUCT: np.multiply, Fold.MAXIMUM: np.maximum,
-        Fold.MINIMUM: np.minimum, Fold.ANY: np.logical_or, Fold.ALL: np.logical_and,
-    }[fold](held, value)  # fmt: skip
+        ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
+        ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
+    }[fold](current, value)  # fmt: skip
 
 
-def _neutral(fold: Fold, kind: np.dtype) -> Any:
-    if fold in (Fold.SUM, Fold.ANY):
+def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
+    if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
-    if fold in (Fold.PRODUCT, Fold.ALL):
+    if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
         return 1
     if kind == np.bool_:
-        return fold is Fold.MINIMUM
+        return fold is ReduceOp.MINIMUM
     if kind.kind in "iu":
         limits = np.iinfo(kind)
-        return limits.min if fold is Fold.MAXIMUM else limits.max
-    return -math.inf if fold is Fold.MAXIMUM else math.inf
+        return limits.min if fold is ReduceOp.MAXIMUM else limits.max
+    return -math.inf if fold is ReduceOp.MAXIMUM else math.inf
 
 
 # ------------------------------------------------------------------------- operations
 
 
-def applied(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
+def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
     """A scalar operation on NumPy scalars, giving something of dtype `kind`."""
     first = values[0]
     if operation is Scalar.CAST:
-        return _converted(first, kind)
+        return _convert(first, kind)
     if operation is Scalar.BITCAST:
         return np.asarray(first).view(kind)[()]
     if operation in (Scalar.SHL, Scalar.SHR):
-        return _shifted(operation, *values)
+        return _shift(operation, *values)
     if operation in (Scalar.DIV, Scalar.REM) and first.dtype.kind in "iu":
-        return _divided(operation, int(first), int(values[1]), kind)
+        return _divide(operation, int(first), int(values[1]), kind)
     if operation in ROUNDINGS and kind.kind in "iu":
         return first
     if operation is Scalar.FMA:
-        return _fused(values, kind)
+        return _fma(values, kind)
     if operation in (Scalar.PHILOX, Scalar.PHILOX_WORD):
         words = philox if operation is Scalar.PHILOX else philox_word
         return words(*(np.atleast_1d(value) for value in values))[0]
     if operation in (Scalar.ERF, Scalar.ERFC):
         return getattr(math, operation.name.lower())(float(first))
-    if operation in EXACT:
-        return EXACT[operation](*values)
+    if operation in NUMPY_FUNCTIONS:
+        return NUMPY_FUNCTIONS[operation](*values)
     wide = [np.float64(value) for value in values]
-    return getattr(np, NAMES.get(operation, operation.name.lower()))(*wide)
+    return getattr(np, NUMPY_NAMES.get(operation, operation.name.lower()))(*wide)
 
 
 ROUNDINGS = (Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND)
-EXACT: dict[Scalar, Callable[..., Any]] = {
+NUMPY_FUNCTIONS: dict[Scalar, Callable[..., Any]] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.DIV: np.divide,
     Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
     Scalar.MINIMUM: np.minimum, Scalar.REM: np.fmod, Scalar.COPYSIGN: np.copysign,
@@ -269,15 +274,15 @@ EXACT: dict[Scalar, Callable[..., Any]] = {
     Scalar.AND: np.bitwise_and, Scalar.OR: np.bitwise_or, Scalar.XOR: np.bitwise_xor,
     Scalar.NOT: np.invert,
 }  # fmt: skip
-NAMES = {
+NUMPY_NAMES = {
     Scalar.POW: "power", Scalar.ATAN2: "arctan2", Scalar.ASIN: "arcsin", Scalar.ACOS: "arccos",
     Scalar.ATAN: "arctan", Scalar.ASINH: "arcsinh", Scalar.ACOSH: "arccosh",
     Scalar.ATANH: "arctanh",
 }  # fmt: skip
 
 
-def _converted(value: Any, kind: np.dtype) -> Any:
-    half = (np.dtype(np.float16), dtype(Type.BF16))
+def _convert(value: Any, kind: np.dtype) -> Any:
+    half = (np.dtype(np.float16), numpy_dtype(Type.BF16))
     if kind == np.bool_:
         return value != 0
     if value.dtype in half or (kind in half and value.dtype != kind):
@@ -285,27 +290,27 @@ def _converted(value: Any, kind: np.dtype) -> Any:
     return value.astype(kind)
 
 
-def _shifted(operation: Scalar, value: Any, count: Any) -> Any:
+def _shift(operation: Scalar, value: Any, count: Any) -> Any:
     bits, by = 8 * value.dtype.itemsize, int(count)
     if not 0 <= by < bits:
         by = bits
     whole = int(value) << by if operation is Scalar.SHL else int(value) >> by
-    return _wrapped(whole, value.dtype)
+    return _wrap(whole, value.dtype)
 
 
-def _divided(operation: Scalar, a: int, b: int, kind: np.dtype) -> Any:
+def _divide(operation: Scalar, a: int, b: int, kind: np.dtype) -> Any:
     quotient = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return _wrapped(quotient if operation is Scalar.DIV else a - quotient * b, kind)
+    return _wrap(quotient if operation is Scalar.DIV else a - quotient * b, kind)
 
 
-def _wrapped(whole: int, kind: np.dtype) -> Any:
+def _wrap(whole: int, kind: np.dtype) -> Any:
     bits = 8 * kind.itemsize
     return np.array(whole % (1 << bits), dtype=f"u{kind.itemsize}").view(kind)[()]
 
 
-def _fused(values: Sequence[Any], kind: np.dtype) -> Any:
+def _fma(values: Sequence[Any], kind: np.dtype) -> Any:
     if kind.kind in "iu":
-        return _wrapped(int(values[0]) * int(values[1]) + int(values[2]), kind)
+        return _wrap(int(values[0]) * int(values[1]) + int(values[2]), kind)
     a, b, c = (float(value) for value in values)
     if not all(map(math.isfinite, (a, b, c))):
         return a * b + c

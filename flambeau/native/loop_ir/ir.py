@@ -121,7 +121,7 @@ class Scalar(Enum):
     BITCAST = auto()  # the same bits as the expression's type, of the same size
 
 
-class Fold(Enum):
+class ReduceOp(Enum):
     """How an accumulator takes in values."""
 
     SUM = auto()
@@ -167,8 +167,8 @@ class Affine:
 
     def stride(self, index: Index) -> Extent:
         """The stride along an index; 0 where it does not occur."""
-        for one, stride in self.terms:
-            if one is index:
+        for term, stride in self.terms:
+            if term is index:
                 return stride
         return 0
 
@@ -180,9 +180,10 @@ class Buffer:
     `local` is the number of elements of a scratch that each thread has for itself, on its stack;
     None for an argument. Arguments do not overlap one another unless `aliased`.
 
-    `parts` (rows, columns): an argument that threads add to, each in a row of its own. Positions
-    are those in a row. All rows are zero when the kernel begins; what they mean afterwards is
-    their sum, since who adds what depends on the emitter. So many threads run the kernel at most.
+    `parts` (rows, columns): an argument that threads add to, each in a row of its own.
+    Positions are those in a row. All rows are zero when the kernel begins; what they mean
+    afterwards is their sum, since who adds what depends on the emitter. So many threads run the
+    kernel at most.
     """
 
     type: Type
@@ -210,7 +211,7 @@ class Constant(Expression):
 
 
 @dataclass(eq=False)
-class Position(Expression):
+class IndexValue(Expression):
     """An affine function of the loops' indices, as an I64."""
 
     value: Affine
@@ -218,7 +219,7 @@ class Position(Expression):
 
 
 @dataclass(eq=False)
-class Given(Expression):
+class SizeValue(Expression):
     """A size's value, as an I64."""
 
     size: Size
@@ -259,7 +260,7 @@ class Accumulator(Expression):
     expression is the position (I64), and `Update` gives value and position.
     """
 
-    fold: Fold
+    fold: ReduceOp
     type: Type
     name: str = "sum"
 
@@ -271,12 +272,12 @@ class Statement:
     """A step of a kernel."""
 
 
-class Kind(Enum):
+class LoopKind(Enum):
     """How a loop's rounds may be run."""
 
     SERIAL = auto()  # one after another
     PARALLEL = auto()  # shared out among the threads; outermost loops only
-    LANES = auto()  # in vectors: rounds are independent but for accumulators begun outside
+    VECTORIZED = auto()  # in vectors: rounds are independent but for accumulators begun outside
 
 
 @dataclass(eq=False)
@@ -289,7 +290,7 @@ class Loop(Statement):
     index: Index
     extent: Extent | Affine
     body: list[Statement]
-    kind: Kind = Kind.SERIAL
+    kind: LoopKind = LoopKind.SERIAL
 
 
 @dataclass(eq=False)
@@ -438,23 +439,23 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, Apply):
         return expression.operands
     if isinstance(expression, Load):
-        found = tuple(e for e, _ in expression.indirect)
-        return found if expression.mask is None else (*found, expression.mask)
+        computed = tuple(e for e, _ in expression.indirect)
+        return computed if expression.mask is None else (*computed, expression.mask)
     return ()
 
 
-def within(roots: Iterable[Expression]) -> Iterator[Expression]:
+def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
     """Expressions and all that they are computed from, each once."""
     stack, seen = list(roots), set()
     while stack:
-        one = stack.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            stack.extend(operands(one))
+        expression = stack.pop()
+        if id(expression) not in seen:
+            seen.add(id(expression))
+            yield expression
+            stack.extend(operands(expression))
 
 
-def operands_first(
+def postorder(
     roots: Iterable[Expression], done: Container[Any]
 ) -> Iterator[Expression]:
     """Expressions and what they are computed from, as far as `done` lacks it, operands first.
@@ -463,11 +464,15 @@ def operands_first(
     """
     stack = list(roots)
     while stack:
-        one = stack[-1]
-        missing = [] if one in done else [each for each in operands(one) if each not in done]
+        expression = stack[-1]
+        missing = (
+            []
+            if expression in done
+            else [each for each in operands(expression) if each not in done]
+        )
         if missing:
             stack.extend(missing)
             continue
         stack.pop()
-        if one not in done:
-            yield one
+        if expression not in done:
+            yield expression

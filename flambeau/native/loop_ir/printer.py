@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
-    If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update,
-    While, expressions, operands,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    Index, IndexValue, Kernel, Load, Loop, Prefetch, Scalar, Size, SizeValue, Statement, Store,
+    Update, While, expressions, operands,
 )
 
-SIGNS = {
+OPERATOR_SYMBOLS = {
     Scalar.ADD: "+", Scalar.SUB: "-", Scalar.MUL: "*", Scalar.DIV: "/", Scalar.REM: "%",
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
     Scalar.GE: ">=", Scalar.AND: "&", Scalar.OR: "|", Scalar.XOR: "^", Scalar.SHL: "<<",
@@ -19,7 +19,7 @@ SIGNS = {
 }  # fmt: skip
 
 
-def show(kernel: Kernel) -> str:
+def format_kernel(kernel: Kernel) -> str:
     """The text of a kernel: its arguments, then its loops; shared values have names of their own.
 
     >>> print(show(kernel))  # doctest: +SKIP
@@ -34,16 +34,16 @@ class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.names: dict[object, str] = {}
-        self.taken: Counter[str] = Counter()
+        self.name_counts: Counter[str] = Counter()
 
-    def name(self, one: Buffer | Index | Size | Accumulator) -> str:
+    def name(self, item: Buffer | Index | Size | Accumulator) -> str:
         """Its own name, with a number where another thing has it too."""
-        found = self.names.get(one)
-        if found is None:
-            self.taken[one.name] += 1
-            count = self.taken[one.name]
-            found = self.names[one] = one.name if count == 1 else f"{one.name}.{count}"
-        return found
+        name = self.names.get(item)
+        if name is None:
+            self.name_counts[item.name] += 1
+            count = self.name_counts[item.name]
+            name = self.names[item] = item.name if count == 1 else f"{item.name}.{count}"
+        return name
 
     def lines(self) -> Iterator[str]:
         arguments = [
@@ -58,57 +58,65 @@ class _Printer:
         for statement in body:
             yield from self.statement(statement, indent)
 
-    def statement(self, one: Statement, indent: str) -> Iterator[str]:
-        if isinstance(one, Loop):
-            kind = one.kind.name.lower() if one.kind.name != "SERIAL" else "for"
-            stop = one.extent
+    def statement(self, statement: Statement, indent: str) -> Iterator[str]:
+        if isinstance(statement, Loop):
+            kind = statement.kind.name.lower() if statement.kind.name != "SERIAL" else "for"
+            stop = statement.extent
             many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
-            yield f"{indent}{kind} {self.name(one.index)} < {many}"
-            yield from self.body(one.body, indent + "  ")
+            yield f"{indent}{kind} {self.name(statement.index)} < {many}"
+            yield from self.body(statement.body, indent + "  ")
             return
-        if isinstance(one, Contract):
-            yield from self.contract(one, indent)
+        if isinstance(statement, Contract):
+            yield from self.contract(statement, indent)
             return
-        shared = _shared(one)
+        shared = _find_shared(statement)
         values: dict[Expression, str] = {}
         for number, each in enumerate(shared):
             yield f"{indent}v{number} = {self.value(each, values, top=True)}"
             values[each] = f"v{number}"
-        if isinstance(one, While | If):
-            word = type(one).__name__.lower()
-            yield f"{indent}{word} {self.value(one.condition, values, top=True)}"
-            yield from self.body(one.body, indent + "  ")
+        if isinstance(statement, While | If):
+            word = type(statement).__name__.lower()
+            yield f"{indent}{word} {self.value(statement.condition, values, top=True)}"
+            yield from self.body(statement.body, indent + "  ")
             return
-        yield indent + self.simple(one, values)
+        yield indent + self.simple(statement, values)
 
-    def simple(self, one: Statement, values: dict[Expression, str]) -> str:
-        if isinstance(one, Begin):
-            start = "" if one.start is None else f" at {self.value(one.start, values, top=True)}"
-            kind = f"{one.accumulator.fold.name.lower()}, {one.accumulator.type.value}"
-            return f"begin {self.name(one.accumulator)} ({kind}){start}"
-        if isinstance(one, Update):
-            at = "" if one.position is None else f" at {self.value(one.position, values, top=True)}"
-            return f"{self.name(one.accumulator)} <- {self.value(one.value, values, top=True)}{at}"
-        if isinstance(one, Prefetch):
-            return f"prefetch {self.name(one.buffer)}[{self.affine(one.at)}]"
-        assert isinstance(one, Store)
-        sign = "+=" if one.add else "="
-        mask = "" if one.mask is None else f" if {self.value(one.mask, values, top=True)}"
-        return f"{self.place(one, values)} {sign} {self.value(one.value, values, top=True)}{mask}"
+    def simple(self, statement: Statement, values: dict[Expression, str]) -> str:
+        if isinstance(statement, Begin):
+            start = ""
+            if statement.start is not None:
+                start = f" at {self.value(statement.start, values, top=True)}"
+            kind = f"{statement.accumulator.fold.name.lower()}, {statement.accumulator.type.value}"
+            return f"begin {self.name(statement.accumulator)} ({kind}){start}"
+        if isinstance(statement, Update):
+            value = self.value(statement.value, values, top=True)
+            if statement.position is not None:
+                value += f" at {self.value(statement.position, values, top=True)}"
+            return f"{self.name(statement.accumulator)} <- {value}"
+        if isinstance(statement, Prefetch):
+            return f"prefetch {self.name(statement.buffer)}[{self.affine(statement.at)}]"
+        assert isinstance(statement, Store)
+        sign = "+=" if statement.add else "="
+        text = f"{self.place(statement, values)} {sign} "
+        text += self.value(statement.value, values, top=True)
+        if statement.mask is not None:
+            text += f" if {self.value(statement.mask, values, top=True)}"
+        return text
 
-    def contract(self, one: Contract, indent: str) -> Iterator[str]:
+    def contract(self, contract: Contract, indent: str) -> Iterator[str]:
         def axes(some: Sequence[Axis]) -> str:
             return ", ".join(f"{self.name(a.index)} < {self.extent(a.extent)}" for a in some)
 
-        product = f"{self.value(one.a, {})} * {self.value(one.b, {})}"
-        yield f"{indent}contract {axes((*one.rows, one.column))}"
-        hint = "" if one.precision == 3 else f" to {8 * one.precision} bits"
-        hint += ", all near," if one.near else ""
-        yield f"{indent}  {self.name(one.sum)} = sum of {product}{hint} over {axes(one.depth)}"
-        yield from self.body(one.body, indent + "  ")
+        product = f"{self.value(contract.a, {})} * {self.value(contract.b, {})}"
+        yield f"{indent}contract {axes((*contract.rows, contract.column))}"
+        hint = "" if contract.precision == 3 else f" to {8 * contract.precision} bits"
+        hint += ", all near," if contract.near else ""
+        depth = axes(contract.depth)
+        yield f"{indent}  {self.name(contract.sum)} = sum of {product}{hint} over {depth}"
+        yield from self.body(contract.body, indent + "  ")
 
-    def extent(self, one: Extent) -> str:
-        return str(one) if isinstance(one, int) else self.name(one)
+    def extent(self, extent: Extent) -> str:
+        return str(extent) if isinstance(extent, int) else self.name(extent)
 
     def affine(self, at: Affine) -> str:
         parts = [
@@ -118,57 +126,67 @@ class _Printer:
             parts.append(str(at.base))
         return " + ".join(parts).replace("+ -", "- ")
 
-    def place(self, one: Load | Store, values: dict[Expression, str]) -> str:
-        plain = one.at.terms or one.at.base or not one.indirect
-        parts = [self.affine(one.at)] if plain else []
-        for each, stride in one.indirect:
+    def place(self, access: Load | Store, values: dict[Expression, str]) -> str:
+        plain = access.at.terms or access.at.base or not access.indirect
+        parts = [self.affine(access.at)] if plain else []
+        for each, stride in access.indirect:
             text = self.value(each, values)
             parts.append(text if stride == 1 else f"{text} * {self.extent(stride)}")
-        return f"{self.name(one.buffer)}[{' + '.join(parts)}]"
+        return f"{self.name(access.buffer)}[{' + '.join(parts)}]"
 
-    def value(self, one: Expression, values: dict[Expression, str], top: bool = False) -> str:
-        if one in values:
-            return values[one]
-        if isinstance(one, Constant):
-            return str(one.value)
-        if isinstance(one, Accumulator):
-            return self.name(one)
-        if isinstance(one, Position):
-            text = self.affine(one.value)
+    def value(
+        self, expression: Expression, values: dict[Expression, str], top: bool = False
+    ) -> str:
+        if expression in values:
+            return values[expression]
+        if isinstance(expression, Constant):
+            return str(expression.value)
+        if isinstance(expression, Accumulator):
+            return self.name(expression)
+        if isinstance(expression, IndexValue):
+            text = self.affine(expression.value)
             return text if top or " " not in text else f"({text})"
-        if isinstance(one, Given):
-            return self.extent(one.size)
-        if isinstance(one, Load):
-            text = self.place(one, values)
-            if one.mask is None:
+        if isinstance(expression, SizeValue):
+            return self.extent(expression.size)
+        if isinstance(expression, Load):
+            text = self.place(expression, values)
+            if expression.mask is None:
                 return text
-            return f"({text} if {self.value(one.mask, values, top=True)} else 0)"
-        assert isinstance(one, Apply)
-        sign = SIGNS.get(one.operation)
-        if sign is not None and len(one.operands) == 2:
-            text = f" {sign} ".join(self.value(each, values) for each in one.operands)
+            return f"({text} if {self.value(expression.mask, values, top=True)} else 0)"
+        assert isinstance(expression, Apply)
+        sign = OPERATOR_SYMBOLS.get(expression.operation)
+        if sign is not None and len(expression.operands) == 2:
+            text = f" {sign} ".join(self.value(each, values) for each in expression.operands)
             return text if top else f"({text})"
-        inside = ", ".join(self.value(each, values, top=True) for each in one.operands)
-        if one.operation in (Scalar.CAST, Scalar.BITCAST):
-            name = one.type.value if one.operation is Scalar.CAST else f"bits_{one.type.value}"
+        inside = ", ".join(self.value(each, values, top=True) for each in expression.operands)
+        if expression.operation in (Scalar.CAST, Scalar.BITCAST):
+            name = (
+                expression.type.value
+                if expression.operation is Scalar.CAST
+                else f"bits_{expression.type.value}"
+            )
             return f"{name}({inside})"
-        return f"{one.operation.name.lower()}({inside})"
+        return f"{expression.operation.name.lower()}({inside})"
 
 
-def _shared(statement: Statement) -> list[Expression]:
+def _find_shared(statement: Statement) -> list[Expression]:
     """Operations that occur more than once in a statement, what they need before them."""
     uses: Counter[Expression] = Counter()
     order: list[Expression] = []
     done: set[Expression] = set()
-    stack = [(one, False) for one in expressions(statement)]
+    stack = [(expression, False) for expression in expressions(statement)]
     while stack:
-        one, ready = stack.pop()
+        expression, ready = stack.pop()
         if ready:
-            order.append(one)
+            order.append(expression)
             continue
-        uses[one] += 1
-        if one not in done:
-            done.add(one)
-            stack.append((one, True))
-            stack.extend((each, False) for each in operands(one))
-    return [one for one in order if uses[one] > 1 and isinstance(one, Apply | Load)]
+        uses[expression] += 1
+        if expression not in done:
+            done.add(expression)
+            stack.append((expression, True))
+            stack.extend((each, False) for each in operands(expression))
+    return [
+        expression
+        for expression in order
+        if uses[expression] > 1 and isinstance(expression, Apply | Load)
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 from .ir import Scalar
 
 
-class Traced:
+class TensorFacade:
     """The Tensor methods that update formulas use, made of four steps that each kind of symbol has:
 
     `_do` (an operation), `_test` (one that gives a truth value), `_choose` (one of two by a truth
@@ -80,8 +80,8 @@ class Traced:
         return self._set(self._choose(self._test(Scalar.GT, raised, high), high, raised))
 
     def sign(self) -> Any:
-        one = self._choose(self._test(Scalar.GT, self, 0.0), 1.0, 0.0)
-        return self._choose(self._test(Scalar.LT, self, 0.0), -1.0, one)
+        positive = self._choose(self._test(Scalar.GT, self, 0.0), 1.0, 0.0)
+        return self._choose(self._test(Scalar.LT, self, 0.0), -1.0, positive)
 
     def gt(self, other: Any) -> Any:
         return self._test(Scalar.GT, self, other)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from .ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Given, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
-    Type, Update, While, expressions, operands, operands_first, statements,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    Index, IndexValue, Kernel, Load, Loop, LoopKind, Prefetch, ReduceOp, Scalar, Size, SizeValue,
+    Statement, Store, Type, Update, While, expressions, operands, postorder, statements,
 )
 
 LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
@@ -48,7 +48,7 @@ class _Check:
         self.extents: dict[Index, Extent] = {}
         self.begun: set[Accumulator] = set()
         self.outside: set[Accumulator] = set()  # begun outside of the loop over lanes
-        self.folding: set[Accumulator] = set()  # what that loop updates
+        self.active_reductions: set[Accumulator] = set()  # what that loop updates
         self.place: list[str] = [f"kernel {kernel.name}"]
         self.lanes: Index | None = None
         self.parallel = False
@@ -62,7 +62,7 @@ class _Check:
         buffers, sizes = self.kernel.buffers, self.kernel.sizes
         if len(set(buffers)) != len(buffers) or len(set(sizes)) != len(sizes):
             self.fail("an argument is listed twice")
-        touched = {one.buffer: None for one in places(self.kernel.body)}
+        touched = {access.buffer: None for access in accesses(self.kernel.body)}
         local = [buffer for buffer in touched if buffer.local is not None]
         if any(buffer in local for buffer in buffers):
             self.fail("a local buffer is no argument: leave it out of `buffers`")
@@ -73,17 +73,17 @@ class _Check:
             self.fail(f"{total} bytes of local buffers; there may be {LOCAL_BYTES}")
         self.body(self.kernel.body)
 
-    def parts(self, one: Buffer) -> None:
+    def parts(self, buffer: Buffer) -> None:
         """What threads add to in rows of their own is sums, and nothing else is done with it."""
-        if one.parts is None:
+        if buffer.parts is None:
             return
-        if not one.type.floating or one.type in _HALVES or one.aliased:
-            self.fail(f"{one.name} of {one.type.value} has no parts")
-        if min(one.parts) < 1:
-            self.fail(f"{one.name} has parts of {one.parts}")
-        if any(place.buffer is one and not (isinstance(place, Store) and place.add)
-               for place in places(self.kernel.body)):  # fmt: skip
-            self.fail(f"{one.name} has parts, and is only added to")
+        if not buffer.type.floating or buffer.type in _HALVES or buffer.aliased:
+            self.fail(f"{buffer.name} of {buffer.type.value} has no parts")
+        if min(buffer.parts) < 1:
+            self.fail(f"{buffer.name} has parts of {buffer.parts}")
+        if any(place.buffer is buffer and not (isinstance(place, Store) and place.add)
+               for place in accesses(self.kernel.body)):  # fmt: skip
+            self.fail(f"{buffer.name} has parts, and is only added to")
 
     # ------------------------------------------------------------------ statements
 
@@ -97,68 +97,72 @@ class _Check:
             self.place.pop()
         self.begun = before
 
-    def statement(self, one: Statement) -> None:
-        if not isinstance(one, Contract):
-            for each in expressions(one):
+    def statement(self, statement: Statement) -> None:
+        if not isinstance(statement, Contract):
+            for each in expressions(statement):
                 self.expression(each)
-        if isinstance(one, Loop):
-            self.loop(one)
-        elif isinstance(one, Contract):
-            self.contract(one)
-        elif isinstance(one, Begin):
-            self.begin(one)
-        elif isinstance(one, Update):
-            self.update(one)
-        elif isinstance(one, Store):
-            self.store(one)
-        elif isinstance(one, While | If):
-            self.conditional(one)
-        elif isinstance(one, Prefetch):
-            self.affine(one.at)
-            if one.buffer.local is None and one.buffer not in self.kernel.buffers:
-                self.fail(f"buffer {one.buffer.name} is not an argument")
+        if isinstance(statement, Loop):
+            self.loop(statement)
+        elif isinstance(statement, Contract):
+            self.contract(statement)
+        elif isinstance(statement, Begin):
+            self.begin(statement)
+        elif isinstance(statement, Update):
+            self.update(statement)
+        elif isinstance(statement, Store):
+            self.store(statement)
+        elif isinstance(statement, While | If):
+            self.conditional(statement)
+        elif isinstance(statement, Prefetch):
+            self.affine(statement.at)
+            if statement.buffer.local is None and statement.buffer not in self.kernel.buffers:
+                self.fail(f"buffer {statement.buffer.name} is not an argument")
         else:
-            self.fail(f"a statement of type {type(one).__name__}")
+            self.fail(f"a statement of type {type(statement).__name__}")
 
-    def loop(self, one: Loop) -> None:
-        self.place[-1] = f"loop {one.index.name}"
-        if one.kind is Kind.PARALLEL and (self.place[1:-1] and not self.parallel):
+    def loop(self, loop: Loop) -> None:
+        self.place[-1] = f"loop {loop.index.name}"
+        if loop.kind is LoopKind.PARALLEL and (self.place[1:-1] and not self.parallel):
             self.fail("PARALLEL loops are outermost, or directly inside one another")
-        if one.kind is Kind.LANES and self.lanes is not None:
+        if loop.kind is LoopKind.VECTORIZED and self.lanes is not None:
             self.fail("a loop over lanes inside a loop over lanes")
-        before = self.lanes, self.parallel, self.outside, self.folding
-        if one.kind is Kind.LANES:
-            self.lanes, self.outside, self.folding = one.index, set(self.begun), self.updates(one)
+        before = self.lanes, self.parallel, self.outside, self.active_reductions
+        if loop.kind is LoopKind.VECTORIZED:
+            self.lanes, self.outside, self.active_reductions = (
+                loop.index,
+                set(self.begun),
+                self.updates(loop),
+            )
         begun = set(self.begun)
-        if one.kind is Kind.PARALLEL:  # what is begun outside is the first thread's
+        if loop.kind is LoopKind.PARALLEL:  # what is begun outside is the first thread's
             self.begun = set()
-        self.parallel = one.kind is Kind.PARALLEL and len(one.body) == 1
-        with_axes = self.axes([Axis(one.index, self.most(one))])
+        self.parallel = loop.kind is LoopKind.PARALLEL and len(loop.body) == 1
+        with_axes = self.axes([Axis(loop.index, self.largest_extent(loop))])
         if self.lanes is not None:
-            self.collisions(one)
-        self.body(one.body)
+            self.collisions(loop)
+        self.body(loop.body)
         self.forget(with_axes)
         self.begun = begun
-        self.lanes, self.parallel, self.outside, self.folding = before
+        self.lanes, self.parallel, self.outside, self.active_reductions = before
 
-    def conditional(self, one: While | If) -> None:
+    def conditional(self, statement: While | If) -> None:
         if self.lanes is not None:
             self.fail("a condition for statements in a loop over lanes")
-        if one.condition.type is not Type.BOOL:
-            self.fail(f"a condition of {one.condition.type.value}")
+        if statement.condition.type is not Type.BOOL:
+            self.fail(f"a condition of {statement.condition.type.value}")
         before, self.parallel = self.parallel, False
-        self.body(one.body)
+        self.body(statement.body)
         self.parallel = before
 
-    def most(self, one: Loop) -> Extent:
+    def largest_extent(self, loop: Loop) -> Extent:
         """A loop's extent; where indices around it decide, the largest."""
-        if not isinstance(one.extent, Affine):
-            return one.extent
-        if one.kind is not Kind.SERIAL:
+        if not isinstance(loop.extent, Affine):
+            return loop.extent
+        if loop.kind is not LoopKind.SERIAL:
             self.fail("only SERIAL loops have an extent that changes")
-        self.affine(one.extent)
-        low = high = one.extent.base
-        for index, stride in one.extent.terms:
+        self.affine(loop.extent)
+        low = high = loop.extent.base
+        for index, stride in loop.extent.terms:
             extent = self.extents[index]
             if isinstance(stride, Size) or isinstance(extent, Size):
                 self.fail("an extent that changes by what is not known")
@@ -169,17 +173,17 @@ class _Check:
         return high
 
     @staticmethod
-    def updates(one: Loop) -> set[Accumulator]:
-        inside = statements(one.body)
+    def updates(loop: Loop) -> set[Accumulator]:
+        inside = statements(loop.body)
         return {s.accumulator for s in inside if isinstance(s, Update)}
 
-    def collisions(self, one: Loop) -> None:
+    def collisions(self, loop: Loop) -> None:
         """Stores of different lanes must not meet, as far as can be seen."""
-        if one.kind is not Kind.LANES or one.extent in (0, 1):
+        if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
             return
-        for s in statements(one.body):
-            if isinstance(s, Store) and not s.indirect and s.at.stride(one.index) == 0:
-                self.fail(f"all lanes of {one.index.name} store to one element of {s.buffer.name}")
+        for s in statements(loop.body):
+            if isinstance(s, Store) and not s.indirect and s.at.stride(loop.index) == 0:
+                self.fail(f"all lanes of {loop.index.name} store to one element of {s.buffer.name}")
 
     def axes(self, axes: Sequence[Axis]) -> list[Index]:
         for axis in axes:
@@ -193,122 +197,130 @@ class _Check:
         for index in indices:
             del self.extents[index]
 
-    def extent(self, one: Extent, least: int | None = None) -> None:
-        if isinstance(one, Size):
-            if one not in self.kernel.sizes:
-                self.fail(f"size {one.name} is not an argument")
-        elif not isinstance(one, int) or (least is not None and one < least):
-            self.fail(f"{one!r} is no extent")
+    def extent(self, extent: Extent, least: int | None = None) -> None:
+        if isinstance(extent, Size):
+            if extent not in self.kernel.sizes:
+                self.fail(f"size {extent.name} is not an argument")
+        elif not isinstance(extent, int) or (least is not None and extent < least):
+            self.fail(f"{extent!r} is no extent")
 
-    def contract(self, one: Contract) -> None:
+    def contract(self, contract: Contract) -> None:
         if self.lanes is not None:
             self.fail("a contraction inside a loop over lanes")
-        if one.a.at.stride(one.column.index) != 0:
+        if contract.a.at.stride(contract.column.index) != 0:
             self.fail("a moves along the column")
-        for axis in one.rows:
-            if one.b.at.stride(axis.index) != 0:
+        for axis in contract.rows:
+            if contract.b.at.stride(axis.index) != 0:
                 self.fail(f"b moves along the row {axis.index.name}")
-        if one.sum.fold is not Fold.SUM:
+        if contract.sum.fold is not ReduceOp.SUM:
             self.fail("the accumulator is no SUM")
-        if not one.depth:
+        if not contract.depth:
             self.fail("no depth")
-        if one.precision not in (1, 2, 3):
-            self.fail(f"a precision of {one.precision}")
-        indices = self.axes([*one.rows, one.column, *one.depth])
-        for operand in (one.a, one.b):
+        if contract.precision not in (1, 2, 3):
+            self.fail(f"a precision of {contract.precision}")
+        indices = self.axes([*contract.rows, contract.column, *contract.depth])
+        for operand in (contract.a, contract.b):
             self.expression(operand)
-        self.forget([axis.index for axis in one.depth])
-        self.begun.add(one.sum)
-        self.known[one.sum] = one.sum.type
-        for i, statement in enumerate(one.body):
+        self.forget([axis.index for axis in contract.depth])
+        self.begun.add(contract.sum)
+        self.known[contract.sum] = contract.sum.type
+        for i, statement in enumerate(contract.body):
             self.place.append(f"epilogue {i}")
             if not isinstance(statement, Store | Begin):
                 self.fail("an epilogue only stores, and fixes values to store")
             self.good.clear()
             self.statement(statement)
             self.place.pop()
-        self.begun.discard(one.sum)
-        self.forget(indices[: len(one.rows) + 1])
+        self.begun.discard(contract.sum)
+        self.forget(indices[: len(contract.rows) + 1])
 
-    def begin(self, one: Begin) -> None:
-        self.fold(one.accumulator)
-        if one.start is not None and one.start.type is not one.accumulator.type:
-            self.fail(f"starts {one.accumulator.name} at a {one.start.type.value}")
-        if one.start is not None and one.accumulator.fold in (Fold.ARGMAX, Fold.ARGMIN):
+    def begin(self, begin: Begin) -> None:
+        self.fold(begin.accumulator)
+        if begin.start is not None and begin.start.type is not begin.accumulator.type:
+            self.fail(f"starts {begin.accumulator.name} at a {begin.start.type.value}")
+        if begin.start is not None and begin.accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
             self.fail("ARGMAX and ARGMIN have no start")
-        self.begun.add(one.accumulator)
-        self.outside.discard(one.accumulator)
+        self.begun.add(begin.accumulator)
+        self.outside.discard(begin.accumulator)
 
-    def fold(self, one: Accumulator) -> None:
-        if (one.type is Type.BOOL) != (one.fold in (Fold.ANY, Fold.ALL)):
-            self.fail(f"{one.fold.name} of {one.type.value}")
-        if one.type in _HALVES:
-            self.fail(f"{one.name} accumulates {one.type.value}; cast to float32")
+    def fold(self, accumulator: Accumulator) -> None:
+        if (accumulator.type is Type.BOOL) != (accumulator.fold in (ReduceOp.ANY, ReduceOp.ALL)):
+            self.fail(f"{accumulator.fold.name} of {accumulator.type.value}")
+        if accumulator.type in _HALVES:
+            self.fail(f"{accumulator.name} accumulates {accumulator.type.value}; cast to float32")
 
-    def update(self, one: Update) -> None:
-        accumulator = one.accumulator
+    def update(self, update: Update) -> None:
+        accumulator = update.accumulator
         if accumulator not in self.begun:
             self.fail(f"{accumulator.name} is updated, and not begun here")
-        if accumulator.fold in (Fold.ARGMAX, Fold.ARGMIN):
-            if one.position is None or one.position.type is not Type.I64:
+        if accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            if update.position is None or update.position.type is not Type.I64:
                 self.fail(f"{accumulator.name} needs a position of int64")
-            if one.value.type in (*_HALVES, Type.BOOL):
-                self.fail(f"{accumulator.name} compares {one.value.type.value}")
-            if self.known.setdefault(accumulator, one.value.type) is not one.value.type:
+            if update.value.type in (*_HALVES, Type.BOOL):
+                self.fail(f"{accumulator.name} compares {update.value.type.value}")
+            if self.known.setdefault(accumulator, update.value.type) is not update.value.type:
                 self.fail(f"{accumulator.name} compares values of several types")
-        elif one.value.type is not accumulator.type:
-            types = f"{accumulator.type.value}, not {one.value.type.value}"
+        elif update.value.type is not accumulator.type:
+            types = f"{accumulator.type.value}, not {update.value.type.value}"
             self.fail(f"{accumulator.name} is of {types}")
 
-    def store(self, one: Store) -> None:
-        if one.value.type is not one.buffer.type:
-            types = f"{one.value.type.value} in {one.buffer.name}, of {one.buffer.type.value}"
+    def store(self, store: Store) -> None:
+        if store.value.type is not store.buffer.type:
+            types = f"{store.value.type.value} in {store.buffer.name}, of {store.buffer.type.value}"
             self.fail(f"stores {types}")
-        self.memory(one)
+        self.memory(store)
 
     # ----------------------------------------------------------------- expressions
 
     def expression(self, expression: Expression) -> None:
-        for one in operands_first([expression], self.good):
-            self.one(one)
-            self.good.add(one)
+        for current in postorder([expression], self.good):
+            self.check_operation(current)
+            self.good.add(current)
 
-    def one(self, one: Expression) -> None:
-        if isinstance(one, Load):
-            self.memory(one)
-        elif isinstance(one, Position):
-            self.affine(one.value)
-        elif isinstance(one, Given):
-            self.extent(one.size)
-        elif isinstance(one, Accumulator):
-            if one not in self.begun:
-                self.fail(f"{one.name} is read, and not begun here")
-            if self.lanes is not None and one in self.outside and one in self.folding:
-                self.fail(f"{one.name} is read in the loop over lanes that updates it")
-        elif isinstance(one, Apply):
-            self.apply(one)
-        elif not isinstance(one, Constant):
-            self.fail(f"an expression of type {type(one).__name__}")
+    def check_operation(self, expression: Expression) -> None:
+        if isinstance(expression, Load):
+            self.memory(expression)
+        elif isinstance(expression, IndexValue):
+            self.affine(expression.value)
+        elif isinstance(expression, SizeValue):
+            self.extent(expression.size)
+        elif isinstance(expression, Accumulator):
+            if expression not in self.begun:
+                self.fail(f"{expression.name} is read, and not begun here")
+            if (
+                self.lanes is not None
+                and expression in self.outside
+                and expression in self.active_reductions
+            ):
+                self.fail(f"{expression.name} is read in the loop over lanes that updates it")
+        elif isinstance(expression, Apply):
+            self.apply(expression)
+        elif not isinstance(expression, Constant):
+            self.fail(f"an expression of type {type(expression).__name__}")
 
-    def memory(self, one: Load | Store) -> None:
-        name = one.buffer.name
-        if one.buffer.local is None and one.buffer not in self.kernel.buffers:
+    def memory(self, access: Load | Store) -> None:
+        name = access.buffer.name
+        if access.buffer.local is None and access.buffer not in self.kernel.buffers:
             self.fail(f"buffer {name} is not an argument")
-        self.affine(one.at)
-        for each, stride in one.indirect:
+        self.affine(access.at)
+        for each, stride in access.indirect:
             if each.type is not Type.I64:
                 self.fail(f"{name} at a computed position of {each.type.value}, not int64")
             self.extent(stride)
-        if one.mask is not None and one.mask.type is not Type.BOOL:
-            self.fail(f"{name} under a mask of {one.mask.type.value}")
-        count = one.buffer.local if one.buffer.local is not None else self.counts.get(one.buffer)
-        count = count if one.buffer.parts is None else one.buffer.parts[1]
-        if count is not None and not one.indirect and one.mask is None:
-            self.within(one, count)
+        if access.mask is not None and access.mask.type is not Type.BOOL:
+            self.fail(f"{name} under a mask of {access.mask.type.value}")
+        count = (
+            access.buffer.local
+            if access.buffer.local is not None
+            else self.counts.get(access.buffer)
+        )
+        count = count if access.buffer.parts is None else access.buffer.parts[1]
+        if count is not None and not access.indirect and access.mask is None:
+            self.check_bounds(access, count)
 
-    def within(self, one: Load | Store, count: int) -> None:
-        low = high = one.at.base
-        for index, stride in one.at.terms:
+    def check_bounds(self, access: Load | Store, count: int) -> None:
+        low = high = access.at.base
+        for index, stride in access.at.terms:
             extent = self.extents[index]
             if isinstance(stride, Size) or isinstance(extent, Size):
                 return
@@ -317,7 +329,9 @@ class _Check:
         if any(extent == 0 for extent in self.extents.values()):
             return
         if low < 0 or high >= count:
-            self.fail(f"positions {low} to {high} of {one.buffer.name}, which has {count} elements")
+            self.fail(
+                f"positions {low} to {high} of {access.buffer.name}, which has {count} elements"
+            )
 
     def affine(self, at: Affine) -> None:
         if len({index for index, _ in at.terms}) != len(at.terms):
@@ -327,15 +341,15 @@ class _Check:
                 self.fail(f"index {index.name} is not that of a loop around")
             self.extent(stride)
 
-    def apply(self, one: Apply) -> None:
-        operation, types = one.operation, [each.type for each in one.operands]
+    def apply(self, apply: Apply) -> None:
+        operation, types = apply.operation, [each.type for each in apply.operands]
         if len(types) != _COUNTS.get(operation, 2):
             self.fail(f"{operation.name} of {len(types)} operands")
         if operation is Scalar.CAST:
             return
         if operation is Scalar.BITCAST:
-            if types[0].size != one.type.size:
-                self.fail(f"BITCAST of {types[0].value} to {one.type.value}")
+            if types[0].size != apply.type.size:
+                self.fail(f"BITCAST of {types[0].value} to {apply.type.value}")
             return
         if operation is Scalar.WHERE:
             if types[0] is not Type.BOOL or types[1] is not types[2]:
@@ -344,13 +358,13 @@ class _Check:
             self.fail(f"{operation.name} of {', '.join(t.value for t in types)}")
         gives = Type.BOOL if operation in _COMPARISONS else types[-1]
         gives = Type.U32 if operation is Scalar.PHILOX_WORD else gives
-        if one.type is not gives:
-            self.fail(f"{operation.name} gives {gives.value}, not {one.type.value}")
-        if not _computes(operation, types[-1]):
+        if apply.type is not gives:
+            self.fail(f"{operation.name} gives {gives.value}, not {apply.type.value}")
+        if not _is_defined(operation, types[-1]):
             self.fail(f"no {operation.name} on {types[-1].value}")
 
 
-def _computes(operation: Scalar, type: Type) -> bool:
+def _is_defined(operation: Scalar, type: Type) -> bool:
     """Whether an operation is defined on operands of a type."""
     if operation is Scalar.WHERE:
         return True
@@ -365,20 +379,20 @@ def _computes(operation: Scalar, type: Type) -> bool:
     return (operation in _INTEGER) != type.floating
 
 
-def places(body: Sequence[Statement]) -> list[Load | Store]:
+def accesses(body: Sequence[Statement]) -> list[Load | Store]:
     """Every load and store of a body."""
-    found: list[Load | Store] = []
+    accesses_found: list[Load | Store] = []
     seen: set[Expression] = set()
     for statement in statements(body):
         if isinstance(statement, Store):
-            found.append(statement)
+            accesses_found.append(statement)
         stack = list(expressions(statement))
         while stack:
-            one = stack.pop()
-            if one in seen:
+            expression = stack.pop()
+            if expression in seen:
                 continue
-            seen.add(one)
-            stack.extend(operands(one))
-            if isinstance(one, Load):
-                found.append(one)
-    return found
+            seen.add(expression)
+            stack.extend(operands(expression))
+            if isinstance(expression, Load):
+                accesses_found.append(expression)
+    return accesses_found

@@ -12,44 +12,44 @@ from ..foundation import disk_cache
 
 _CPUINFO = "/proc/cpuinfo"
 # Lines that are the same whenever the processor is: x86's, then Arm's.
-_LASTING = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
+_IDENTITY_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
             "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
             "Features")  # fmt: skip
 
 
-def described(version: str) -> tuple[str, str, list[str]]:
+def describe_cpu(version: str) -> tuple[str, str, list[str]]:
     """Triple, name and features (each with a sign), for a version of LLVM."""
-    known = _identity()
-    key = None if known is None else disk_cache.key("processor", version, sys.platform, *known)
+    known = _read_identity()
+    key = None if known is None else disk_cache.make_key("processor", version, sys.platform, *known)
     entry = None if key is None else disk_cache.get(key)
     if entry is not None:
         triple, name, features = entry.decode().split("\n")
         return triple, name, features.split(",")
-    triple, name, features = _asked()
+    triple, name, features = _query_llvm()
     if key is not None:
         disk_cache.put(key, "\n".join((triple, name, features)).encode())
     return triple, name, features.split(",")
 
 
-def _asked() -> tuple[str, str, str]:
+def _query_llvm() -> tuple[str, str, str]:
     import llvmlite.binding as llvm
 
     return (llvm.get_process_triple(), llvm.get_host_cpu_name(),
             llvm.get_host_cpu_features().flatten())  # fmt: skip
 
 
-def _identity() -> list[str] | None:
+def _read_identity() -> list[str] | None:
     """The system's lines on the first processor, where they say enough to tell it from others."""
     if sys.platform != "linux":
         return None
-    found = []
+    identity = []
     try:
         with open(_CPUINFO, encoding="utf-8", errors="replace") as file:
             for line in file:
                 if not line.strip():
                     break
-                if line.split(":")[0].strip().startswith(_LASTING):
-                    found.append(line)
+                if line.split(":")[0].strip().startswith(_IDENTITY_FIELDS):
+                    identity.append(line)
     except OSError:
         return None
-    return found if any(line.startswith(("flags", "Features")) for line in found) else None
+    return identity if any(line.startswith(("flags", "Features")) for line in identity) else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-FEW = 4  # threads, for which kernels are cut as they are for two
+TYPICAL_THREADS = 4  # threads, for which kernels are cut as they are for two
 
 
-def evenness(count: int, threads: int) -> float:
+def utilization(count: int, threads: int) -> float:
     """The share of the time that threads are at work which have so many equal pieces to share."""
     return count / (-(-count // threads) * threads) if count else 1.0

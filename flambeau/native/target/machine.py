@@ -19,7 +19,7 @@ from . import cache_sizes
 from ..foundation.allocator import probe
 from ..foundation.environment import CPU
 from ..loop_ir.ir import Type
-from .cpu import described
+from .cpu import describe_cpu
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Tile:
 class Target:
     """A processor, and what the emitter must know of it.
 
-    `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a fit
-    into the registers of each. `halves`: whether it converts float16. `parts`: up to how many
-    bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
+    `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a
+    fit into the registers of each. `halves`: whether it converts float16. `parts`: up to how
+    many bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
     `pairs`: whether it multiplies two bfloat16 numbers in a lane (AVX512_BF16). `near`: bytes of a
     core's second-level cache; `last`: of the last one.
     """
@@ -50,8 +50,8 @@ class Target:
     halves: bool = True
     parts: int = 0
     pairs: bool = False
-    near: int = cache_sizes.USUAL
-    last: int = cache_sizes.USUAL_LAST
+    near: int = cache_sizes.DEFAULT_L2_BYTES
+    last: int = cache_sizes.DEFAULT_LLC_BYTES
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -134,13 +134,13 @@ gate = _Gate()
 def host() -> Target:
     """The processor that this process makes code for: its own, or what FLAMBEAU_CPU asks for."""
     with gate:
-        triple, cpu, has = described(versions())
+        triple, cpu, has = describe_cpu(llvm_version())
     features = ",".join(has)
     if triple.startswith("x86_64"):
         # Some processors with AVX-512 are tuned for half its width, which is slower for FMAs.
         features += ",-prefer-256-bit"
         if {"+avx512f", "+avx512vl"} <= {*has}:
-            unit = {"+amx-tile", "+amx-bf16"} <= {*has} and _may_use_tiles()
+            unit = {"+amx-tile", "+amx-bf16"} <= {*has} and _request_amx_permission()
             two = "+avx512bf16" in has
             like = TARGETS["amx" if unit else "avx512-bf16" if two else "avx512"]
             features += "" if unit else ",-amx-tile"  # other code: not to be found under one key
@@ -150,15 +150,15 @@ def host() -> Target:
             like = TARGETS["sse4"]
     else:
         like = TARGETS["neon"]
-    near, last = cache_sizes.second_level(), cache_sizes.last_level()
-    lesser = _asked_for(like)
+    near, last = cache_sizes.detect_l2_bytes(), cache_sizes.detect_llc_bytes()
+    lesser = _select_target(like)
     if lesser is not None:
         return replace(lesser, triple=triple, near=near, last=last)
     return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
                    near=near, last=last)  # fmt: skip
 
 
-def _may_use_tiles() -> bool:
+def _request_amx_permission() -> bool:
     """Asks Linux for the matrix unit, whose state it saves for processes that asked only."""
     system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
     if not sys.platform.startswith("linux"):
@@ -169,14 +169,14 @@ def _may_use_tiles() -> bool:
         return False
 
 
-def _asked_for(like: Target) -> Target | None:
+def _select_target(like: Target) -> Target | None:
     """What FLAMBEAU_CPU names, where a processor like this one can run its code."""
     name = CPU.value()
     if not name:
         return None
-    can = {key: one for key, one in TARGETS.items()
-           if one.triple == like.triple and one.vector_bytes <= like.vector_bytes
-           and one.parts <= like.parts and one.pairs <= like.pairs}  # fmt: skip
+    can = {key: target for key, target in TARGETS.items()
+           if target.triple == like.triple and target.vector_bytes <= like.vector_bytes
+           and target.parts <= like.parts and target.pairs <= like.pairs}  # fmt: skip
     if name in can:
         return can[name]
     warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
@@ -189,13 +189,15 @@ def _asked_for(like: Target) -> Target | None:
 
 # Kernels come from the emitter unrolled, in vectors and tidy. LLVM's usual passes take as long as
 # its code generator, and the code is no faster for them; nor for more than these.
-_TIDY = ("sroa", "new_gvn", "simplify_cfg")
-ROOM, _ROOM_EACH = 16 << 20, 40  # bytes that LLVM may take, in all and for a character of IR
-_RECIPE = 2  # part of the cache's keys: to be raised whenever what follows makes other code
+_CLEANUP_PASSES = ("sroa", "new_gvn", "simplify_cfg")
+# bytes that LLVM may take, in all and for a character of IR
+COMPILE_BYTES, _COMPILE_BYTES_PER_CHARACTER = 16 << 20, 40
+# part of the cache's keys: to be raised whenever what follows makes other code
+_PIPELINE_VERSION = 2
 
 
 @lru_cache(maxsize=1)
-def _unlocked() -> Any:
+def _lock_free_entries() -> Any:
     """LLVM's slow entries without llvmlite's lock, for which several contexts have no need.
 
     None where they are not found as expected.
@@ -254,7 +256,7 @@ def _new_machine(target: Target) -> Any:
     )
 
 
-def _tidy(module: Any, machine: Any, inline: bool) -> None:
+def _run_cleanup(module: Any, machine: Any, inline: bool) -> None:
     """Runs _TIDY on all functions."""
     import llvmlite.binding as llvm
 
@@ -262,16 +264,16 @@ def _tidy(module: Any, machine: Any, inline: bool) -> None:
     passes = llvm.create_new_module_pass_manager()
     if inline:
         passes.add_always_inliner_pass()
-    for name in _TIDY:
+    for name in _CLEANUP_PASSES:
         getattr(passes, f"add_{name}_pass")()
-    library = _unlocked()
+    library = _lock_free_entries()
     if library is None:
         passes.run(module, builder)
     else:
         library.LLVMPY_RunNewModulePassManager(passes, module, builder)
 
 
-def _module(text: str, machine: Any) -> Any:
+def _parse_module(text: str, machine: Any) -> Any:
     """A parsed, verified and tidied module for a code generator."""
     import llvmlite.binding as llvm
 
@@ -279,36 +281,36 @@ def _module(text: str, machine: Any) -> Any:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    _tidy(module, machine, "alwaysinline" in text)
+    _run_cleanup(module, machine, "alwaysinline" in text)
     return module
 
 
-def _text_of(text: str, target: Target) -> str:
+def _read_identification(text: str, target: Target) -> str:
     with _machine(target) as machine:
-        return machine.emit_assembly(_module(text, machine))
+        return machine.emit_assembly(_parse_module(text, machine))
 
 
-def assembly(text: str, target: Target | None = None) -> str:
+def emit_assembly(text: str, target: Target | None = None) -> str:
     """The assembly that LLVM IR becomes on a target, which need not be this machine."""
     with gate:
-        return _text_of(text, target or host())
+        return _read_identification(text, target or host())
 
 
-def object_code(text: str, target: Target | None = None) -> bytes:
+def emit_object_code(text: str, target: Target | None = None) -> bytes:
     """The object file that LLVM IR becomes on a target.
 
     RuntimeError with LLVM's message where the text is not valid.
     """
-    probe(ROOM + _ROOM_EACH * len(text), "making machine code")
+    probe(COMPILE_BYTES + _COMPILE_BYTES_PER_CHARACTER * len(text), "making machine code")
     with gate, _machine(target or host()) as machine:
-        return _emitted(_module(text, machine), machine)
+        return _emit_object(_parse_module(text, machine), machine)
 
 
-def _emitted(module: Any, machine: Any) -> bytes:
+def _emit_object(module: Any, machine: Any) -> bytes:
     """TargetMachine.emit_object, without llvmlite's lock."""
     from llvmlite.binding import ffi
 
-    library = _unlocked()
+    library = _lock_free_entries()
     if library is None:
         return machine.emit_object(module)
     with ffi.OutputString() as message:
@@ -322,16 +324,16 @@ def _emitted(module: Any, machine: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-_OUTSIDE = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
+_DECLARATION = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
-def outside(text: str) -> list[str]:
+def external_functions(text: str) -> list[str]:
     """The functions that a text declares and that are not LLVM's own."""
-    return [name for name in _OUTSIDE.findall(text) if not name.startswith("llvm.")]
+    return [name for name in _DECLARATION.findall(text) if not name.startswith("llvm.")]
 
 
 @lru_cache(maxsize=1)
-def versions() -> str:
+def llvm_version() -> str:
     """Of what makes code of LLVM IR. Asked of its files where that can be: LLVM takes a while to
     load."""
     import llvmlite
@@ -339,8 +341,8 @@ def versions() -> str:
 
     path = os.path.join(os.path.dirname(llvmlite.__file__), "binding", get_library_name())
     try:
-        return f"{_RECIPE} {llvmlite.__version__} {os.stat(path).st_size}"
+        return f"{_PIPELINE_VERSION} {llvmlite.__version__} {os.stat(path).st_size}"
     except OSError:
         import llvmlite.binding as llvm
 
-        return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"
+        return f"{_PIPELINE_VERSION} {llvmlite.__version__} {llvm.llvm_version_info}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-PARTS = {"highest": 3, "high": 2, "medium": 1}  # bfloat16 numbers that make one of float32
+BF16_TERMS = {"highest": 3, "high": 2, "medium": 1}  # bfloat16 numbers that make one of float32
 
 
-class Chosen:
+class MatmulPrecision:
     """What was asked for, for the whole process."""
 
     name = "highest"
-    parts = PARTS[name]
+    parts = BF16_TERMS[name]
 
 
-def choose(name: str) -> None:
+def set_precision(name: str) -> None:
     """'highest', 'high' or 'medium'."""
-    Chosen.name, Chosen.parts = name, PARTS[name]
+    MatmulPrecision.name, MatmulPrecision.parts = name, BF16_TERMS[name]

@@ -9,7 +9,7 @@ import numpy as np
 from ...native.runtime.background_jit import Policy, kernel_asked_for
 from ...native.runtime.fast_call import Calls, run
 from ...native.runtime.thread_pool import POOL
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
 from ..linalg.matmul import product
 from ..core.number_cache import number
@@ -80,7 +80,7 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """attention's output alone: some of the batch at a time, so that few scores are there."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
-    step = max(1, _PART * max(1, POOL.threads() // FEW) // max(each, 1))
+    step = max(1, _PART * max(1, POOL.threads() // TYPICAL_THREADS) // max(each, 1))
     if q.ndim < 3 or len(q) <= step:
         found = forward(q, k, v, scale, causal)
         return None if found is None else found[0]

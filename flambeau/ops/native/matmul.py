@@ -16,8 +16,8 @@ import numpy as np
 from ...native.runtime.background_jit import Policy, kernel_asked_for
 from ...native.runtime.fast_call import shared
 from ...native.runtime.thread_pool import POOL
-from ...native.target.matmul_precision import Chosen
-from ...native.target.load_balance import FEW, evenness
+from ...native.target.matmul_precision import MatmulPrecision
+from ...native.target.load_balance import TYPICAL_THREADS, utilization
 from .route import native_route
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def large_product(
     count = a.size * b.shape[-1]
     if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not Policy.allowed:
         return None
-    key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, Chosen.parts)
+    key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
     plan = _plans.get(key)
     if plan is None:
         plan = _planned(key, a, b, bias)
@@ -70,7 +70,7 @@ def _planned(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) 
     """What calls the kernel of a product, once there is one."""
     if not _fits(a, b, bias):
         return None
-    by_unit = _by_unit(a.dtype, Chosen.parts)
+    by_unit = _by_unit(a.dtype, MatmulPrecision.parts)
     form, sizes = (("shape", *key), ()) if by_unit else _form(a, b, bias)
     calls = _calls.get(form, 0) + 1
     if calls == 1 and len(_calls) >= _MOST:
@@ -121,7 +121,7 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
         axes.append((blocks, m * row // size, 0, m * n))
     rows = m if m <= _FEW else None
     near = k <= _NEAR_DEPTH and m < _NEAR_ROWS and k * max(m, n) * size <= _NEAR
-    precision = 1 if _by_pairs(a.dtype, Chosen.parts) else 3
+    precision = 1 if _by_pairs(a.dtype, MatmulPrecision.parts) else 3
     key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near, precision)
     sizes = [m, n, k, a_apart // size, b_apart // size]
     for axis in axes:
@@ -132,9 +132,9 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
 def blocks_of_rows(count: int, rows: int, threads: int) -> int:
     """Into how many blocks the rows of each of so many products are cut: threads share these."""
     fit = [n for n in (1, 2, 3, 4, 6, 8) if rows % n == 0 and (n == 1 or rows // n >= _BLOCK)]
-    if threads <= FEW:
+    if threads <= TYPICAL_THREADS:
         return 1
-    even = {n: evenness(count * n, threads) for n in fit}
+    even = {n: utilization(count * n, threads) for n in fit}
     return next((n for n in fit if even[n] >= _EVEN), max(fit, key=lambda n: even[n]))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.foundation.allocator import KEPT
+from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime.background_jit import kernel_asked_for
 from ...native.runtime.fast_call import shared
 
@@ -43,7 +43,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     What is larger than the memory that is kept comes from the system, zero already.
     """
     size = prod(shape) * dtype.itemsize
-    if size < MANY or size >= KEPT or dtype.itemsize not in _BITS:
+    if size < MANY or size >= RETAINED_BYTES or dtype.itemsize not in _BITS:
         return np.zeros(shape, dtype)
     y = np.empty(shape, dtype)
     fill(y, np.zeros((), dtype))

@@ -42,11 +42,11 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return None
 
     def build() -> Any:
-        from ...native.kernels import group_norm, row_kernels as rows, scans, moments as statistics
-        from ...native.loop_ir.ir import Fold, Type
+        from ...native.kernels import group_norm, moments as statistics, row_kernels as rows, scans
+        from ...native.loop_ir.ir import ReduceOp, Type
 
         module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
-        given = [Fold[_FOLDS[one]] if one in _FOLDS else one for one in settings]
+        given = [ReduceOp[_FOLDS[one]] if one in _FOLDS else one for one in settings]
         return getattr(module, name)(Type(x.dtype.name), *given)
 
     function = kernel_asked_for(("rows", *key), build)

@@ -42,9 +42,9 @@ def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[A
 
 
 def _kernel(name: str, x: Array, ufunc: Any, *settings: Any) -> int | None:
-    from ...native.loop_ir.ir import Fold
+    from ...native.loop_ir.ir import ReduceOp
 
-    return kernel(name, x, Fold[_FOLDS[ufunc]], *settings)
+    return kernel(name, x, ReduceOp[_FOLDS[ufunc]], *settings)
 
 
 def _along_rows(ufunc: Any, x: Array, axis: int, made: tuple[Array, ...]) -> bool:

@@ -11,7 +11,7 @@ from flambeau.compiler.ir.graph import (
     Node, Op, apply, constant, matmul, permute, reduce, reshape, strided_slice,
 )
 from flambeau.compiler.ir.verify import GraphError, verify_graph
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..execution_routes import assert_same, check, outcome, run
 from ..random_graphs import graph_of, random_graph, source, values
@@ -40,16 +40,16 @@ def test_programs_compute_what_graphs_do(seed: int) -> None:
 
 def test_softmax_is_one_kernel() -> None:
     x = source(0, (5, 70))
-    weights = apply(Scalar.EXP, apply(Scalar.SUB, x, reduce(x, Fold.MAXIMUM, (1,))))
-    step = check(graph_of([x], [apply(Scalar.DIV, weights, reduce(weights, Fold.SUM, (1,)))]))
+    weights = apply(Scalar.EXP, apply(Scalar.SUB, x, reduce(x, ReduceOp.MAXIMUM, (1,))))
+    step = check(graph_of([x], [apply(Scalar.DIV, weights, reduce(weights, ReduceOp.SUM, (1,)))]))
     assert len(step.tasks) == 1
 
 
 def layer_norm(x: Node, extent: int) -> Node:
     scale = constant(1 / extent, NUMBER)
-    mean = apply(Scalar.MUL, reduce(x, Fold.SUM, (1,)), scale)
+    mean = apply(Scalar.MUL, reduce(x, ReduceOp.SUM, (1,)), scale)
     apart = apply(Scalar.SUB, x, mean)
-    variance = apply(Scalar.MUL, reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, (1,)), scale)
+    variance = apply(Scalar.MUL, reduce(apply(Scalar.MUL, apart, apart), ReduceOp.SUM, (1,)), scale)
     return apply(Scalar.DIV, apart, apply(Scalar.SQRT, variance))
 
 
@@ -114,8 +114,8 @@ def test_attention_reads_heads_where_they_lie() -> None:
         for i in range(3)
     )
     scores = matmul(q, permute(k, (0, 1, 3, 2)))
-    weights = apply(Scalar.EXP, apply(Scalar.SUB, scores, reduce(scores, Fold.MAXIMUM, (3,))))
-    weights = apply(Scalar.DIV, weights, reduce(weights, Fold.SUM, (3,)))
+    weights = apply(Scalar.EXP, apply(Scalar.SUB, scores, reduce(scores, ReduceOp.MAXIMUM, (3,))))
+    weights = apply(Scalar.DIV, weights, reduce(weights, ReduceOp.SUM, (3,)))
     mixed = reshape(permute(matmul(weights, v), (0, 2, 1, 3)), (batch, time, heads * width))
     step = check(graph_of([qkv], [mixed]))
     assert [task.name for task in step.tasks].count("matmul") == 2
@@ -138,7 +138,7 @@ def test_illegal_graphs_are_refused() -> None:
         Node(Op.PERMUTE, (x,), (3, 4), NUMBER, {"axes": (1, 0)}),
         Node(Op.SLICE, (x,), (3, 4), NUMBER, {"starts": (1, 0), "steps": (1, 1)}),
         Node(Op.APPLY, (x, x), (3, 4), Type.F64, {"operation": Scalar.ADD}),
-        Node(Op.REDUCE, (x,), (3,), NUMBER, {"fold": Fold.SUM, "axes": (1,)}),
+        Node(Op.REDUCE, (x,), (3,), NUMBER, {"fold": ReduceOp.SUM, "axes": (1,)}),
     ):
         with pytest.raises(GraphError, match=wrong.op.name):
             verify_graph(graph_of([x], [wrong]))

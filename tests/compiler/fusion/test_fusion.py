@@ -8,7 +8,7 @@ from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import (
     Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
 )
-from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type, statements
+from flambeau.native.loop_ir.ir import ReduceOp, LoopKind, Loop, Scalar, Type, statements
 
 from ..execution_routes import check
 from ..random_graphs import graph_of, source
@@ -33,7 +33,7 @@ def gelu_step() -> Graph:
     bell = apply(Scalar.EXP, apply(Scalar.MUL, apply(Scalar.MUL, z, z), number(-0.5)))
     slope = apply(Scalar.ADD, share, apply(Scalar.MUL, z, bell))
     back = apply(Scalar.MUL, matmul(y, g), slope)
-    return graph_of([x, w, v, g, bias], [y, reduce(back, Fold.SUM, (0,))])
+    return graph_of([x, w, v, g, bias], [y, reduce(back, ReduceOp.SUM, (0,))])
 
 
 def test_forward_stores_the_slope_instead_of_what_it_is_made_of() -> None:
@@ -48,7 +48,7 @@ def test_what_is_only_turned_is_written_so() -> None:
     heads = [matmul(x, permute(apply(f, x), (0, 1, 3, 2))) for f in (Scalar.TANH, Scalar.SIN)]
     both = concat([reshape(one, (1, *one.shape)) for one in heads], 0)
     side = reshape(permute(both, (1, 3, 0, 2, 4)), (24, 36))
-    graph = graph_of([x], [matmul(side, permute(side, (1, 0))), reduce(side, Fold.SUM, (0,))])
+    graph = graph_of([x], [matmul(side, permute(side, (1, 0))), reduce(side, ReduceOp.SUM, (0,))])
     step = check(graph)
     assert [task.name for task in step.tasks].count("copy") == 0
     assert len(step.tasks) <= 5, [task.name for task in step.tasks]  # two products, turned TANH
@@ -66,11 +66,15 @@ def test_costly_work_on_few_columns_is_not_a_product_s_epilogue() -> None:
 def test_short_rows_lie_across_the_lanes(rows: int) -> None:
     """A softmax over few classes, its maximum's place and the sum of its logarithms."""
     x = source(0, (rows, 3))
-    top = reduce(x, Fold.MAXIMUM, (1,))
+    top = reduce(x, ReduceOp.MAXIMUM, (1,))
     e = apply(Scalar.EXP, apply(Scalar.SUB, x, top))
-    total = reduce(e, Fold.SUM, (1,))
-    outputs = [apply(Scalar.DIV, e, total), apply(Scalar.LOG, total), reduce(e, Fold.ARGMAX, (1,))]
+    total = reduce(e, ReduceOp.SUM, (1,))
+    outputs = [
+        apply(Scalar.DIV, e, total),
+        apply(Scalar.LOG, total),
+        reduce(e, ReduceOp.ARGMAX, (1,)),
+    ]
     step = check(graph_of([x], outputs))
     loops = [s for s in statements(step.tasks[0].kernel.body) if isinstance(s, Loop)]
-    lanes = {loop.extent for loop in loops if loop.kind is Kind.LANES}
+    lanes = {loop.extent for loop in loops if loop.kind is LoopKind.VECTORIZED}
     assert (3 in lanes) == (rows == 20000)  # too many for one thread, and not whole vectors

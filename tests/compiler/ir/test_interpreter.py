@@ -69,13 +69,13 @@ def test_windows_updates_and_padding():
 
 def test_folds_over_nothing_and_over_nan():
     empty = _node(np.zeros((0, 3), np.float32))
-    assert _run(reduce(empty, Fold.SUM, [0])).tolist() == [[0, 0, 0]]
-    assert _run(reduce(empty, Fold.MAXIMUM, [0])).tolist() == [[-np.inf] * 3]
+    assert _run(reduce(empty, ReduceOp.SUM, [0])).tolist() == [[0, 0, 0]]
+    assert _run(reduce(empty, ReduceOp.MAXIMUM, [0])).tolist() == [[-np.inf] * 3]
     a = _node(np.array([[1, np.nan, 3], [4, 5, np.nan]], np.float32))
-    assert np.isnan(_run(reduce(a, Fold.MAXIMUM, [1]))).all()
-    assert _run(reduce(a, Fold.ARGMAX, [1])).tolist() == [[1], [2]]
+    assert np.isnan(_run(reduce(a, ReduceOp.MAXIMUM, [1]))).all()
+    assert _run(reduce(a, ReduceOp.ARGMAX, [1])).tolist() == [[1], [2]]
     whole = _node(np.arange(6).reshape(2, 3))
-    scan = Node(Op.SCAN, (whole,), (2, 3), Type.I64, {"fold": Fold.SUM, "axis": 1})
+    scan = Node(Op.SCAN, (whole,), (2, 3), Type.I64, {"fold": ReduceOp.SUM, "axis": 1})
     assert _run(scan).tolist() == [[0, 1, 3], [3, 7, 12]]
 
 

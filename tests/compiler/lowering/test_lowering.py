@@ -20,7 +20,7 @@ from flambeau.compiler.ir.interpreter import evaluate, numpy_type, type_of
 from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, topological_order
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
 from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 from flambeau.ops.core.registry import OPERATORS, Kind
 from flambeau.tensor import Tensor, wrap
 
@@ -280,7 +280,7 @@ def check_types(node):
             assert node.type is Type.BOOL, node
         else:
             assert {*types} == {node.type}, (node, types)
-    elif node.op is Op.REDUCE and node.fold in (Fold.ARGMAX, Fold.ARGMIN):
+    elif node.op is Op.REDUCE and node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         assert (len(node.axes), node.type) == (1, Type.I64)
     elif node.op in (Op.TAKE, Op.TAKE_ALONG):
         assert types == [node.type, Type.I64], (node, types)

@@ -14,7 +14,7 @@ from flambeau.compiler.passes.matmul_of_gather import move_matmul_before_gather
 from flambeau.compiler.passes.cse import eliminate_common_subexpressions
 from flambeau.compiler.passes.simplify import simplify
 from flambeau.compiler.ir.verify import verify_graph
-from flambeau.native.loop_ir.ir import Fold, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Type
 
 from ..execution_routes import assert_same, outcome, run
 from ..step_comparison import same
@@ -38,7 +38,7 @@ def letters(rows: int, turned: bool) -> Graph:
     flat = reshape(index, (40,))
     table_g = Node(Op.ADD_ROWS, (flat, reshape(dx, (40, 16))), table.shape, Type.F32)
     other = matmul(permute(g, (1, 0)), x)
-    return Graph(sources, inputs, [y, dw, table_g, other, reduce(g, Fold.SUM, (0,))], [])
+    return Graph(sources, inputs, [y, dw, table_g, other, reduce(g, ReduceOp.SUM, (0,))], [])
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -26,9 +26,9 @@ def moments(x: Node) -> list[Node]:
     """What a batch norm's lowering makes: the mean, and the squared distances from it."""
     axes = tuple(range(len(x.shape) - 1))
     count = constant(float(np.prod(x.shape[:-1])), Type.F32, (1,) * len(x.shape))
-    mean = apply(Scalar.DIV, reduce(x, Fold.SUM, axes), count)
+    mean = apply(Scalar.DIV, reduce(x, ReduceOp.SUM, axes), count)
     apart = apply(Scalar.SUB, x, mean)
-    squares = reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, axes)
+    squares = reduce(apply(Scalar.MUL, apart, apart), ReduceOp.SUM, axes)
     return [mean, apply(Scalar.DIV, squares, count)]
 
 
@@ -91,7 +91,7 @@ def test_squares_of_other_distances_are_left_alone(case: str) -> None:
     x, z = source(0, SHAPE), source(1, SHAPE)
     y, other = apply(Scalar.MUL, x, x), apply(Scalar.MUL, z, z)
     count = constant(float(SHAPE[0] * SHAPE[1] * SHAPE[2]), Type.F32, (1, 1, 1, 1))
-    total = reduce(other if case == "another" else y, Fold.SUM, (0, 1, 2))
+    total = reduce(other if case == "another" else y, ReduceOp.SUM, (0, 1, 2))
     mean = total if case == "undivided" else apply(Scalar.DIV, total, count)
     apart = apply(Scalar.SUB, y, mean)
     square = apply(Scalar.MUL, apart, other if case == "two factors" else apart)

@@ -27,9 +27,9 @@ def literal(numbers: list[int]) -> Node:
 
 def hits(x: Node, order: Node, last: int = 3) -> Node:
     """Where each window of x has its first maximum."""
-    tops = apply(Scalar.EQ, x, reduce(x, Fold.MAXIMUM, AXES))
+    tops = apply(Scalar.EQ, x, reduce(x, ReduceOp.MAXIMUM, AXES))
     numbers = apply(Scalar.WHERE, tops, order, constant(last, Type.I32, (1,) * 6))
-    return apply(Scalar.EQ, order, reduce(numbers, Fold.MINIMUM, AXES))
+    return apply(Scalar.EQ, order, reduce(numbers, ReduceOp.MINIMUM, AXES))
 
 
 def spread(hit: Node, share: Node, other: float = 0.0) -> Node:
@@ -85,7 +85,7 @@ def test_what_stays_as_it_is(case: str) -> None:
     if case == "many":
         factor = apply(Scalar.ADD, factor, w)
     if case == "part":
-        factor = reduce(x, Fold.SUM, (0,))
+        factor = reduce(x, ReduceOp.SUM, (0,))
     operation = Scalar.ADD if case == "not a sum" else Scalar.MUL
     graph = graph_of([x, g, w], [apply(operation, back, factor)])
     made = factor_pool_backward(graph)

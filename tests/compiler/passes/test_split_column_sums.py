@@ -36,14 +36,14 @@ def passes_over(graph: Graph) -> int:
 
 def test_a_product_adds_up_its_columns() -> None:
     sources, y, z = masked_product()
-    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    graph = graph_of(sources, [z, reduce(y, ReduceOp.SUM, (0,))])
     assert passes_over(graph) == 2
 
 
 def test_in_another_shape_too() -> None:
     sources, y, z = masked_product()
     images = reshape(y, (4, ROWS // 16, 4, COLUMNS))
-    total = reshape(reduce(images, Fold.SUM, (0, 1, 2)), (COLUMNS,))
+    total = reshape(reduce(images, ReduceOp.SUM, (0, 1, 2)), (COLUMNS,))
     assert passes_over(graph_of(sources, [z, total])) == 2
 
 
@@ -52,15 +52,15 @@ def test_rows_that_are_folded_add_up_columns_as_well() -> None:
     x = source(0, (ROWS, COLUMNS))
     weight = source(1, (1, COLUMNS))
     g = apply(Scalar.MUL, x, x)
-    share = apply(Scalar.SUB, apply(Scalar.MUL, g, weight), reduce(g, Fold.SUM, (1,)))
-    sums = [reduce(apply(Scalar.MUL, one, x), Fold.SUM, (0,)) for one in (share, g)]
+    share = apply(Scalar.SUB, apply(Scalar.MUL, g, weight), reduce(g, ReduceOp.SUM, (1,)))
+    sums = [reduce(apply(Scalar.MUL, one, x), ReduceOp.SUM, (0,)) for one in (share, g)]
     assert passes_over(graph_of([x, weight], [share, *sums])) == 1
 
 
 @pytest.mark.parametrize("threads", [1, 3, 5])
 def test_with_other_threads_than_there_were(threads: int) -> None:
     sources, y, z = masked_product()
-    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    graph = graph_of(sources, [z, reduce(y, ReduceOp.SUM, (0,))])
     given = values(graph, 0)
     _, found = run(graph, given, threads)
     assert_same(found, outcome(graph, given))
@@ -68,7 +68,7 @@ def test_with_other_threads_than_there_were(threads: int) -> None:
 
 def test_what_its_loops_mean() -> None:
     sources, y, z = masked_product()
-    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    graph = graph_of(sources, [z, reduce(y, ReduceOp.SUM, (0,))])
     given = values(graph, 0)
     bound(graph, given)
     assert_same(interpreted(graph, given), outcome(graph, given)[:2])
@@ -99,7 +99,7 @@ def _made(kind: Type = Type.F32) -> tuple[Node, Node]:
 @pytest.mark.parametrize("case", ["maximum", "float64", "rows", "given", "columns and rows"])
 def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) -> None:
     x, y = _made(Type.F64 if case == "float64" else Type.F32)
-    fold = Fold.MAXIMUM if case == "maximum" else Fold.SUM
+    fold = ReduceOp.MAXIMUM if case == "maximum" else ReduceOp.SUM
     axes = {"rows": (1,), "columns and rows": (0, 1)}.get(case, (0,))
     graph = graph_of([x], [y, reduce(x if case == "given" else y, fold, axes)])
     assert not any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())

@@ -25,8 +25,8 @@ def spread(g: Node, places: Node) -> Node:
     return reshape(made, COARSE)
 
 
-@pytest.mark.parametrize("fold", [Fold.SUM, Fold.MAXIMUM])
-def test_work_on_spread_values_is_one_kernel(fold: Fold) -> None:
+@pytest.mark.parametrize("fold", [ReduceOp.SUM, ReduceOp.MAXIMUM])
+def test_work_on_spread_values_is_one_kernel(fold: ReduceOp) -> None:
     """Beside an array of the merged shape, one stretched over it, and a number."""
     shapes = ((3, 4, 5, 7), FINE, COARSE, (7,))
     g, places, y, bias = (source(i, shape) for i, shape in enumerate(shapes))
@@ -44,8 +44,8 @@ def test_positions_and_other_merges_stay_as_they_are() -> None:
     g, places, x = source(0, (3, 4, 5, 7)), source(1, FINE), source(2, FINE)
     back = spread(g, places)
     plain = apply(Scalar.EXP, reshape(apply(Scalar.ADD, x, places), COARSE))
-    stretched = expand(reshape(reduce(x, Fold.SUM, (4,)), (3, 8, 5, 7)), (3, 8, 5, 7))
-    outputs = [reduce(back, Fold.ARGMAX, (3,)), plain, apply(Scalar.NEG, stretched)]
+    stretched = expand(reshape(reduce(x, ReduceOp.SUM, (4,)), (3, 8, 5, 7)), (3, 8, 5, 7))
+    outputs = [reduce(back, ReduceOp.ARGMAX, (3,)), plain, apply(Scalar.NEG, stretched)]
     graph = graph_of([g, places, x], [*outputs, cast(back, Type.F64)])
     step = check(graph)
     assert step.graph.outputs[1].shape == COARSE

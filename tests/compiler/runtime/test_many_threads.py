@@ -16,7 +16,7 @@ from flambeau.compiler.kernels.loop_nests import CHUNK_ELEMENTS, chunk_for
 from flambeau.compiler.schedule.tasks import MIN_PARALLEL_ELEMENTS, serial_limit
 from flambeau.compiler.runtime.executable import LITTLE
 from flambeau.native.runtime.thread_pool import POOL
-from flambeau.native.target.load_balance import FEW, evenness
+from flambeau.native.target.load_balance import TYPICAL_THREADS, utilization
 
 from ..execution_routes import assert_same, outcome, run
 from ..random_graphs import graph_of, source, values
@@ -79,7 +79,7 @@ def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
     assert choose_part_count(images, threads) == parts
 
 
-@pytest.mark.parametrize("threads", [1, 2, FEW])
+@pytest.mark.parametrize("threads", [1, 2, TYPICAL_THREADS])
 def test_few_threads_have_what_two_have(threads: int) -> None:
     assert (chunk_for(10_000, threads), serial_limit(threads)) == (
         CHUNK_ELEMENTS,
@@ -128,7 +128,7 @@ def test_training_is_that_of_eager_mode(threads: int) -> None:
     found = [compiled(*given).item() for given in inputs]
     np.testing.assert_allclose(found, eager, rtol=1e-4)
     program = compiled._programs[0].step
-    assert program.count() == min(threads, max(FEW, 2 * program.table.work // LITTLE))
+    assert program.count() == min(threads, max(TYPICAL_THREADS, 2 * program.table.work // LITTLE))
 
 
 @pytest.mark.parametrize(("made", "later"), [(16, 2), (2, 16)])
@@ -172,5 +172,5 @@ def test_a_small_program_takes_few_threads() -> None:
             compiled(torch.randn(rows, 96))
         counts.append(compiled._programs[0].step.count())
     assert counts[0] == 1
-    assert 1 <= counts[1] <= FEW
+    assert 1 <= counts[1] <= TYPICAL_THREADS
     assert counts[2] == 16

@@ -51,7 +51,7 @@ def test_clipped_updates_are_one_kernel_after_the_norm() -> None:
     total = None
     for _, _, g in found:
         axes = tuple(range(len(g.shape)))
-        one = reshape(reduce(apply(Scalar.MUL, g, g), Fold.SUM, axes), ())
+        one = reshape(reduce(apply(Scalar.MUL, g, g), ReduceOp.SUM, axes), ())
         total = one if total is None else apply(Scalar.ADD, total, one)
     root = apply(Scalar.SQRT, total)
     wide = [(w, m, apply(Scalar.MUL, g, reshape(root, (1,) * len(g.shape)))) for w, m, g in found]
@@ -64,15 +64,15 @@ def test_clipped_updates_are_one_kernel_after_the_norm() -> None:
 def test_threads_share_the_long_loops() -> None:
     step = check(graph_for(parameters((4000,), (5000,), (30,))))
     kinds = {s.extent: s.kind for s in step.tasks[0].kernel.body if isinstance(s, Loop)}
-    assert kinds[4000] is Kind.PARALLEL
-    assert kinds[30] is Kind.LANES
+    assert kinds[4000] is LoopKind.PARALLEL
+    assert kinds[30] is LoopKind.VECTORIZED
 
 
 @pytest.mark.parametrize("rows", [9, 4096])
 def test_the_sums_of_a_bias_and_its_update_are_one_kernel(rows: int) -> None:
     """In one pass over the sums, and in place."""
     g, w, m = source(0, (rows, 24)), source(1, (24,)), source(2, (24,))
-    grad = reshape(reduce(g, Fold.SUM, (0,)), (24,))
+    grad = reshape(reduce(g, ReduceOp.SUM, (0,)), (24,))
     step = check(graph_of([g, w, m], [], updated(w, m, grad)))
     assert len(step.tasks) == (1 if rows == 9 else 2)
 
@@ -80,14 +80,14 @@ def test_the_sums_of_a_bias_and_its_update_are_one_kernel(rows: int) -> None:
 def test_numbers_of_a_later_stage_read_what_was_there_before() -> None:
     """A second fold needs the first one's update: the parameter it reads is still the old one."""
     x, w = source(0, (6, 8)), source(1, (1, 8))
-    new = apply(Scalar.ADD, w, reduce(x, Fold.SUM, (0,)))
-    again = reduce(apply(Scalar.MUL, x, new), Fold.SUM, (0,))
+    new = apply(Scalar.ADD, w, reduce(x, ReduceOp.SUM, (0,)))
+    again = reduce(apply(Scalar.MUL, x, new), ReduceOp.SUM, (0,))
     check(graph_of([x, w], [apply(Scalar.SUB, again, w)], [(1, new)]))
 
 
 def test_what_is_needed_does_not_wait() -> None:
     x, y = source(0, (4, 8)), source(1, (8, 8))
-    first = apply(Scalar.EXP, reduce(x, Fold.SUM, (0,)))
+    first = apply(Scalar.EXP, reduce(x, ReduceOp.SUM, (0,)))
     last = matmul(matmul(x, y), apply(Scalar.MUL, y, first))
     step = check(graph_of([x, y], [last, apply(Scalar.SQRT, apply(Scalar.ABS, y))]))
     assert len(step.tasks) >= 3

@@ -130,7 +130,7 @@ def test_constants_are_kept(folder, planned):
 
 def test_nothing_is_kept_where_nothing_may_be(folder, planned, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
-    assert disk_cache.limit() == 0
+    assert disk_cache.limit_bytes() == 0
     trained()
     trained()
     assert len(planned) == 2

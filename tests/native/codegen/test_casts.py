@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.loop_ir.interpreter import dtype
+from flambeau.native.loop_ir.interpreter import numpy_dtype
 from flambeau.native.loop_ir.ir import (
-    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Statement, Store, Type,
+    Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Statement, Store, Type,
 )
 
 INTEGERS = [one for one in Type if not one.floating and one is not Type.BOOL]
@@ -20,7 +20,7 @@ def here(index: Index) -> Affine:
 
 def extremes(type: Type) -> np.ndarray:
     """Values of a type: ordinary ones, its limits, and what is special."""
-    kind = dtype(type)
+    kind = numpy_dtype(type)
     if type is Type.BOOL:
         return np.array([False, True] * 20)
     drawn = np.random.default_rng(0).integers(-120, 120, 29)
@@ -35,7 +35,9 @@ def extremes(type: Type) -> np.ndarray:
     return np.concatenate([special, ordinary]).astype(kind)
 
 
-def elementwise(operation: Scalar, types: list[Type], gives: Type, kind: Kind, n: int) -> Kernel:
+def elementwise(
+    operation: Scalar, types: list[Type], gives: Type, kind: LoopKind, n: int
+) -> Kernel:
     i = Index("i")
     inputs = [Buffer(type, f"x{number}") for number, type in enumerate(types)]
     y = Buffer(gives, "y")
@@ -54,8 +56,10 @@ def test_casts(check, source: Type, target: Type) -> None:
         low, high = (0, 120) if target in (Type.U8, Type.U32, Type.U64) else (-120, 120)
         keep = (values.astype(np.float64) > low - 0.99) & (values.astype(np.float64) < high)
         values = values[keep]
-    kernel = elementwise(Scalar.CAST, [source], target, Kind.LANES, len(values))
-    check(kernel, [values, np.zeros(len(values), dtype(target))], rtol=0, atol=0, threads=(1,))
+    kernel = elementwise(Scalar.CAST, [source], target, LoopKind.VECTORIZED, len(values))
+    check(
+        kernel, [values, np.zeros(len(values), numpy_dtype(target))], rtol=0, atol=0, threads=(1,)
+    )
 
 
 @pytest.mark.parametrize("target", [Type.I32, Type.I64, Type.U8, Type.I8])
@@ -64,16 +68,22 @@ def test_casts_of_what_does_not_fit(check, target: Type) -> None:
     values = np.array([300.7, -300.7, 1e6, np.nan, -1e6, 70000.0] * 8, np.float32)
     if target is Type.I64:
         values = np.append(values, np.float32([1e30, np.inf, -np.inf]))
-    kernel = elementwise(Scalar.CAST, [Type.F32], target, Kind.LANES, len(values))
-    check(kernel, [values, np.zeros(len(values), dtype(target))], threads=(1,))
+    kernel = elementwise(Scalar.CAST, [Type.F32], target, LoopKind.VECTORIZED, len(values))
+    check(kernel, [values, np.zeros(len(values), numpy_dtype(target))], threads=(1,))
 
 
 def test_bfloat16_rounds_as_ml_dtypes(check) -> None:
     bits = np.random.default_rng(0).integers(0, 1 << 32, 5000, dtype=np.uint64).astype(np.uint32)
     ties = (np.arange(64, dtype=np.uint32) << 16) + 0x3F808000
     values = np.concatenate([bits, ties]).view(np.float32)
-    kernel = elementwise(Scalar.CAST, [Type.F32], Type.BF16, Kind.LANES, len(values))
-    check(kernel, [values, np.zeros(len(values), dtype(Type.BF16))], rtol=0, atol=0, threads=(1,))
+    kernel = elementwise(Scalar.CAST, [Type.F32], Type.BF16, LoopKind.VECTORIZED, len(values))
+    check(
+        kernel,
+        [values, np.zeros(len(values), numpy_dtype(Type.BF16))],
+        rtol=0,
+        atol=0,
+        threads=(1,),
+    )
 
 
 BINARY = (Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.DIV, Scalar.REM, Scalar.MAXIMUM,
@@ -95,9 +105,9 @@ def test_operations(check, operation: Scalar, type: Type) -> None:
     a, b = pairs(type)
     inputs = [a] if operation in UNARY else [a, b]
     gives = Type.BOOL if operation in COMPARISONS else type
-    for kind in (Kind.LANES, Kind.SERIAL):
+    for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         kernel = elementwise(operation, [type] * len(inputs), gives, kind, len(a))
-        check(kernel, [*inputs, np.zeros(len(a), dtype(gives))], rtol=0, atol=0, threads=(1,))
+        check(kernel, [*inputs, np.zeros(len(a), numpy_dtype(gives))], rtol=0, atol=0, threads=(1,))
 
 
 @pytest.mark.parametrize("type", [*INTEGERS, Type.BOOL], ids=lambda one: one.value)
@@ -110,8 +120,8 @@ def test_bits(check, operation: Scalar, type: Type) -> None:
             return
         b = (b % 70).astype(b.dtype) if type.size > 1 else (b % 12).astype(b.dtype)
     inputs = [a] if operation is Scalar.NOT else [a, b]
-    kernel = elementwise(operation, [type] * len(inputs), type, Kind.LANES, len(a))
-    check(kernel, [*inputs, np.zeros(len(a), dtype(type))], threads=(1,))
+    kernel = elementwise(operation, [type] * len(inputs), type, LoopKind.VECTORIZED, len(a))
+    check(kernel, [*inputs, np.zeros(len(a), numpy_dtype(type))], threads=(1,))
 
 
 @pytest.mark.parametrize("pair", [(Type.F32, Type.I32), (Type.F64, Type.U64), (Type.I16, Type.F16),
@@ -121,15 +131,15 @@ def test_bitcasts(check, pair: tuple[Type, Type]) -> None:
         values = extremes(source)
         if target is Type.BOOL:
             values = values % 2
-        kernel = elementwise(Scalar.BITCAST, [source], target, Kind.LANES, len(values))
-        check(kernel, [values, np.zeros(len(values), dtype(target))], threads=(1,))
+        kernel = elementwise(Scalar.BITCAST, [source], target, LoopKind.VECTORIZED, len(values))
+        check(kernel, [values, np.zeros(len(values), numpy_dtype(target))], threads=(1,))
 
 
 @pytest.mark.parametrize("type", list(Type), ids=lambda one: one.value)
 def test_where_and_stores_of_every_type(check, type: Type) -> None:
     values = extremes(type)
     mask = np.arange(len(values)) % 3 == 0
-    for kind in (Kind.LANES, Kind.SERIAL):
+    for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         types = [Type.BOOL, type, type]
         kernel = elementwise(Scalar.WHERE, types, type, kind, len(values))
         check(kernel, [mask, values, values[::-1].copy(), values.copy()], rtol=0, threads=(1,))
@@ -142,9 +152,9 @@ def test_where_and_stores_of_every_type(check, type: Type) -> None:
 @pytest.mark.parametrize("type", [Type.F32, Type.F64], ids=lambda one: one.value)
 def test_functions_are_called(check, operation: Scalar, type: Type) -> None:
     """That each arrives at a function of its own; native/math has their tests."""
-    values = np.linspace(0.1, 3, 37).astype(dtype(type))
+    values = np.linspace(0.1, 3, 37).astype(numpy_dtype(type))
     inputs = [values, values[::-1].copy()] if operation in (
         Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN) else [values]  # fmt: skip
-    for kind in (Kind.LANES, Kind.SERIAL):
+    for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         kernel = elementwise(operation, [type] * len(inputs), type, kind, len(values))
         check(kernel, [*inputs, np.zeros_like(values)], threads=(1,))

@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from flambeau.native.loop_ir.interpreter import dtype
+from flambeau.native.loop_ir.interpreter import numpy_dtype
 from flambeau.native.loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Scalar, Store,
+    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Load, Loop, LoopKind, Scalar, Store,
     Type,
 )
 
@@ -47,14 +47,14 @@ def many_outputs(count: int, source: Type, elements: int, narrow: Type) -> Kerne
             value = Apply(Scalar.CAST, (value,), kind)
         outputs.append(Buffer(kind, f"y{number}"))
         body.append(Store(outputs[-1], at, value))
-    return Kernel("many", [x, *outputs], [Loop(i, elements, body, Kind.PARALLEL)])
+    return Kernel("many", [x, *outputs], [Loop(i, elements, body, LoopKind.PARALLEL)])
 
 
 def run(check, count: int, source: Type, elements: int, narrow: Type) -> None:
     kernel = many_outputs(count, source, elements, narrow)
     rng = np.random.default_rng(elements)
-    arrays = [rng.uniform(-3, 3, elements).astype(dtype(source))]
-    arrays += [np.zeros(elements, dtype(buffer.type)) for buffer in kernel.buffers[1:]]
+    arrays = [rng.uniform(-3, 3, elements).astype(numpy_dtype(source))]
+    arrays += [np.zeros(elements, numpy_dtype(buffer.type)) for buffer in kernel.buffers[1:]]
     check(kernel, arrays, rtol=1e-5, atol=1e-5, threads=(1,))
 
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 from flambeau.native.codegen.llvm.builder import I1, I64, MEMORY, POINTER, Builder, Module, vector
 from flambeau.native.jit.elf_loader import load
 from flambeau.native.loop_ir.ir import Type
-from flambeau.native.target.machine import TARGETS, assembly
+from flambeau.native.target.machine import TARGETS, emit_assembly
 
 
 def known(bits: list[bool]) -> ir.Constant:
@@ -28,12 +28,12 @@ def loaded(type: Type, lanes: int, first: int, other: int) -> str:
     b = Builder(function.append_basic_block())
     source, found, size = function.args
     test = b.icmp_signed("<", size, b.integer(33))
-    few = b.both(test, known([i < first for i in range(lanes)]))
-    one = b.both(b.not_(test), known([i == other for i in range(lanes)]))
+    few = b.and_masks(test, known([i < first for i in range(lanes)]))
+    one = b.and_masks(b.not_(test), known([i == other for i in range(lanes)]))
     b.store(b.read(source, type, lanes, b.or_(few, one)), found, align=type.size)
     b.ret_void()
     assert str(vector(MEMORY[type], lanes)) in str(module)
-    return assembly(str(module), target)
+    return emit_assembly(str(module), target)
 
 
 @pytest.mark.parametrize(("type", "lanes"), [(Type.F32, 16), (Type.F64, 16), (Type.I32, 64),

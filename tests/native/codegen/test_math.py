@@ -12,7 +12,7 @@ from scipy import special
 from flambeau.native.jit.kernel_function import Function, compiled
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.ir import (
-    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+    Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Store, Type,
 )
 from flambeau.native.jit.elf_loader import load
 from flambeau.native.target.machine import TARGETS
@@ -37,8 +37,13 @@ def function(name: str, count: int, arity: int = 1, type: Type = Type.F32) -> Fu
     output, i = Buffer(type, "y"), Index("i")
     at = Affine(0, ((i, 1),))
     value = Apply(Scalar[name], tuple(Load(one, at) for one in inputs), type)
-    return compiled(Kernel("k", [*inputs, output],
-                           [Loop(i, count, [Store(output, at, value)], Kind.LANES)]))  # fmt: skip
+    return compiled(
+        Kernel(
+            "k",
+            [*inputs, output],
+            [Loop(i, count, [Store(output, at, value)], LoopKind.VECTORIZED)],
+        )
+    )
 
 
 @functools.cache

@@ -7,8 +7,8 @@ import pytest
 
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Scalar,
-    Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
+    Scalar, Statement, Store, Type, Update,
 )
 
 N = 70
@@ -23,7 +23,7 @@ def draw(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(N).astype(np.float32)
 
 
-def added(x: Buffer, y: Buffer, out: Buffer, kind: Kind, base: int = 0) -> Loop:
+def added(x: Buffer, y: Buffer, out: Buffer, kind: LoopKind, base: int = 0) -> Loop:
     """out = x + y, element by element."""
     i = Index("i")
     at = Affine(base, ((i, 1),))
@@ -37,8 +37,8 @@ def loops(kernel: Kernel) -> int:
     return sum(line.startswith("define") and ".loop" in line for line in lines)
 
 
-@pytest.mark.parametrize("kind", [Kind.LANES, Kind.PARALLEL, Kind.SERIAL])
-def test_one_function_stands_for_all(check, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [LoopKind.VECTORIZED, LoopKind.PARALLEL, LoopKind.SERIAL])
+def test_one_function_stands_for_all(check, kind: LoopKind) -> None:
     x, y, a, b, c = buffers(*"xyabc")
     body: list[Statement] = [
         added(x, y, a, kind), added(a, y, b, kind), added(b, b, c, kind, 1), added(x, b, c, kind),
@@ -54,7 +54,7 @@ def test_others_stay_in_their_order(check) -> None:
     x, y, a, b = buffers(*"xyab")
     first = Store(x, Affine(3, ()), Load(y, Affine(5, ())))
     again = Store(a, Affine(0, ()), Load(a, Affine(69, ())))
-    body = [first, added(x, y, a, Kind.LANES), again, added(y, a, b, Kind.LANES)]
+    body = [first, added(x, y, a, LoopKind.VECTORIZED), again, added(y, a, b, LoopKind.VECTORIZED)]
     kernel = Kernel("mixed", [x, y, a, b], body)
     assert loops(kernel) == 1
     check(kernel, [draw(seed) for seed in range(4)])
@@ -62,11 +62,13 @@ def test_others_stay_in_their_order(check) -> None:
 
 def test_a_sum_that_goes_on_is_no_function(check) -> None:
     x, y, out = buffers("x", "y", "out")
-    total = Accumulator(Fold.SUM, F32)
+    total = Accumulator(ReduceOp.SUM, F32)
     body: list[Statement] = [Begin(total, None)]
     for one in (x, y):
         i = Index("i")
-        body.append(Loop(i, N, [Update(total, Load(one, Affine(0, ((i, 1),))))], Kind.LANES))
+        body.append(
+            Loop(i, N, [Update(total, Load(one, Affine(0, ((i, 1),))))], LoopKind.VECTORIZED)
+        )
     body.append(Store(out, Affine(), total))
     kernel = Kernel("sum", [x, y, out], body)
     assert loops(kernel) == 0
@@ -77,10 +79,12 @@ def test_sums_of_their_own_are(check) -> None:
     x, y, a, b = buffers(*"xyab")
     body: list[Statement] = []
     for one, out in ((x, a), (y, b)):
-        i, j, total = Index("i"), Index("j"), Accumulator(Fold.SUM, F32)
-        inner = Loop(j, 10, [Update(total, Load(one, Affine(0, ((i, 10), (j, 1)))))], Kind.SERIAL)
+        i, j, total = Index("i"), Index("j"), Accumulator(ReduceOp.SUM, F32)
+        inner = Loop(
+            j, 10, [Update(total, Load(one, Affine(0, ((i, 10), (j, 1)))))], LoopKind.SERIAL
+        )
         inside = [Begin(total, None), inner, Store(out, Affine(0, ((i, 1),)), total)]
-        body.append(Loop(i, 7, inside, Kind.PARALLEL))
+        body.append(Loop(i, 7, inside, LoopKind.PARALLEL))
     kernel = Kernel("sums", [x, y, a, b], body)
     assert loops(kernel) == 1
     check(kernel, [draw(seed) for seed in range(4)])
@@ -88,7 +92,7 @@ def test_sums_of_their_own_are(check) -> None:
 
 def test_memory_that_may_overlap_is_left_alone(check) -> None:
     x, y = (Buffer(F32, name, aliased=True) for name in "xy")
-    body = [added(x, y, x, Kind.SERIAL), added(y, x, y, Kind.SERIAL)]
+    body = [added(x, y, x, LoopKind.SERIAL), added(y, x, y, LoopKind.SERIAL)]
     kernel = Kernel("aliased", [x, y], body)
     assert loops(kernel) == 0
     check(kernel, [draw(seed) for seed in range(2)])

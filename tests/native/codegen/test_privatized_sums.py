@@ -10,10 +10,10 @@ import pytest
 
 from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Contract, Fold, Index, Kernel, Kind, Load, Loop,
-    Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Contract, Index, Kernel, Load, Loop, LoopKind,
+    ReduceOp, Scalar, Statement, Store, Type,
 )
-from flambeau.native.loop_ir.fingerprint import structure
+from flambeau.native.loop_ir.fingerprint import canonical_text
 from flambeau.native.loop_ir.verify import VerifyError, verify
 
 ROWS = 3  # of the parts: fewer than the most threads in the tests, more than the least
@@ -39,7 +39,7 @@ def product(m: int, n: int, k: int, long: bool = False) -> tuple[Kernel, list[np
     a, b, c, sums, squares = (
         Buffer(F32, "a"), Buffer(F32, "b"), Buffer(F32, "c"), parts(n), parts(n, "squares"),
     )  # fmt: skip
-    total = Accumulator(Fold.SUM, F32)
+    total = Accumulator(ReduceOp.SUM, F32)
     made = Store(c, Affine(0, ((i, n), (j, 1))), total)
     body: list[Statement] = [made, added(sums, total, (j, 1))]
     if long:
@@ -69,7 +69,7 @@ def test_channels_of_a_convolution(check: Check, channels: int, stride: int) -> 
     b, h, w, f, i, j, c = names
     x, weight, y = Buffer(F32, "x"), Buffer(F32, "weight"), Buffer(F32, "y")
     sums = Buffer(F32, "sums", parts=(ROWS, out * features))  # one for each row of the image
-    total = Accumulator(Fold.SUM, F32)
+    total = Accumulator(ReduceOp.SUM, F32)
     at = ((b, size * size * channels), (h, stride * size * channels), (i, size * channels),
           (w, stride * channels), (j, channels), (c, 1))  # fmt: skip
     contract = Contract(
@@ -86,12 +86,12 @@ def test_channels_of_a_convolution(check: Check, channels: int, stride: int) -> 
     check(Kernel("conv", [x, weight, y, sums], [contract]), arrays, rtol=3e-5, atol=3e-4)
 
 
-def pointwise(columns: int = 50, kind: Kind = Kind.LANES) -> Kernel:
+def pointwise(columns: int = 50, kind: LoopKind = LoopKind.VECTORIZED) -> Kernel:
     row, lane = Index("row"), Index("lane")
     x, sums = Buffer(F32, "x"), parts(columns)
     load = Load(x, Affine(0, ((row, columns), (lane, 1))))
     inner = Loop(lane, columns, [added(sums, load, (lane, 1))], kind)
-    return Kernel("columns", [x, sums], [Loop(row, 21, [inner], Kind.PARALLEL)])
+    return Kernel("columns", [x, sums], [Loop(row, 21, [inner], LoopKind.PARALLEL)])
 
 
 def test_columns_of_a_loop(check: Check) -> None:
@@ -132,6 +132,6 @@ def test_integers_have_no_parts() -> None:
 
 def test_parts_are_another_structure() -> None:
     kernel = pointwise()
-    before = structure(kernel)
+    before = canonical_text(kernel)
     kernel.buffers[1].parts = (ROWS + 1, 50)
-    assert structure(kernel) != before
+    assert canonical_text(kernel) != before

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from flambeau.native.jit.kernel_function import Function, compiled
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.loop_ir.interpreter import dtype, interpret
+from flambeau.native.loop_ir.interpreter import interpret, numpy_dtype
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Index, Kernel,
-    Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
-from flambeau.native.loop_ir.printer import show
+from flambeau.native.loop_ir.printer import format_kernel
 from flambeau.native.jit.elf_loader import load
-from flambeau.native.target.machine import TARGETS, assembly
+from flambeau.native.target.machine import TARGETS, emit_assembly
 from flambeau.native.loop_ir.verify import verify
 
 BOOL, I64 = Type.BOOL, Type.I64
@@ -56,7 +56,7 @@ class Maker:
         whole = np.array([self.random.randint(-8, 8) for _ in range(31)])
         values = np.resize(whole * 0.25 if type.floating else whole, count)
         self.buffers.append(one)
-        self.arrays.append(values.astype(dtype(type)))
+        self.arrays.append(values.astype(numpy_dtype(type)))
         return one
 
     def load(self, column: Index) -> Expression:
@@ -82,7 +82,7 @@ class Maker:
             indirect = ((Load(places, Affine(0, ((column, 1),))), 1),)
             at, count = Affine(0, ((row, columns),)), rows * columns
         elif kind == "masked":
-            position = Position(Affine(0, ((self.random.choice([row, column]), 1),)))
+            position = IndexValue(Affine(0, ((self.random.choice([row, column]), 1),)))
             limit = Constant(I64, self.random.randint(-1, 22))
             mask = Apply(self.random.choice(COMPARISONS), (position, limit), BOOL)
         buffer = self.buffer(type, count)
@@ -111,7 +111,7 @@ class Maker:
         if choice < 0.15:
             return Constant(self.type, self.random.randint(-3, 3))
         if choice < 0.25:
-            position = Position(Affine(self.random.randint(-2, 2), ((self.row, 1), (column, 3))))
+            position = IndexValue(Affine(self.random.randint(-2, 2), ((self.row, 1), (column, 3))))
             return Apply(Scalar.CAST, (position,), self.type)
         if choice < 0.45 and self.sums:
             return self.random.choice(self.sums)
@@ -122,10 +122,10 @@ class Maker:
     def stage(self, number: int) -> list[Statement]:
         """One loop over the columns: a reduction, or stores."""
         column = Index(f"column{number}")
-        kind = self.random.choice([Kind.LANES, Kind.LANES, Kind.SERIAL])
+        kind = self.random.choice([LoopKind.VECTORIZED, LoopKind.VECTORIZED, LoopKind.SERIAL])
         value = self.expression(column, 3)
         if self.random.random() < 0.5:
-            fold = self.random.choice([Fold.SUM, Fold.MAXIMUM, Fold.MINIMUM])
+            fold = self.random.choice([ReduceOp.SUM, ReduceOp.MAXIMUM, ReduceOp.MINIMUM])
             one = Accumulator(fold, self.type, f"sum{number}")
             body: list[Statement] = [Update(one, value)]
             before: list[Statement] = [Begin(one)]
@@ -148,7 +148,7 @@ class Maker:
         if self.sums:
             out = self.buffer(self.type, self.rows)
             body.append(Store(out, Affine(0, ((self.row, 1),)), self.sums[-1]))
-        kind = self.random.choice([Kind.PARALLEL, Kind.SERIAL])
+        kind = self.random.choice([LoopKind.PARALLEL, LoopKind.SERIAL])
         nest = Loop(self.row, self.extent(self.rows), body, kind)
         return Kernel("made", self.buffers, [nest], self.sizes)
 
@@ -168,7 +168,7 @@ def run_guarded(maker: Maker, kernel: Kernel, run: Callable[[list[np.ndarray]], 
     run(inside)
     for memory, found, want in zip(memories, inside, expected, strict=True):
         edges = np.concatenate([memory[:MARGIN], memory[-MARGIN:]]).view(np.uint8)
-        assert (edges == 0xFF).all(), show(kernel)
+        assert (edges == 0xFF).all(), format_kernel(kernel)
         with np.errstate(all="ignore"):
             scale = 1e-5 * (1 + np.abs(want.astype(np.float64)).max(initial=0))
         np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-5, scale)
@@ -199,4 +199,4 @@ def test_random_kernels_for_narrower_vectors(random: Random) -> None:
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)))
 def test_random_kernels_become_assembly_for_every_target(random: Random, name: str) -> None:
-    assert "made" in assembly(emit(Maker(random).kernel(), TARGETS[name]), TARGETS[name])
+    assert "made" in emit_assembly(emit(Maker(random).kernel(), TARGETS[name]), TARGETS[name])

@@ -8,15 +8,21 @@ from dataclasses import replace
 import pytest
 
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.codegen.loops.stream_prefetch import DISTANCE, FAR_DISTANCE, LEAST, SPREAD
+from flambeau.native.codegen.loops.stream_prefetch import (
+    DISTANCE_BYTES, FAR_DISTANCE_BYTES, MIN_FAR_BYTES, MIN_STREAM_BYTES,
+)
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
 from flambeau.native.kernels.row_kernels import softmax
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp, Store, Type,
+    Update,
 )
 from flambeau.native.target.machine import TARGETS
 
 AVX512 = TARGETS["avx512"]
+
+
+FAR = MIN_STREAM_BYTES // 8  # elements of each of two streams
 
 
 def asked(kernel: Kernel) -> list[int]:
@@ -25,7 +31,7 @@ def asked(kernel: Kernel) -> list[int]:
     return [int(write) for write in calls]
 
 
-def copied(n: int, kind: Kind = Kind.PARALLEL) -> Kernel:
+def copied(n: int, kind: LoopKind = LoopKind.PARALLEL) -> Kernel:
     x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
     at = Affine(0, ((i, 1),))
     return Kernel("copied", [x, y], [Loop(i, n, [Store(y, at, Load(x, at))], kind)])
@@ -43,13 +49,13 @@ def test_numbers_and_rows_that_all_rows_share_stay_near() -> None:
     assert sorted(asked(kernel)) == [0, 1]
 
 
-@pytest.mark.parametrize(("n", "lines"), [(LEAST // 8, 8), (LEAST // 8 - 16, 0)])
+@pytest.mark.parametrize(("n", "lines"), [(FAR, 8), (FAR - 16, 0)])
 def test_small_arrays_are_not_asked_for(n: int, lines: int) -> None:
     assert len(asked(copied(n))) == lines
 
 
 def test_loops_on_one_thread_are_not_long_enough() -> None:
-    assert not asked(copied(LEAST, Kind.LANES))
+    assert not asked(copied(MIN_STREAM_BYTES, LoopKind.VECTORIZED))
 
 
 def test_later_sweeps_over_a_row_find_it_near() -> None:
@@ -59,39 +65,41 @@ def test_later_sweeps_over_a_row_find_it_near() -> None:
 
 
 def test_every_line_of_a_round_is_asked_for_once() -> None:
-    text = emit(copied(LEAST), AVX512)
-    assert f"i64 {DISTANCE // 4}" in text
-    assert len(asked(copied(LEAST))) == 8
+    text = emit(copied(MIN_STREAM_BYTES), AVX512)
+    assert f"i64 {DISTANCE_BYTES // 4}" in text
+    assert len(asked(copied(MIN_STREAM_BYTES))) == 8
     assert {f"i64 {16 * k}" in text for k in range(1, 4)} == {True}
 
 
 @pytest.mark.parametrize(("last", "most"), [
-    (8 << 20, 6 << 20), (AVX512.last, SPREAD), (480 << 20, SPREAD),
+    (8 << 20, 6 << 20), (AVX512.last, MIN_FAR_BYTES), (480 << 20, MIN_FAR_BYTES),
 ])  # fmt: skip
 @pytest.mark.parametrize("less", [True, False])
 def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
     last: int, most: int, less: bool
 ) -> None:
-    distance = DISTANCE if less else FAR_DISTANCE
+    distance = DISTANCE_BYTES if less else FAR_DISTANCE_BYTES
     text = emit(copied(most // 8 - 16 * less), replace(AVX512, last=last))
-    known = {f"i64 {d // 4}" in text for d in (DISTANCE, FAR_DISTANCE) if d != distance}
+    known = {f"i64 {d // 4}" in text for d in (DISTANCE_BYTES, FAR_DISTANCE_BYTES) if d != distance}
     assert f"i64 {distance // 4}" in text and known == {False}
 
 
 def test_loops_of_any_size_decide_when_they_run() -> None:
     text = emit(pointwise(lambda a: -a, [(Type.F32, FULL)]), AVX512)
-    assert f", {min(AVX512.last * 3 // 4, SPREAD)}\n" in text
-    assert re.search(rf"select .*i64 {FAR_DISTANCE // 4}, i64 {DISTANCE // 4}", text)
+    assert f", {min(AVX512.last * 3 // 4, MIN_FAR_BYTES)}\n" in text
+    assert re.search(rf"select .*i64 {FAR_DISTANCE_BYTES // 4}, i64 {DISTANCE_BYTES // 4}", text)
 
 
 def pooled(windows: int, extent: int) -> Kernel:
     """Maxima over `extent` rows of each window, of 64 numbers side by side."""
     x, y, n, k, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("n"), Index("k"), Index("i")
-    top = Accumulator(Fold.MAXIMUM, Type.F32)
+    top = Accumulator(ReduceOp.MAXIMUM, Type.F32)
     at = Affine(0, ((n, 64 * extent), (k, 64), (i, 1)))
     fold = Loop(k, extent, [Update(top, Load(x, at))])
-    lanes = Loop(i, 64, [Begin(top), fold, Store(y, Affine(0, ((n, 64), (i, 1))), top)], Kind.LANES)
-    return Kernel("pooled", [x, y], [Loop(n, windows, [lanes], Kind.PARALLEL)])
+    lanes = Loop(
+        i, 64, [Begin(top), fold, Store(y, Affine(0, ((n, 64), (i, 1))), top)], LoopKind.VECTORIZED
+    )
+    return Kernel("pooled", [x, y], [Loop(n, windows, [lanes], LoopKind.PARALLEL)])
 
 
 @pytest.mark.parametrize(("extent", "streams"), [(2, 3), (4, 5), (9, 10), (10, 0)])

@@ -19,7 +19,7 @@ from flambeau.native.codegen.gemm.amx_tiles import pairs
 from flambeau.native.kernels.gemm import Layout, product
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type, statements
 from flambeau.native.jit.elf_loader import load
-from flambeau.native.target.machine import TARGETS, assembly, host
+from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
 from ..conftest import poisoned, unharmed
 from .test_gemm import bias_tanh, matrix_product
@@ -177,7 +177,7 @@ def test_which_products_of_parts_count():
 @pytest.mark.parametrize(("precision", "products"), ((3, 6), (2, 3), (1, 1)))
 def test_the_assembly_of_a_tile(precision, products):
     text = emit(precise(matrix_product(64, 64, 64), precision), TARGETS["amx"], "tiles")
-    made = assembly(text, TARGETS["amx"])
+    made = emit_assembly(text, TARGETS["amx"])
     assert made.count("tdpbf16ps") == 4 * products  # for 2 x 2 tiles
     assert "ldtilecfg" in made and "tilerelease" in made
     plain = emit(precise(matrix_product(64, 64, 64), precision), TARGETS["avx512"], "plain")
@@ -191,7 +191,7 @@ def test_float32_keeps_to_multiply_adds_unless_less_is_asked_for():
 
 
 def test_a_process_that_may_not_use_the_unit_has_none(monkeypatch):
-    monkeypatch.setattr(machine, "_may_use_tiles", lambda: False)
+    monkeypatch.setattr(machine, "_request_amx_permission", lambda: False)
     monkeypatch.delenv("FLAMBEAU_CPU", raising=False)
     host.cache_clear()
     try:

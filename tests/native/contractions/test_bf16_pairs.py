@@ -15,7 +15,7 @@ from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.kernels.gemm import Form, sized
 from flambeau.native.loop_ir.ir import Type
-from flambeau.native.target.machine import TARGETS, assembly, host
+from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
 from ..conftest import poisoned, unharmed
 from .test_gemm import check as check_known
@@ -98,7 +98,7 @@ def test_what_is_not_finite_stays_in_its_row(layout: tuple[bool, bool], odd: flo
 def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> None:
     target = TARGETS["avx512-bf16"]
     kernel = matrix_product(96, 96, 96, flipped, Type.BF16)
-    inner = [one for one in loops(assembly(emit(kernel, target), target))
+    inner = [one for one in loops(emit_assembly(emit(kernel, target), target))
              if any("vdpbf16ps" in line for line in one)]  # fmt: skip
     assert inner
     for one in inner:

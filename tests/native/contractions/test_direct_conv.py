@@ -15,7 +15,7 @@ from flambeau.native.codegen.kernel import emit
 from flambeau.native.kernels import conv_static
 from flambeau.native.loop_ir.ir import Apply, Contract, Kernel, Loop, Scalar, Type
 from flambeau.native.jit.elf_loader import load
-from flambeau.native.target.machine import TARGETS, assembly, host
+from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
 # batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
 CASES = {
@@ -252,7 +252,7 @@ def test_long_depths_are_cut() -> None:
 def test_other_processors(target: str, fused: str) -> None:
     """Registers hold the sums: nothing of a tile's loop is spilled."""
     text = emit(conv_static.forward(geometry("plain", True, True)), TARGETS[target])
-    loops = assembly(text, TARGETS[target]).split("\n.L")
+    loops = emit_assembly(text, TARGETS[target]).split("\n.L")
     most = max(loops, key=lambda part: part.count(fused))
     assert most.count(fused) >= 8
     assert not re.search(r"%rsp.*%ymm|%ymm.*%rsp|\bq\d+, .*\[sp", most)

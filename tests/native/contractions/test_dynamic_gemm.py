@@ -17,8 +17,8 @@ from flambeau.native.jit.compile import made
 from flambeau.native.kernels.gemm import Form, sized
 from flambeau.native.jit.elf_loader import load_codes
 from flambeau.native.loop_ir.ir import Type
-from flambeau.native.loop_ir.printer import show
-from flambeau.native.target.machine import TARGETS, assembly, host
+from flambeau.native.loop_ir.printer import format_kernel
+from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
 from ..conftest import poisoned, unharmed
 
@@ -137,7 +137,7 @@ def test_types(type: Type, layout: tuple[bool, bool]) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_has_code_for_it(name: str) -> None:
     for form in (Form(Type.F32, True, True, bias=True), Form(Type.F32, False, False, near=True)):
-        assert "products" in assembly(emit(sized(form), TARGETS[name]), TARGETS[name])
+        assert "products" in emit_assembly(emit(sized(form), TARGETS[name]), TARGETS[name])
 
 
 def test_the_interpreter_says_the_same() -> None:
@@ -146,4 +146,4 @@ def test_the_interpreter_says_the_same() -> None:
     flat = [one.reshape(-1) for one in arrays]
     interpret(sized(form), flat, sizes)
     np.testing.assert_allclose(flat[-1].reshape(wanted.shape), wanted, 1e-5, 1e-5)
-    assert "all near" in show(sized(form))
+    assert "all near" in format_kernel(sized(form))

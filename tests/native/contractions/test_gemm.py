@@ -14,14 +14,14 @@ from llvmlite import ir
 
 from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.codegen.loops.work_partition import shared
+from flambeau.native.codegen.loops.work_partition import split_tiles
 from flambeau.native.codegen.llvm.address import constant
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
-    Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Index, Kernel,
+    Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type,
 )
 from flambeau.native.jit.elf_loader import load
-from flambeau.native.target.machine import TARGETS, assembly
+from flambeau.native.target.machine import TARGETS, emit_assembly
 
 from ..conftest import poisoned, unharmed
 
@@ -48,14 +48,14 @@ def matrix_product(
     for (outer, inner), width, shape in zip(pairs, widths, shapes, strict=True):
         terms = ((outer, width), (inner, 1))
         places.append(((number, shape[0] * (shape[1] + pad)), *terms) if batch else terms)
-    sums = Accumulator(Fold.SUM, total)
+    sums = Accumulator(ReduceOp.SUM, total)
     value, extra = epilogue(sums, row, column) if epilogue else (sums, [])
     one: Statement = Contract(
         (Axis(row, extents[0]),), Axis(column, extents[1]), (Axis(depth, extents[2]),),
         Load(a, Affine(0, places[0])), Load(b, Affine(0, places[1])), sums,
         [Store(c, Affine(0, places[2]), value)],
     )  # fmt: skip
-    body = [Loop(number, batch, [one], Kind.PARALLEL)] if batch else [one]
+    body = [Loop(number, batch, [one], LoopKind.PARALLEL)] if batch else [one]
     return Kernel("product", [a, b, c, *extra], body, sizes)
 
 
@@ -221,7 +221,7 @@ def test_inner_loops_keep_their_sums_in_registers(
     name: str, fma: str, stack: str, flipped: tuple[bool, bool]
 ) -> None:
     target = TARGETS[name]
-    text = assembly(emit(matrix_product(96, 96, 96, flipped), target), target)
+    text = emit_assembly(emit(matrix_product(96, 96, 96, flipped), target), target)
     inner = [loop for loop in loops(text) if any(fma in line for line in loop)]
     assert inner
     for loop in inner:
@@ -257,7 +257,7 @@ def stepped(m: int, n: int, k: int, flipped: tuple[bool, bool] = (True, False)) 
     weight, rate = Buffer(Type.F32, "w"), Buffer(Type.F64, "s")
     step = Apply(Scalar.CAST, (Load(rate, Affine(0)),), Type.F32)
     scaled = Apply(Scalar.MUL, (store.value, step), Type.F32)
-    new, at = Accumulator(Fold.SUM, Type.F32), store.at
+    new, at = Accumulator(ReduceOp.SUM, Type.F32), store.at
     value = Apply(Scalar.SUB, (Load(weight, at), scaled), Type.F32)
     contract.body = [Begin(new, value), store, Store(weight, at, new)]
     kernel.buffers.extend([weight, rate])
@@ -307,7 +307,7 @@ def test_threads_stand_where_they_have_least_to_do(
     module = ir.Module()
     kind = ir.FunctionType(ir.IntType(64), [])
     b = ir.IRBuilder(ir.Function(module, kind, "two").append_basic_block())
-    made = shared(b, constant(1), constant(2), constant(groups), constant(panels), costs)
+    made = split_tiles(b, constant(1), constant(2), constant(groups), constant(panels), costs)
     b.ret(made.first_panel)
     address = load(str(module), ["two"])["two"]
     first = ctypes.CFUNCTYPE(ctypes.c_int64)(address)()

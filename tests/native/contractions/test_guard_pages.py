@@ -21,7 +21,7 @@ from flambeau.native.kernels import conv
 from flambeau.native.kernels.gemm import Form, sized
 from flambeau.native.kernels.transpose import in_order, rows_apart
 from flambeau.native.kernels.row_kernels import reduce_rows
-from flambeau.native.loop_ir.ir import Fold, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Type
 
 from .test_implicit_gemm import placed
 from .test_direct_conv import geometry, shapes
@@ -104,7 +104,9 @@ def rows_in_steps() -> None:
             np.testing.assert_array_equal(y[each[1]], first[0] + each[0])
             assert np.count_nonzero(y == -1) == y.size - 3 * columns
         x, y = fenced(np.ones(6 * columns - 1, np.float32), after), np.empty(3, np.float32)
-        compiled(reduce_rows(Type.F32, Fold.SUM, "same", 2)).run([x, y], [3, columns, 2 * columns])
+        compiled(reduce_rows(Type.F32, ReduceOp.SUM, "same", 2)).run(
+            [x, y], [3, columns, 2 * columns]
+        )
         np.testing.assert_array_equal(y, columns)
 
 

@@ -31,7 +31,7 @@ APART = """
 import resource
 import numpy as np
 import flambeau
-from flambeau.native.foundation.allocator import apart
+from flambeau.native.foundation.allocator import allocate_outside_heap
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -42,7 +42,7 @@ def zeros():
     return faults() - before, made
 
 np.ones(24 << 20, np.uint8)  # used memory, which the heap keeps
-with apart():
+with allocate_outside_heap():
     inside, made = zeros()
 assert not made.any()
 del made
@@ -112,5 +112,5 @@ def test_zeros_apart_from_the_heap_are_not_written() -> None:
 
 def test_other_allocators_know_no_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "_library", None)
-    with allocator.apart():
+    with allocator.allocate_outside_heap():
         pass

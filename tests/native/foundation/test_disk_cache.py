@@ -13,7 +13,7 @@ import pytest
 from flambeau.native.foundation import disk_cache
 from flambeau.native.jit import elf_loader
 
-KEY = disk_cache.key("a", "b")
+KEY = disk_cache.make_key("a", "b")
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_an_entry_is_found_again(folder: Path) -> None:
 
 def test_keys_depend_on_every_part_and_where_it_ends() -> None:
     keys = [
-        disk_cache.key("a", "b"),
-        disk_cache.key("ab", ""),
-        disk_cache.key("ab"),
-        disk_cache.key("a", "c"),
+        disk_cache.make_key("a", "b"),
+        disk_cache.make_key("ab", ""),
+        disk_cache.make_key("ab"),
+        disk_cache.make_key("a", "c"),
     ]
     assert len(set(keys)) == 4
 
@@ -89,7 +89,7 @@ def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.Mo
 
 def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "1")
-    keys = [disk_cache.key(str(i)) for i in range(30)]
+    keys = [disk_cache.make_key(str(i)) for i in range(30)]
     now = time.time()
     for i, key in enumerate(keys):
         disk_cache.put(key, bytes(100_000))
@@ -119,7 +119,7 @@ def test_size_zero_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert disk_cache.get(KEY) is None
     assert not folder.exists()
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "nonsense")
-    assert disk_cache.limit() == 512 * 2**20
+    assert disk_cache.limit_bytes() == 512 * 2**20
 
 
 def test_places_that_cannot_be_written_are_harmless(
@@ -136,7 +136,7 @@ def test_a_read_only_folder_is_still_read(folder: Path) -> None:
     disk_cache.put(KEY, b"code")
     folder.chmod(0o500)
     try:
-        disk_cache.put(disk_cache.key("other"), b"other")
+        disk_cache.put(disk_cache.make_key("other"), b"other")
         assert disk_cache.get(KEY) == b"code"
     finally:
         folder.chmod(0o700)
@@ -148,7 +148,7 @@ def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.Mo
     mine = entry(folder).stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     assert (disk_cache.get(KEY) is None) == (mine != 0)
-    assert not disk_cache._trusted(os.stat_result((0o100600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
+    assert not disk_cache._is_trusted(os.stat_result((0o100600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
 
 
 def test_several_processes_write_and_read(folder: Path) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_the_page_is_fresh() -> None:
     """Else: python -m flambeau.native.foundation.environment > docs/flags.md"""
-    assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == environment.page()
+    assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == environment.flags_page()
 
 
 def test_every_flag_is_in_the_table() -> None:

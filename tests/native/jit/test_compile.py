@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native.jit import kernel_function, compile, elf_loader
+from flambeau.native.jit import compile, elf_loader, kernel_function
 from flambeau.native.codegen import kernel as emission
 from flambeau.native.loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+    Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Store, Type,
 )
 
 
@@ -22,7 +22,7 @@ def scaled(factor: float, name: str = "scaled") -> Kernel:
     x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
     place = Affine(0, ((i, 1),))
     value = Apply(Scalar.MUL, (Load(x, place), Constant(Type.F32, factor)), Type.F32)
-    return Kernel(name, [x, y], [Loop(i, 10, [Store(y, place, value)], Kind.LANES)])
+    return Kernel(name, [x, y], [Loop(i, 10, [Store(y, place, value)], LoopKind.VECTORIZED)])
 
 
 def run(kernel: Kernel) -> float:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native.jit import elf_loader, elf
+from flambeau.native.jit import elf, elf_loader
 from flambeau.native.jit.elf import Unknown, linked, read
-from flambeau.native.target.machine import object_code
+from flambeau.native.target.machine import emit_object_code
 
 by_hand = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="LLVM loads it"
@@ -160,7 +160,7 @@ def test_files_loaded_together_keep_to_themselves(no_llvm: None) -> None:
     """Constants and internal functions of one name, in four files at once."""
     texts = [CONSTANTS.replace("1.5", f"{i}.0") + CHOICE.replace("2\n", f"{i}\n").replace(
         "-50", f"{-50 - i}") for i in range(4)]  # fmt: skip
-    codes = {str(i): ([], object_code(text)) for i, text in enumerate(texts)}
+    codes = {str(i): ([], emit_object_code(text)) for i, text in enumerate(texts)}
     elf_loader._load(codes)
     for i in range(4):
         constant = ctypes.CFUNCTYPE(F64, I64)(elf_loader._codes[str(i)]("constant"))
@@ -181,7 +181,7 @@ def test_what_is_unknown_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> Non
 @by_hand
 def test_every_damage_is_noticed_or_harmless() -> None:
     """Files cut short, and with other numbers where the format has numbers."""
-    whole = object_code(CHOICE + OUTSIDE)
+    whole = emit_object_code(CHOICE + OUTSIDE)
     read(whole)
     for length in range(0, len(whole) - 64 * 8, 37):  # the sections' table comes last
         with pytest.raises(Unknown):
@@ -198,7 +198,7 @@ def test_every_damage_is_noticed_or_harmless() -> None:
 
 @by_hand
 def test_an_object_of_another_processor_is_unknown() -> None:
-    data = bytearray(object_code(CONSTANTS))
+    data = bytearray(emit_object_code(CONSTANTS))
     struct.pack_into("<H", data, 18, 183)  # AArch64
     with pytest.raises(Unknown):
         read(bytes(data))
@@ -206,7 +206,7 @@ def test_an_object_of_another_processor_is_unknown() -> None:
 
 @by_hand
 def test_code_begins_at_its_alignment_and_variables_on_pages_of_their_own() -> None:
-    files = [read(object_code(text)) for text in (CHOICE, COUNTER, CONSTANTS)]
+    files = [read(emit_object_code(text)) for text in (CHOICE, COUNTER, CONSTANTS)]
     code = linked(files, lambda name: 0)
     assert code.executed % elf.PAGE == 0 and len(code.bytes) > code.executed
     for file, functions in zip(files, code.functions, strict=True):

@@ -14,8 +14,8 @@ import pytest
 from flambeau.native.foundation.source_hash import PACKAGE
 from flambeau.native.jit import compile, worker_pool
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Fold, Index, Kernel, Kind, Load,
-    Loop, Scalar, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Index, Kernel, Load, Loop,
+    LoopKind, ReduceOp, Scalar, Store, Type,
 )
 from flambeau.native.jit.worker_pool import Makers
 from flambeau.native.target.machine import host
@@ -24,7 +24,7 @@ from flambeau.native.loop_ir.verify import VerifyError
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="ends processes by signals")
 
 
-def scaled(factor: float, kind: Kind = Kind.LANES) -> Kernel:
+def scaled(factor: float, kind: LoopKind = LoopKind.VECTORIZED) -> Kernel:
     """y = factor * x, over ten elements."""
     x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
     place = Affine(0, ((i, 1),))
@@ -36,7 +36,7 @@ def product() -> Kernel:
     """c = a @ b, 4 by 4."""
     a, b, c = Buffer(Type.F32, "a"), Buffer(Type.F32, "b"), Buffer(Type.F32, "c")
     i, j, k = Index("i"), Index("j"), Index("k")
-    total = Accumulator(Fold.SUM, Type.F32)
+    total = Accumulator(ReduceOp.SUM, Type.F32)
     inside = [Store(c, Affine(0, ((i, 4), (j, 1))), total)]
     return Kernel("product", [a, b, c], [Contract(
         (Axis(i, 4),), Axis(j, 4), (Axis(k, 4),), Load(a, Affine(0, ((i, 4), (k, 1)))),
@@ -93,7 +93,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("aside", (False, True))
 def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool) -> None:
-    kernels = [scaled(3.0), product(), scaled(2.0, Kind.SERIAL)]
+    kernels = [scaled(3.0), product(), scaled(2.0, LoopKind.SERIAL)]
     assert made.make(*kernels, aside=aside) == []
     assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
     assert not (aside and made.here)

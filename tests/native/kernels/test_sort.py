@@ -5,10 +5,10 @@ import pytest
 
 from flambeau.native.kernels import sort
 from flambeau.native.loop_ir.ir import (
-    Affine, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Store, Type, While,
+    Affine, Buffer, Constant, If, Index, Kernel, Load, Loop, LoopKind, Store, Type, While,
 )
-from flambeau.native.loop_ir.printer import show
-from flambeau.native.loop_ir.fingerprint import digest
+from flambeau.native.loop_ir.printer import format_kernel
+from flambeau.native.loop_ir.fingerprint import fingerprint
 from flambeau.native.loop_ir.verify import VerifyError, verify
 
 from ..conftest import check
@@ -49,7 +49,7 @@ def test_least(count):
     keys, _ = rows(30)
     made = np.zeros((2, count), np.int64)
     given = [made, made.copy(), keys, numbers(30, count)]
-    found, where, *_ = check(sort.least(Type.I64), given, [2, count, 30])
+    found, where, *_ = check(sort.minimum(Type.I64), given, [2, count, 30])
     np.testing.assert_array_equal(found, np.sort(keys)[:, :count])
     np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
 
@@ -70,13 +70,13 @@ def test_conditions_are_bool_and_outside_of_lanes():
             verify(Kernel("k", [x], [Loop(i, 3, [wrong])]))
         inside = kind(Constant(Type.BOOL, False), [one])
         with pytest.raises(VerifyError, match="over lanes"):
-            verify(Kernel("k", [x], [Loop(i, 3, [inside], Kind.LANES)]))
+            verify(Kernel("k", [x], [Loop(i, 3, [inside], LoopKind.VECTORIZED)]))
 
 
 def test_conditions_are_part_of_the_structure_and_shown():
     x = Buffer(Type.I64, "x")
     one = Store(x, Affine(0), Constant(Type.I64, 1))
     kernels = [Kernel("k", [x], [kind(Constant(Type.BOOL, False), [one])]) for kind in (While, If)]
-    assert digest(kernels[0]) != digest(kernels[1])
-    assert "while False" in show(kernels[0])
-    assert "if False" in show(kernels[1])
+    assert fingerprint(kernels[0]) != fingerprint(kernels[1])
+    assert "while False" in format_kernel(kernels[0])
+    assert "if False" in format_kernel(kernels[1])

@@ -9,17 +9,17 @@ from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
-    Kernel, Kind, Load, Loop, Scalar, Size, Store, Type, Update,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Index, Kernel,
+    Load, Loop, LoopKind, ReduceOp, Scalar, Size, Store, Type, Update,
 )
-from flambeau.native.loop_ir.printer import show
-from flambeau.native.loop_ir.fingerprint import structure
+from flambeau.native.loop_ir.printer import format_kernel
+from flambeau.native.loop_ir.fingerprint import canonical_text
 
 F32 = Type.F32
 
 
 def scaled(
-    factor: float = 2.0, name: str = "x", kind: Kind = Kind.LANES, stride: int = 1
+    factor: float = 2.0, name: str = "x", kind: LoopKind = LoopKind.VECTORIZED, stride: int = 1
 ) -> Kernel:
     x, y, i, n = Buffer(F32, name), Buffer(F32, "y"), Index(name + "i"), Size(name + "n")
     load = Load(x, Affine(0, ((i, stride),)))
@@ -35,9 +35,9 @@ def test_exact_kernels_round_products_before_they_add() -> None:
     loads = [Load(buffer, Affine(0, ((i, 1),))) for buffer in buffers[:3]]
     product = Apply(Scalar.MUL, (loads[0], loads[1]), F32)
     store = Store(buffers[3], Affine(0, ((i, 1),)), Apply(Scalar.ADD, (product, loads[2]), F32))
-    plain, exact = (Kernel("k", buffers, [Loop(i, n, [store], Kind.LANES)], [n], e)
+    plain, exact = (Kernel("k", buffers, [Loop(i, n, [store], LoopKind.VECTORIZED)], [n], e)
                     for e in (False, True))  # fmt: skip
-    assert structure(plain) != structure(exact)
+    assert canonical_text(plain) != canonical_text(exact)
     found = [np.zeros(1000, "f") for _ in range(2)]
     for kernel, y in zip((plain, exact), found, strict=True):
         compiled(kernel).run([a, b, c, y], [1000])
@@ -46,16 +46,16 @@ def test_exact_kernels_round_products_before_they_add() -> None:
 
 
 def test_names_do_not_count() -> None:
-    assert structure(scaled()) == structure(scaled(name="other"))
+    assert canonical_text(scaled()) == canonical_text(scaled(name="other"))
     assert compiled(scaled()) is compiled(scaled(name="other"))
 
 
 @pytest.mark.parametrize("other", [
-    scaled(3.0), scaled(-0.0), scaled(kind=Kind.SERIAL), scaled(stride=2), scaled(float("nan")),
+    scaled(3.0), scaled(-0.0), scaled(kind=LoopKind.SERIAL), scaled(stride=2), scaled(float("nan")),
 ])  # fmt: skip
 def test_everything_else_counts(other: Kernel) -> None:
-    assert structure(scaled()) != structure(other)
-    assert structure(scaled(0.0)) != structure(other)
+    assert canonical_text(scaled()) != canonical_text(other)
+    assert canonical_text(scaled(0.0)) != canonical_text(other)
 
 
 def test_what_a_size_is_at_most_counts() -> None:
@@ -63,17 +63,17 @@ def test_what_a_size_is_at_most_counts() -> None:
     kernels = []
     for most in (None, 1000):
         x, y, i, n = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("n", most)
-        total = Accumulator(Fold.SUM, F32)
+        total = Accumulator(ReduceOp.SUM, F32)
         loop = Loop(i, n, [Update(total, Load(x, Affine(0, ((i, 1),))))])
         kernels.append(Kernel("k", [x, y], [Begin(total), loop, Store(y, Affine(), total)], [n]))
-    assert structure(kernels[0]) != structure(kernels[1])
+    assert canonical_text(kernels[0]) != canonical_text(kernels[1])
     assert ["double" in emit(kernel) for kernel in kernels] == [True, False]
 
 
 def test_order_of_arguments_counts() -> None:
     kernel = scaled()
     turned = Kernel("turned", kernel.buffers[::-1], kernel.body, kernel.sizes)
-    assert structure(kernel) != structure(turned)
+    assert canonical_text(kernel) != canonical_text(turned)
 
 
 def test_deep_expressions() -> None:
@@ -84,7 +84,7 @@ def test_deep_expressions() -> None:
     for _ in range(1500):
         value = Apply(Scalar.SUB, (one, value), F32)
     kernel = Kernel("deep", [x], [Loop(i, 3, [Store(x, Affine(0, ((i, 1),)), value)])])
-    assert structure(kernel).count("SUB") == 1500
+    assert canonical_text(kernel).count("SUB") == 1500
     found, wanted = np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32)
     compiled(kernel).run([found])
     interpret(kernel, [wanted])
@@ -98,20 +98,28 @@ def test_run_wants_as_many_arguments() -> None:
 
 def test_show() -> None:
     x, w, y = Buffer(F32, "x"), Buffer(F32, "w"), Buffer(F32, "y")
-    i, j, k, total = Index("i"), Index("j"), Index("k"), Accumulator(Fold.SUM, F32)
+    i, j, k, total = Index("i"), Index("j"), Index("k"), Accumulator(ReduceOp.SUM, F32)
     row = Affine(0, ((i, 10), (j, 1)))
     load = Load(x, row)
     square = Apply(Scalar.MUL, (load, load), F32)
-    nest = Loop(i, 4, [Begin(total), Loop(j, 10, [Update(total, square)], Kind.LANES),
-                       Store(y, Affine(3, ((i, 1),)), total, add=True)], Kind.PARALLEL)  # fmt: skip
+    nest = Loop(
+        i,
+        4,
+        [
+            Begin(total),
+            Loop(j, 10, [Update(total, square)], LoopKind.VECTORIZED),
+            Store(y, Affine(3, ((i, 1),)), total, add=True),
+        ],
+        LoopKind.PARALLEL,
+    )
     product = Contract((Axis(i, 4),), Axis(j, 5), (Axis(k, 10),),
                        Load(x, Affine(0, ((i, 10), (k, 1)))), Load(w, Affine(0, ((k, 5), (j, 1)))),
                        total, [Store(y, Affine(0, ((i, 5), (j, 1))), total)])  # fmt: skip
-    assert show(Kernel("both", [x, w, y], [nest, product])) == """\
+    assert format_kernel(Kernel("both", [x, w, y], [nest, product])) == """\
 both(x: float32, w: float32, y: float32)
   parallel i < 4
     begin sum (sum, float32)
-    lanes j < 10
+    vectorized j < 10
       v0 = x[i * 10 + j]
       sum <- v0 * v0
     y[i + 3] += sum

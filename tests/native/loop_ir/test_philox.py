@@ -9,7 +9,8 @@ from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Position, Scalar, Store, Type,
+    Affine, Apply, Buffer, Constant, Index, IndexValue, Kernel, Load, Loop, LoopKind, Scalar, Store,
+    Type,
 )
 from flambeau.native.loop_ir.philox import philox, philox_word, philox_words
 from flambeau.native.jit.elf_loader import load
@@ -50,7 +51,7 @@ def kernel(count: int) -> Kernel:
     at = Affine(0, ((i, 1),))
     value = Apply(Scalar.PHILOX, (Load(x, at), Load(stream, Affine()), Load(key, Affine())),
                   Type.U64)  # fmt: skip
-    body = [Loop(i, count, [Store(y, at, value)], Kind.LANES)]
+    body = [Loop(i, count, [Store(y, at, value)], LoopKind.VECTORIZED)]
     return Kernel(f"philox{count}", [x, stream, key, y], body)
 
 
@@ -75,12 +76,12 @@ def test_words_by_index(base: int, columns: int) -> None:
     stream, key, y = Buffer(Type.U64, "stream"), Buffer(Type.U64, "key"), Buffer(Type.U32, "y")
     i, j = Index("i"), Index("j")
     at = ((i, columns), (j, 1))
-    place = Apply(Scalar.CAST, (Position(Affine(base, at)),), Type.U64)
+    place = Apply(Scalar.CAST, (IndexValue(Affine(base, at)),), Type.U64)
     value = Apply(Scalar.PHILOX_WORD, (place, Load(stream, Affine()), Load(key, Affine())),
                   Type.U32)  # fmt: skip
     store = Store(y, Affine(0, at), value)
     made = Kernel(f"words{base}_{columns}", [stream, key, y],
-                  [Loop(i, 3, [Loop(j, columns, [store], Kind.LANES)])])  # fmt: skip
+                  [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])  # fmt: skip
     verify(made)
     index = np.arange(base, base + 3 * columns, dtype=np.uint64)
     given = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]

@@ -35,16 +35,16 @@ def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int 
     written(tmp_path, "index1", "1", "32K", "Instruction")
     written(tmp_path, "index2", "2", size)
     written(tmp_path, "index3", "3", "32768K")
-    found = cache_sizes._linux(tmp_path)
+    found = cache_sizes._read_sysfs(tmp_path)
     assert (found.get(2), found[3]) == (expected, 32 << 20)
 
 
 def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache_sizes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert cache_sizes.second_level() == cache_sizes.USUAL
-    assert cache_sizes.last_level() == cache_sizes.USUAL_LAST
-    assert [cache_sizes.rounded(n << 10) for n in (64, 1280, 3072, 16384)] == [
+    assert cache_sizes.detect_l2_bytes() == cache_sizes.DEFAULT_L2_BYTES
+    assert cache_sizes.detect_llc_bytes() == cache_sizes.DEFAULT_LLC_BYTES
+    assert [cache_sizes.round_down_l2(n << 10) for n in (64, 1280, 3072, 16384)] == [
         256 << 10, 1 << 20, 2 << 20, 2 << 20]  # fmt: skip
 
 

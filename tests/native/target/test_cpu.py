@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flambeau.native.target import cpu
-from flambeau.native.target.machine import versions
+from flambeau.native.target.machine import llvm_version
 
 SAID = """processor\t: {number}
 vendor_id\t: GenuineIntel
@@ -27,17 +27,17 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(cpu, "_CPUINFO", str(tmp_path / "cpuinfo"))
     monkeypatch.setattr("sys.platform", "linux")
     found: list[str] = []
-    answer = cpu._asked()
-    monkeypatch.setattr(cpu, "_asked", lambda: found.append("asked") or answer)
+    answer = cpu._query_llvm()
+    monkeypatch.setattr(cpu, "_query_llvm", lambda: found.append("asked") or answer)
     return found
 
 
 def test_llvm_is_asked_once(asked: list[str], tmp_path: Path) -> None:
     said = tmp_path / "cpuinfo"
     said.write_text(SAID.format(number=0, flags="avx2"))
-    first = cpu.described("1")
+    first = cpu.describe_cpu("1")
     said.write_text(SAID.format(number=7, flags="avx2"))  # another core, at another speed
-    assert cpu.described("1") == first == cpu.described("1")
+    assert cpu.describe_cpu("1") == first == cpu.describe_cpu("1")
     assert len(asked) == 1
     assert first[2] and all(one[0] in "+-" for one in first[2])
 
@@ -46,21 +46,21 @@ def test_another_processor_or_version_is_another_answer(asked: list[str], tmp_pa
     said = tmp_path / "cpuinfo"
     for flags in ("avx2", "avx2 avx512f", "avx2"):
         said.write_text(SAID.format(number=0, flags=flags))
-        cpu.described("1")
-    cpu.described("2")
+        cpu.describe_cpu("1")
+    cpu.describe_cpu("2")
     assert len(asked) == 3
 
 
 def test_what_the_system_does_not_tell_is_asked_each_time(
     asked: list[str], tmp_path: Path
 ) -> None:
-    cpu.described("1")
+    cpu.describe_cpu("1")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\n")
-    cpu.described("1")
+    cpu.describe_cpu("1")
     assert len(asked) == 2
 
 
 def test_the_version_is_that_of_the_library() -> None:
     import llvmlite
 
-    assert llvmlite.__version__ in versions()
+    assert llvmlite.__version__ in llvm_version()

@@ -12,7 +12,7 @@ from flambeau.native.codegen.conv.direct_blocking import Unsupported
 from flambeau.native.codegen.gemm.blocking import best_tile
 from flambeau.native.kernels import conv_static
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type
-from flambeau.native.target.load_balance import evenness
+from flambeau.native.target.load_balance import utilization
 from flambeau.native.target.machine import host
 from flambeau.ops.native.matmul import blocks_of_rows
 
@@ -69,7 +69,7 @@ def test_threads_have_about_as_much_to_do(layer: tuple, threads: int) -> None:
     for kernel in [*others, weight] if layer[1] > 3 else others:
         for one in kernel.body:
             if isinstance(one, Contract):
-                assert evenness(pieces(one), threads) > 0.74, (kernel.name, pieces(one))
+                assert utilization(pieces(one), threads) > 0.74, (kernel.name, pieces(one))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -122,4 +122,4 @@ def test_rows_of_stacked_products_are_cut(count: int, rows: int, threads: int, b
 
 
 def test_evenness() -> None:
-    assert [evenness(n, 4) for n in (0, 1, 4, 5, 8)] == [1.0, 0.25, 1.0, 5 / 8, 1.0]
+    assert [utilization(n, 4) for n in (0, 1, 4, 5, 8)] == [1.0, 0.25, 1.0, 5 / 8, 1.0]

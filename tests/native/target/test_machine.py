@@ -13,8 +13,10 @@ import pytest
 
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.jit.elf_loader import load, load_all
-from flambeau.native.loop_ir.ir import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type
-from flambeau.native.target.machine import TARGETS, assembly, gate, host, object_code
+from flambeau.native.loop_ir.ir import (
+    Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Store, Type,
+)
+from flambeau.native.target.machine import TARGETS, emit_assembly, emit_object_code, gate, host
 
 # c[0] points to 16 floats, of which each becomes x * x + 1.
 SQUARES = """
@@ -44,7 +46,7 @@ def value(addresses: dict[str, int]) -> int:
     [("avx512", "zmm", "vfmadd"), ("avx2", "ymm", "vfmadd"), ("neon", ".4s", "fmla")],
 )
 def test_vectors_are_as_wide_as_the_target(name: str, registers: str, instruction: str) -> None:
-    text = assembly(SQUARES, TARGETS[name])
+    text = emit_assembly(SQUARES, TARGETS[name])
     lines = [line for line in text.splitlines() if instruction in line]
     assert lines
     assert all(registers in line for line in lines)
@@ -54,8 +56,8 @@ def test_the_host_uses_its_widest_vectors() -> None:
     target = host()
     name = {64: "zmm", 32: "ymm"}.get(target.vector_bytes)
     if name:
-        assert f"%{name}" in assembly(SQUARES)
-    assert assembly(SQUARES) == assembly(SQUARES, target)
+        assert f"%{name}" in emit_assembly(SQUARES)
+    assert emit_assembly(SQUARES) == emit_assembly(SQUARES, target)
 
 
 @pytest.mark.parametrize("name", ["avx512", "avx2", "sse4"])
@@ -83,7 +85,9 @@ def test_an_unknown_processor_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> 
 def test_float16_is_refused_where_it_cannot_be_converted() -> None:
     x, y, i = Buffer(Type.F16, "x"), Buffer(Type.F16, "y"), Index("i")
     at = Affine(0, ((i, 1),))
-    kernel = Kernel("twice", [x, y], [Loop(i, 64, [Store(y, at, Load(x, at))], Kind.LANES)])
+    kernel = Kernel(
+        "twice", [x, y], [Loop(i, 64, [Store(y, at, Load(x, at))], LoopKind.VECTORIZED)]
+    )
     assert emit(kernel, TARGETS["avx2"])
     with pytest.raises(NotImplementedError, match="float16"):
         emit(kernel, TARGETS["sse4"])
@@ -147,7 +151,9 @@ def test_errors_are_raised_and_do_not_end_the_process() -> None:
     with pytest.raises(RuntimeError, match="expected type"):
         load("define x", ["x"])
     with pytest.raises(RuntimeError, match="dominate"):
-        assembly("define i64 @f() {\n  %x = add i64 %y, 1\n  %y = add i64 1, 1\n  ret i64 %x\n}\n")
+        emit_assembly(
+            "define i64 @f() {\n  %x = add i64 %y, 1\n  %y = add i64 1, 1\n  ret i64 %x\n}\n"
+        )
     with pytest.raises(KeyError, match="other"):
         load(returns(1), ["other"])
     outside = "declare void @no_such_function()\ndefine void @f() {\n" \
@@ -159,13 +165,13 @@ def test_errors_are_raised_and_do_not_end_the_process() -> None:
 def test_functions_may_call_others_of_their_text() -> None:
     text = "define internal i64 @inner() alwaysinline {\n  ret i64 7\n}\n" \
            "define i64 @value() {\n  %x = call i64 @inner()\n  ret i64 %x\n}\n"  # fmt: skip
-    assert "call" not in assembly(text)
+    assert "call" not in emit_assembly(text)
     assert value(load(text, ["value"])) == 7
 
 
 def test_object_code_is_reproducible() -> None:
-    assert object_code(SQUARES) == object_code(SQUARES)
-    assert object_code(SQUARES)[:4] == b"\x7fELF" or host().triple.find("linux") < 0
+    assert emit_object_code(SQUARES) == emit_object_code(SQUARES)
+    assert emit_object_code(SQUARES)[:4] == b"\x7fELF" or host().triple.find("linux") < 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.loop_ir.ir import Fold, Scalar, Type
+from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node, Op, Shape
 from ..registry import refuse
@@ -139,7 +139,7 @@ def reshaped(node: Node, shape: Sequence[int]) -> Node:
     return graph.reshape(node, shape)
 
 
-def folded(node: Node, fold: Fold, axes: Sequence[int], keep: bool = False) -> Node:
+def folded(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = False) -> Node:
     """A fold over axes; they go away unless `keep`."""
     kept = node if not axes else graph.reduce(node, fold, axes)
     if keep:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.loop_ir.ir import Fold, Type
+from ....native.loop_ir.ir import ReduceOp, Type
 from ...ir.graph import Node, Op
 from .node_builders import cast, computed, folded, reshaped, type_of
 from ..registry import refuse
@@ -24,7 +24,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted({int(a) % rank for a in given})) if rank else ()
 
 
-def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
+def reduced(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
             out: Any = None) -> Symbol:  # fmt: skip
     """A fold over axes, half precision in F32."""
     node = node_of(x)
@@ -35,7 +35,7 @@ def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = 
         fold = ON_BOOLS.get(fold, fold)
     axes = axes_of(axis, len(node.shape))
     empty = any(node.shape[i] == 0 for i in axes)
-    if empty and fold in (Fold.MAXIMUM, Fold.MINIMUM):
+    if empty and fold in (ReduceOp.MAXIMUM, ReduceOp.MINIMUM):
         refuse("an extreme of nothing")
     made = symbol(cast(folded(cast(node, inside), fold, axes, keepdims), type))
     if out is None or out is Ellipsis:
@@ -57,11 +57,11 @@ def _reduce(
             refuse("a fold of nothing from a start")
         made = _reduce(ufunc, array, axis, dtype, None, keepdims)
         return called(ufunc, (made, initial), out=out)
-    if fold in (Fold.ANY, Fold.ALL) and node_of(array).type is not Type.BOOL:
+    if fold in (ReduceOp.ANY, ReduceOp.ALL) and node_of(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
             refuse("folds of bits")
         array = called(np.not_equal, (array, 0))
-    if fold in (Fold.SUM, Fold.PRODUCT) and dtype is None:
+    if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and dtype is None:
         dtype = summed(array.dtype)
     return reduced(fold, array, axis, keepdims, dtype, out)
 
@@ -101,7 +101,9 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
         else np.dtype(np.float64)  # fmt: skip
     keep = keepdims is not np._NoValue and bool(keepdims)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
-    return called(np.divide, (reduced(Fold.SUM, a, axis, keep, kind), kind.type(count)), out=out)
+    return called(
+        np.divide, (reduced(ReduceOp.SUM, a, axis, keep, kind), kind.type(count)), out=out
+    )
 
 
 @stands_for(np.var)
@@ -111,16 +113,16 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
     d = a - mean(a, axis, dtype, keepdims=True)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
     keep = keepdims is not np._NoValue and bool(keepdims)
-    return reduced(Fold.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
+    return reduced(ReduceOp.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
 
 
 @stands_for(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Symbol:
     """How many elements are not zero."""
-    return reduced(Fold.SUM, called(np.not_equal, (a, 0)), axis, keepdims, np.int64)
+    return reduced(ReduceOp.SUM, called(np.not_equal, (a, 0)), axis, keepdims, np.int64)
 
 
-def _place_of(fold: Fold) -> Callable[..., Symbol]:
+def _place_of(fold: ReduceOp) -> Callable[..., Symbol]:
     def made(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Symbol:
         node = node_of(a)
         keep = keepdims is not np._NoValue and bool(keepdims)
@@ -137,11 +139,11 @@ def _place_of(fold: Fold) -> Callable[..., Symbol]:
     return made
 
 
-stands_for(np.argmax)(_place_of(Fold.ARGMAX))
-stands_for(np.argmin)(_place_of(Fold.ARGMIN))
+stands_for(np.argmax)(_place_of(ReduceOp.ARGMAX))
+stands_for(np.argmin)(_place_of(ReduceOp.ARGMIN))
 
 
-def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
+def scanned(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
     """Running folds along an axis."""
     node = node_of(x)
     node = node if axis is not None else reshaped(node, (-1,))
@@ -162,9 +164,9 @@ def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -
 def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
                 out: Any = None) -> Symbol:  # fmt: skip
     fold = FOLDS.get(ufunc.__name__)
-    if fold is None or fold in (Fold.ANY, Fold.ALL):
+    if fold is None or fold in (ReduceOp.ANY, ReduceOp.ALL):
         return refuse(f"{ufunc.__name__}.accumulate")
-    if fold in (Fold.SUM, Fold.PRODUCT) and dtype is None:
+    if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and dtype is None:
         dtype = summed(array.dtype)
     return scanned(fold, array, axis, dtype, out)
 
@@ -175,13 +177,13 @@ _METHODS["accumulate"] = _accumulate
 @stands_for(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running sums."""
-    return scanned(Fold.SUM, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+    return scanned(ReduceOp.SUM, a, axis, summed(a.dtype) if dtype is None else dtype, out)
 
 
 @stands_for(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running products."""
-    return scanned(Fold.PRODUCT, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+    return scanned(ReduceOp.PRODUCT, a, axis, summed(a.dtype) if dtype is None else dtype, out)
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Symbol:

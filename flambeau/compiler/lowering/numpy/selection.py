@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.loop_ir.ir import Fold, Scalar, Type
+from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node, Op
 from . import node_builders as nodes
@@ -153,7 +153,9 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
     nodes = [node_of(x) for x in operands]
     if len(nodes) == 1:
         kept = [c for c in terms[0] if c in target]
-        made = folded(nodes[0], Fold.SUM, [i for i, c in enumerate(terms[0]) if c not in target])
+        made = folded(
+            nodes[0], ReduceOp.SUM, [i for i, c in enumerate(terms[0]) if c not in target]
+        )
         return symbol(graph.permute(made, [kept.index(c) for c in target]))
     return symbol(_pair(nodes, terms, target, sizes))
 
@@ -180,7 +182,7 @@ def _pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int
                               (nodes[1], b, (batch, depth, right))):  # fmt: skip
         flat = [c for group in order for c in group]
         extra = [i for i, c in enumerate(term) if c not in flat]
-        node = folded(node, Fold.SUM, extra)
+        node = folded(node, ReduceOp.SUM, extra)
         kept = [c for c in term if c in flat]
         node = graph.permute(node, [kept.index(c) for c in flat])
         made.append(reshaped(node, [math.prod(sizes[c] for c in group) for group in order]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ....native.loop_ir.ir import Fold, Scalar, Type
+from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir.graph import Node, Op
 from .node_builders import applied, bits, cast, number, where
 from ..registry import refuse
@@ -288,9 +288,18 @@ BINARY: dict[str, Callable[[Node, Node], Node]] = {
 
 # Folds of ufuncs; those on BOOL are others.
 FOLDS = {
-    "add": Fold.SUM, "multiply": Fold.PRODUCT, "maximum": Fold.MAXIMUM, "minimum": Fold.MINIMUM,
-    "logical_or": Fold.ANY, "logical_and": Fold.ALL, "bitwise_or": Fold.ANY,
-    "bitwise_and": Fold.ALL,
-}  # fmt: skip
-ON_BOOLS = {Fold.MAXIMUM: Fold.ANY, Fold.MINIMUM: Fold.ALL, Fold.SUM: Fold.ANY,
-            Fold.PRODUCT: Fold.ALL}  # fmt: skip
+    "add": ReduceOp.SUM,
+    "multiply": ReduceOp.PRODUCT,
+    "maximum": ReduceOp.MAXIMUM,
+    "minimum": ReduceOp.MINIMUM,
+    "logical_or": ReduceOp.ANY,
+    "logical_and": ReduceOp.ALL,
+    "bitwise_or": ReduceOp.ANY,
+    "bitwise_and": ReduceOp.ALL,
+}
+ON_BOOLS = {
+    ReduceOp.MAXIMUM: ReduceOp.ANY,
+    ReduceOp.MINIMUM: ReduceOp.ALL,
+    ReduceOp.SUM: ReduceOp.ANY,
+    ReduceOp.PRODUCT: ReduceOp.ALL,
+}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....native.loop_ir.ir import Scalar, Type
-from ....native.loop_ir.tensor_facade import Traced
+from ....native.loop_ir.tensor_facade import TensorFacade
 from ...ir.graph import Node, Op
 from ..numpy.node_builders import applied, cast, computed, number, where
 
@@ -56,7 +56,7 @@ def copied(
     return [copies[id(one)] for one in made]
 
 
-class Symbol(Traced):
+class Symbol(TensorFacade):
     """A tensor whose value is a node; methods in place give it another."""
 
     __slots__ = ("node",)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.loop_ir.ir import Fold, Scalar
+from ....native.loop_ir.ir import ReduceOp, Scalar
 from ....ops.view.padding import _pairs, _sources
 from ...ir import graph
 from ...ir.graph import Node
@@ -60,7 +60,7 @@ def _contracted(g: Node, n: int, axis: int, before: int, after: int, mode: str) 
             continue
         part = sliced(g, axis, start, places.size)
         if mode == "replicate":
-            part = folded(part, Fold.SUM, (axis,), True)
+            part = folded(part, ReduceOp.SUM, (axis,), True)
         elif places[0] > places[-1]:
             part = sliced(part, axis, places.size - 1, places.size, -1)
         made = applied(Scalar.ADD, made, _placed(part, axis, int(places.min()), n))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.loop_ir.ir import Fold, Scalar, Type
+from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node
 from ..numpy.node_builders import (
@@ -149,7 +149,7 @@ def _lowest(type: Type) -> Any:
 
 def _maxima(x: Node, windows: Windows) -> Node:
     if windows.apart:
-        return folded(windows.divided(x), Fold.MAXIMUM, windows.inner)
+        return folded(windows.divided(x), ReduceOp.MAXIMUM, windows.inner)
     return windows.folded(windows.bordered(x, _lowest(x.type)), Scalar.MAXIMUM)
 
 
@@ -176,7 +176,7 @@ def _firsts(x: Node, tops: Node, windows: Windows) -> Node:
     if windows.apart:
         hits = applied(Scalar.EQ, windows.divided(x), windows.over(tops))
         found = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
-        return folded(found, Fold.MINIMUM, windows.inner)
+        return folded(found, ReduceOp.MINIMUM, windows.inner)
     x = windows.bordered(x, _lowest(x.type))
     found = graph.constant(last, Type.I32, tops.shape)
     for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
@@ -254,7 +254,7 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
     x, window = _inside(input), average.window
     windows = Windows(x, window)
     if windows.apart:
-        y = folded(windows.divided(x), Fold.SUM, windows.inner)
+        y = folded(windows.divided(x), ReduceOp.SUM, windows.inner)
     else:
         y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
     divisors = average.divisors(windows.spatial)
@@ -313,7 +313,7 @@ def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
     spatial = x.shape[-len(output) :]
     if _even(spatial, output):
         windows = Windows(x.node, _Even(spatial, output))
-        y = symbol(folded(windows.divided(x.node), Fold.SUM, windows.inner))
+        y = symbol(folded(windows.divided(x.node), ReduceOp.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
     matrices = [_averages(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
     return _by_matrices(x, matrices).astype(input.dtype)

@@ -20,11 +20,11 @@ from .direct_blocking import Line, Plan, Unsupported, plan
 from .direct_tile import Bindings, Epilogue, Placed
 from .pack_window import Window
 from ..gemm.pack_panels import Block, pack
-from ..loops.scratch import scratch
-from ..loops.work_partition import span
+from ..loops.scratch import borrow_scratch
+from ..loops.work_partition import split_units
 from ..gemm.micro_kernel import Depth, Source, Sums, accumulate
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import memory_type
 
 
@@ -88,17 +88,17 @@ class _Emission:
         """Column blocks by units of rows, this thread's share of them."""
         b, cut = self.b, self.cut
         groups = -(-cut.count // cut.panels)
-        low, high = span(b, self.context, groups * cut.units)
-        with scratch(b, self.context.tid) as memory:
+        low, high = split_units(b, self.context, groups * cut.units)
+        with borrow_scratch(b, self.context.tid) as memory:
             self.square, self.turning, self.panels, self.sums, self.window = (
-                moved(b, memory, place) for place in self.places
+                offset_bytes(b, memory, place) for place in self.places
             )
             zeros = [constant(0)] * len(cut.rows)
             self.shared = self._window(zeros, [0] * len(cut.depth)) if cut.once else None
             units = constant(cut.units)
             first = b.sdiv(low, units)
             end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
-            with b.counted(first, end) as group:
+            with b.counted_loop(first, end) as group:
                 before = b.mul(group, units)
                 start = b.intrinsic("smax", before.type, (b.sub(low, before), constant(0)))
                 stop = b.minimum_of(b.sub(high, before), units)
@@ -110,7 +110,7 @@ class _Emission:
         """All of the depth at once: sums never leave the registers."""
         b, at = self.b, [0] * len(self.cut.depth)
         self._pack_panels(panel, until, at)
-        with b.counted(start, stop) as unit:
+        with b.counted_loop(start, stop) as unit:
             rows = self._unit_rows(unit)
             a = self._placed(rows, at)
             for which, valid in self._each_panel(panel, until):
@@ -122,23 +122,25 @@ class _Emission:
     def _blocked(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """A few units' sums wait in scratch while the blocks of the depth pass."""
         b, cut = self.b, self.cut
-        with b.counted(start, stop, cut.held) as first:
+        with b.counted_loop(start, stop, cut.held) as first:
             last = b.minimum_of(b.add(first, constant(cut.held)), stop)
 
             def each(body: Callable[..., None]) -> None:
                 for which, valid in self._each_panel(panel, until):
-                    with b.counted(first, last) as unit:
+                    with b.counted_loop(first, last) as unit:
                         place = b.add(b.mul(b.sub(which, panel), constant(cut.held)),
                                       b.sub(unit, first))  # fmt: skip
                         place = b.mul(place, constant(cut.tiles * self.tile_bytes))
                         rows = self._unit_rows(unit)
-                        body(rows, which, valid, moved(b, self.sums, place))
+                        body(rows, which, valid, offset_bytes(b, self.sums, place))
 
             def clear(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
                 size = cut.lanes * self.size
                 zero = ir.Constant(vector(memory_type(cut.type), cut.lanes), None)
-                with b.counted(0, cut.tiles * self.tile_bytes // size) as i:
-                    store_vector(b, zero, moved(b, sums, b.mul(i, constant(size))), self.size)
+                with b.counted_loop(0, cut.tiles * self.tile_bytes // size) as i:
+                    store_vector(
+                        b, zero, offset_bytes(b, sums, b.mul(i, constant(size))), self.size
+                    )
 
             each(clear)
             for at in self._each_block():
@@ -157,12 +159,12 @@ class _Emission:
         """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
         b, cut = self.b, self.cut
         if cut.count > 1 and cut.last == cut.width:
-            with b.counted(first, until) as which:
+            with b.counted_loop(first, until) as which:
                 yield which, cut.width
             return
         if cut.count > 1:
             full = b.minimum_of(until, constant(cut.count - 1))
-            with b.counted(first, full) as which:
+            with b.counted_loop(first, full) as which:
                 yield which, cut.width
         if cut.panels >= cut.count:
             yield constant(cut.count - 1), cut.last
@@ -178,14 +180,14 @@ class _Emission:
         extents, block = cut.depth_extents, cut.block
         k = max(k for k, (n, m) in enumerate(zip(extents, block, strict=True)) if n > m)
         inner = [0] * (len(block) - k - 1)
-        with b.counted(0, prod(extents[:k])) as number:
+        with b.counted_loop(0, prod(extents[:k])) as number:
             outer: list[ir.Value | int] = []
             for extent in reversed(extents[:k]):
                 outer.insert(0, b.srem(number, constant(extent)))
                 number = b.sdiv(number, constant(extent))
             full, rest = divmod(extents[k], block[k])
-            with b.counted(0, full) as i:
-                yield [*outer, times(b, i, block[k]), *inner]
+            with b.counted_loop(0, full) as i:
+                yield [*outer, multiply(b, i, block[k]), *inner]
             if rest:
                 cut.block = [*block[:k], rest, *block[k + 1 :]]
                 yield [*outer, full * block[k], *inner]
@@ -213,7 +215,7 @@ class _Emission:
             each = cut.unit[k]
             count = -(-extents[k] // each)
             here = b.srem(unit, constant(count)) if k else unit
-            out[k] = constant(times(b, here, each))
+            out[k] = constant(multiply(b, here, each))
             unit = b.sdiv(unit, constant(count)) if k else unit
         return out
 
@@ -226,12 +228,12 @@ class _Emission:
         bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
         start = self._address(load, bindings)
         for which, valid in self._each_panel(panel, until):
-            source = moved(b, start, times(b, which, cut.width * column * self.size))
+            source = offset_bytes(b, start, multiply(b, which, cut.width * column * self.size))
             pack(b, block, source, self._panel(which, panel), valid)
 
     def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
         place = self.b.mul(self.b.sub(which, first), constant(self.panel_bytes))
-        return moved(self.b, self.panels, place)
+        return offset_bytes(self.b, self.panels, place)
 
     def _placed(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
         """Where `a` of a unit's first row lies, packed first if it must be."""
@@ -253,7 +255,7 @@ class _Emission:
     def _moved_to(self, a: ir.Value, rows: list[ir.Value]) -> ir.Value:
         """A packed window's address for the rows of one unit."""
         for axis, row in zip(self.cut.rows, rows, strict=True):
-            a = moved(self.b, a, times(self.b, row, self.a_stride(axis.index)))
+            a = offset_bytes(self.b, a, multiply(self.b, row, self.a_stride(axis.index)))
         return a
 
     def _window(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
@@ -268,11 +270,11 @@ class _Emission:
             step, low = cut.reach(line)[1], constant(0)
             behind = 0
             for index, c in line.terms:
-                low = b.add(low, constant(times(b, values[index], c)))
+                low = b.add(low, constant(multiply(b, values[index], c)))
                 if c < 0:
                     behind += -c * (spans[index] - 1)
             low = b.sub(low, constant(behind))
-            source = moved(b, source, b.mul(low, constant(line.stride * self.size)))
+            source = offset_bytes(b, source, b.mul(low, constant(line.stride * self.size)))
             shift += behind // step * stride
             lows.append(b.add(low, constant(line.offset)))
             counts.append(self._fewer(line, values))
@@ -281,7 +283,7 @@ class _Emission:
         Window(b, cut.type, cut.lanes, cut.lines, reach, strides, lows, counts).pack(
             source, self.window
         )
-        return moved(b, self.window, shift * self.size)
+        return offset_bytes(b, self.window, shift * self.size)
 
     def _fewer(self, line: Line, values: Bindings) -> ir.Value | None:
         """How many values of an unpadded coordinate there are, where a unit may have fewer."""
@@ -311,17 +313,17 @@ class _Emission:
 
         def at(i: ir.Value | int, size: int) -> None:
             moved_rows = list(rows)
-            moved_rows[k] = constant(plus(b, start[k], times(b, i, step)))
+            moved_rows[k] = constant(add(b, start[k], multiply(b, i, step)))
             if k == shape.axis:
                 placed = Placed(cut, self.contract, b, start, moved_rows, size)
-                body(placed, constant(plus(b, number, i)))
+                body(placed, constant(add(b, number, i)))
                 return
             count = -(-cut.unit[k + 1] // (shape.extent if k + 1 == shape.axis else 1))
-            inner = constant(times(b, b.add(number, constant(i)), count))
+            inner = constant(multiply(b, b.add(number, constant(i)), count))
             self._tiles_from(k + 1, start, moved_rows, inner, body)
 
         if isinstance(whole, ir.Value) or whole > 1:
-            with b.counted(0, whole) as i:
+            with b.counted_loop(0, whole) as i:
                 at(i, shape.extent)
         elif whole == 1:
             at(0, shape.extent)
@@ -342,7 +344,7 @@ class _Emission:
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
             if row is not start:
                 delta = b.sub(row, start)
-                a = moved(b, a, b.mul(delta, constant(self.a_stride(axis.index))))
+                a = offset_bytes(b, a, b.mul(delta, constant(self.a_stride(axis.index))))
         source = Source(a, tile.offsets(self.a_stride), packed, cut.type, cut.type)
         sums = None if kept is None else self._waiting(tile, *kept, valid)
         return accumulate(b, tile.shape(valid), source, self._depth(), sums)
@@ -350,8 +352,8 @@ class _Emission:
     def _sum_places(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> list[ir.Value]:
         b = self.b
         shape, step = tile.shape(valid), self.cut.lanes * self.size
-        base = moved(b, sums, b.mul(n, constant(self.tile_bytes)))
-        return [moved(b, base, i * step) for i in range(shape.rows * shape.vectors)]
+        base = offset_bytes(b, sums, b.mul(n, constant(self.tile_bytes)))
+        return [offset_bytes(b, base, i * step) for i in range(shape.rows * shape.vectors)]
 
     def _waiting(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)

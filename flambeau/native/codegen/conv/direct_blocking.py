@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 from ...loop_ir.ir import (
-    Affine, Apply, Axis, Constant, Contract, Expression, Index, Load, Position, Scalar, Type,
+    Affine, Apply, Axis, Constant, Contract, Expression, Index, IndexValue, Load, Scalar, Type,
 )
-from ...target.load_balance import evenness
+from ...target.load_balance import utilization
 from ...target.machine import Target
 from ..llvm.types import sum_type
 
@@ -51,7 +51,7 @@ def _bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
         return
     if isinstance(mask, Apply) and mask.operation in (Scalar.GE, Scalar.LT):
         left, right = mask.operands
-        if isinstance(left, Position) and isinstance(right, Constant):
+        if isinstance(left, IndexValue) and isinstance(right, Constant):
             yield left.value, mask.operation, int(right.value)
             return
     raise Unsupported("a mask that is not a window")
@@ -391,7 +391,7 @@ def _even_out(made: Plan, threads: int) -> None:
     largest, best, even = made.unit[k], made.unit[k], 0.0
     for each in range(-(-largest // step) * step, 0, -step):
         made.unit[k] = min(each, largest)
-        now = evenness(groups * made.units, threads)
+        now = utilization(groups * made.units, threads)
         if now > even + 0.03:
             best, even = made.unit[k], now
         if even >= EVEN:

@@ -13,17 +13,19 @@ from math import prod
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Contract, Extent, Index, Load, Store, expressions, statements, within
+from ...loop_ir.ir import (
+    Contract, Extent, Index, Load, Store, expressions, statements, subexpressions,
+)
 from ..llvm.builder import Builder
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from .direct_blocking import Plan
 from ..gemm.blocking import cheap
-from ..loops.privatized_sums import adding_up
+from ..loops.privatized_sums import accumulate_in_registers
 from ..gemm.pack_panels import turn
 from ..gemm.micro_kernel import Sums, Tile
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved, times
+from ..llvm.address import constant, multiply, offset_bytes
 
 Bindings = dict[Index, ir.Value]
 
@@ -33,7 +35,7 @@ def touched(contract: Contract) -> Iterator[Load | Store]:
     inside = list(statements(contract.body))
     yield from (one for one in inside if isinstance(one, Store))
     roots = (one for statement in inside for one in expressions(statement))
-    yield from (one for one in within(roots) if isinstance(one, Load))
+    yield from (one for one in subexpressions(roots) if isinstance(one, Load))
 
 
 def _is_long(contract: Contract) -> bool:
@@ -106,7 +108,7 @@ class Epilogue:
         self.context, self.contract, self.cut = context, contract, cut
         self.sideways = sideways(contract, cut.rows[-1].index)
         self.flat = self.sideways and self._flat()
-        self.long = not self.sideways and _is_long(contract)
+        self.long_sums = not self.sideways and _is_long(contract)
 
     def _flat(self) -> bool:
         """Whether a whole tile's rows are one run of memory for the epilogue."""
@@ -128,12 +130,12 @@ class Epilogue:
         if self.sideways:
             self._turned(tile, sums, column, valid, square, turning)
             return
-        if self.long:
+        if self.long_sums:
             self._looped(tile, sums, column, valid, turning)
             return
         b, cut, vectors = self.context.builder, self.cut, tile.shape(valid).vectors
         starts = [b.add(column, constant(j * cut.lanes)) for j in range(vectors)]
-        with adding_up(self.context):
+        with accumulate_in_registers(self.context):
             for i, deltas in enumerate(tile.deltas()):
                 bindings = tile.bindings(deltas)
                 for j, start in enumerate(starts):
@@ -150,11 +152,11 @@ class Epilogue:
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, full = tile.shape(valid).vectors, valid // lanes
         for k, value in enumerate(sums):
-            store_vector(b, value, moved(b, turning, k * lanes * size), size)
+            store_vector(b, value, offset_bytes(b, turning, k * lanes * size), size)
 
         def one(known: Bindings, row: ir.Value, j: ir.Value, mask: ir.Value | None) -> None:
             place = b.add(b.mul(row, constant(vectors)), j)
-            found = load_vector(b, moved(b, turning, b.mul(place, constant(lanes * size))),
+            found = load_vector(b, offset_bytes(b, turning, b.mul(place, constant(lanes * size))),
                                 self.cut.type, lanes)  # fmt: skip
             start = b.add(column, b.mul(j, constant(lanes)))
             emit_epilogue(self.context, self.contract.body, known,
@@ -165,11 +167,11 @@ class Epilogue:
             known, row = tile.bindings((0,) * len(tile.extents())), constant(0)
             axes = self.cut.rows[self.cut.shape.axis :]
             for axis, extent in zip(axes, tile.extents(), strict=True):
-                i = loops.enter_context(b.counted(0, extent))
+                i = loops.enter_context(b.counted_loop(0, extent))
                 known[axis.index] = b.add(known[axis.index], i)
                 row = b.add(b.mul(row, constant(extent)), i)
             if full:
-                with b.counted(0, full) as j:
+                with b.counted_loop(0, full) as j:
                     one(known, row, j, None)
             if valid % lanes:
                 one(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
@@ -182,15 +184,15 @@ class Epilogue:
         run = len(deltas) if self.flat else tile.extents()[-1]
         width, last = vectors * lanes * size, self.cut.rows[-1].index
         for k, value in enumerate(sums):
-            store_vector(b, value, moved(b, turning, k * lanes * size), size)
+            store_vector(b, value, offset_bytes(b, turning, k * lanes * size), size)
         for first in range(0, len(deltas), run):
             bindings = tile.bindings(deltas[first])
             start = bindings.pop(last)
             for begin in range(first, first + run, lanes):
                 count = min(lanes, first + run - begin)
-                with b.counted(0, vectors) as j:
-                    source = moved(b, turning, times(b, j, lanes * size))
-                    source = moved(b, source, begin * width)
+                with b.counted_loop(0, vectors) as j:
+                    source = offset_bytes(b, turning, multiply(b, j, lanes * size))
+                    source = offset_bytes(b, source, begin * width)
                     turn(b, self.cut.type, lanes, source, width, count, lanes, square)
                     done = b.mul(j, constant(lanes))
                     left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
@@ -202,8 +204,8 @@ class Epilogue:
         """The body for `left` columns, each with `count` rows in a line of `square`."""
         b, lanes = self.context.builder, self.cut.lanes
         mask = None if count == lanes else b.first_lanes(count, lanes)
-        with b.counted(0, left) as c:
-            place = moved(b, square, b.mul(c, constant(lanes * self.cut.type.size)))
+        with b.counted_loop(0, left) as c:
+            place = offset_bytes(b, square, b.mul(c, constant(lanes * self.cut.type.size)))
             found = load_vector(b, place, self.cut.type, lanes)
             known = {**bindings, self.contract.column.index: b.add(column, c)}
             emit_epilogue(self.context, self.contract.body, known, row, lanes, found, mask)

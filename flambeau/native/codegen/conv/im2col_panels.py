@@ -15,9 +15,9 @@ from llvmlite import ir
 from ..llvm.builder import Builder
 from .image_loads import Image
 from ..gemm.micro_kernel import Tile
-from ..llvm.loop import loop
+from ..llvm.loop import emit_loop
 from ..llvm.vectors import load_vector, splat, store_vector
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import I32, I64, POINTER, Number
 
 _NOWHERE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
@@ -62,8 +62,8 @@ class WindowPanel:
                 start = b.sub(b.mul(at, line.stride), line.padding)
                 offset = b.add(offset, b.mul(start, line.apart))
                 kept = b.select(there, start, constant(_NOWHERE))
-                b.store(b.trunc(kept, I32), moved(b, places, times(b, i, 4)), align=4)
-            b.store(offset, moved(b, self.offsets, times(b, i, 8)), align=8)
+                b.store(b.trunc(kept, I32), offset_bytes(b, places, multiply(b, i, 4)), align=4)
+            b.store(offset, offset_bytes(b, self.offsets, multiply(b, i, 8)), align=8)
             column = b.add(column, one)
             over = b.icmp_signed("==", column, image.columns.outputs)
             column = b.select(over, zero, column)
@@ -72,7 +72,7 @@ class WindowPanel:
             row = b.select(below, zero, row)
             return [b.select(below, b.add(number, one), number), row, column]
 
-        loop(b, self.tile.columns, [number, row, column], lane)
+        emit_loop(b, self.tile.columns, [number, row, column], lane)
         self.column = column
 
     # --------------------------------------------------------------------------- packing
@@ -98,8 +98,15 @@ class WindowPanel:
         b, image, lines = self.b, self.image, (self.image.rows, self.image.columns)
         lanes = self.tile.lanes
         vectors = range(self.tile.vectors)
-        loaded = [[b.load(moved(b, places, v * lanes * 4), typ=ir.VectorType(I32, lanes), align=32)
-                   for v in vectors] for places in self.places]  # fmt: skip
+        loaded = [
+            [
+                b.load(
+                    offset_bytes(b, places, v * lanes * 4), typ=ir.VectorType(I32, lanes), align=32
+                )
+                for v in vectors
+            ]
+            for places in self.places
+        ]
 
         def inside(which: int, entry: ir.Value) -> tuple[list[ir.Value], ir.Value]:
             line = lines[which]
@@ -116,18 +123,18 @@ class WindowPanel:
                 along, right = inside(1, j)
                 masks = [b.and_(x, y) for x, y in zip(across, along, strict=True)]
                 tap = b.add(b.mul(i, image.columns.entries), j)
-                ends = (start, plus(b, start, depth))
+                ends = (start, add(b, start, depth))
                 low, high = (self.channels_before(tap, end) for end in ends)
                 step = b.sub(b.add(b.mul(low, self.taps), tap), constant(start))
-                place = moved(b, into, times(b, step, self.tile.columns * self.size))
+                place = offset_bytes(b, into, multiply(b, step, self.tile.columns * self.size))
                 offset = b.add(b.add(down, right), b.mul(low, image.channel_apart))
                 body(offset, masks, b.sub(high, low), place)
                 return []
 
-            loop(b, image.columns.entries, [], column)
+            emit_loop(b, image.columns.entries, [], column)
             return []
 
-        loop(b, image.rows.entries, [], row)
+        emit_loop(b, image.rows.entries, [], row)
 
     def channels_before(self, tap: ir.Value, end: Number) -> ir.Value:
         """How many channels' steps of a tap come before step `end` of the depth."""
@@ -147,10 +154,10 @@ class WindowPanel:
         for v in vectors:
             left = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
             last = b.minimum_of(left, constant(lanes - 1))
-            at = moved(b, self.offsets, v * lanes * 8)
+            at = offset_bytes(b, self.offsets, v * lanes * 8)
             one = b.load(at, typ=I64, align=8)
-            other = b.load(moved(b, at, times(b, last, 8)), typ=I64, align=8)
-            bases.append((one, b.sub(other, times(b, last, steps * self.size))))
+            other = b.load(offset_bytes(b, at, multiply(b, last, 8)), typ=I64, align=8)
+            bases.append((one, b.sub(other, multiply(b, last, steps * self.size))))
             firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(left, I32), lanes)))
             whole = b.and_(whole, b.icmp_signed("==", left, constant(lanes)))
             column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
@@ -184,12 +191,16 @@ class WindowPanel:
         def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
             source, target = held
             for v, some in enumerate(parts):
-                read = [self._read(moved(b, source, offset), masks) for offset, masks in some]
+                read = [
+                    self._read(offset_bytes(b, source, offset), masks) for offset, masks in some
+                ]
                 value = read[0] if len(read) == 1 else self._either(*read)
-                store_vector(b, value, moved(b, target, v * tile.lanes * self.size), self.size)
+                store_vector(
+                    b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
+                )
             return self._next(source, target)
 
-        loop(b, many, [self.image.start, place], channel)
+        emit_loop(b, many, [self.image.start, place], channel)
 
     def _even(self, mask: ir.Value) -> list[ir.Value]:
         """The masks of two vectors of memory, of which every second element is wanted."""
@@ -203,7 +214,7 @@ class WindowPanel:
     def _read(self, pointer: ir.Value, masks: list[ir.Value]) -> ir.Value:
         """A vector of memory, or every second element of two."""
         b, lanes, kind = self.b, self.tile.lanes, self.tile.type
-        read = [load_vector(b, moved(b, pointer, i * lanes * self.size), kind, lanes, mask)
+        read = [load_vector(b, offset_bytes(b, pointer, i * lanes * self.size), kind, lanes, mask)
                 for i, mask in enumerate(masks)]  # fmt: skip
         if len(read) == 1:
             return read[0]
@@ -211,8 +222,11 @@ class WindowPanel:
         return b.shuffle_vector(*read, pick)
 
     def _next(self, source: ir.Value, target: ir.Value) -> list[ir.Value]:
-        step = times(self.b, self.taps, self.tile.columns * self.size)
-        return [moved(self.b, source, self.image.channel_apart), moved(self.b, target, step)]
+        step = multiply(self.b, self.taps, self.tile.columns * self.size)
+        return [
+            offset_bytes(self.b, source, self.image.channel_apart),
+            offset_bytes(self.b, target, step),
+        ]
 
     def _either(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """Two vectors, one of which is zero in each lane."""
@@ -225,21 +239,23 @@ class WindowPanel:
         b, tile, kind = self.b, self.tile, self.tile.type
         vectors = range(tile.vectors)
         wide = ir.VectorType(I64, tile.lanes)
-        places = [b.load(moved(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
+        places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
                   for v in vectors]  # fmt: skip
 
         def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value) -> None:
             def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
                 source, target = held
                 for v in vectors:
-                    where = b.gep(moved(b, source, offset), [places[v]],
+                    where = b.gep(offset_bytes(b, source, offset), [places[v]],
                                   source_etype=ir.IntType(8))  # fmt: skip
                     where.type = ir.VectorType(POINTER, tile.lanes)
                     value = b.gather(where, kind, tile.lanes, masks[v])
-                    store_vector(b, value, moved(b, target, v * tile.lanes * self.size), self.size)
+                    store_vector(
+                        b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
+                    )
                 return self._next(source, target)
 
-            loop(b, many, [self.image.start, place], channel)
+            emit_loop(b, many, [self.image.start, place], channel)
 
         self._each_tap(start, depth, into, tap)
 

@@ -9,10 +9,10 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Affine, Apply, Axis, Constant, Contract, Expression, Given, Load, Position, Scalar, Size,
+    Affine, Apply, Axis, Constant, Contract, Expression, IndexValue, Load, Scalar, Size, SizeValue,
 )
 from .direct_blocking import Unsupported
-from ..llvm.address import times
+from ..llvm.address import multiply
 
 _Terms = tuple[Any, Any]
 
@@ -83,8 +83,8 @@ def _image(context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[
     )
     return Image(
         load, image, channel, context.extent(image.extent), context.extent(channel.extent),
-        times(context.builder, context.extent(image_apart), size),
-        times(context.builder, context.extent(channel_apart), size), lines[0], lines[1],
+        multiply(context.builder, context.extent(image_apart), size),
+        multiply(context.builder, context.extent(channel_apart), size), lines[0], lines[1],
         context.address(load.buffer, around, {}),
     )  # fmt: skip
 
@@ -103,7 +103,7 @@ def _limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
             found[one.operands[0], one.operation] = one.operands[1]
     for (place, operation), limit in found.items():
         least = found.get((place, Scalar.GE))
-        if operation is Scalar.LT and isinstance(limit, Given):
+        if operation is Scalar.LT and isinstance(limit, SizeValue):
             if not isinstance(least, Constant) or least.value != 0:
                 raise Unsupported("a mask that is no window")
             yield place, limit.size
@@ -127,7 +127,7 @@ def _line(
     if not (isinstance(place, Apply) and place.operation is Scalar.SUB):
         raise Unsupported("no coordinate of a window")
     moved, padding = place.operands
-    if not (isinstance(moved, Position) and isinstance(padding, Given)) or moved.value.base:
+    if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("no coordinate of a window")
     (output, stride), (entry, dilation) = (_term(moved.value, some) for some in axes)
     if moved.value.terms[0][0] is not output.index:  # either way is right: they say which is meant
@@ -136,5 +136,5 @@ def _line(
     size = context.extent
     return Line(
         output, entry, size(output.extent), size(entry.extent), size(stride), size(dilation),
-        size(padding.size), size(extent), times(context.builder, size(apart), load.type.size),
+        size(padding.size), size(extent), multiply(context.builder, size(apart), load.type.size),
     )  # fmt: skip

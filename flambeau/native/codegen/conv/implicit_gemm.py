@@ -19,8 +19,8 @@ from .image_loads import Image, image_of
 from ..gemm.pack import minimum
 from ..gemm.macro_kernel import Columns
 from ..gemm.micro_kernel import Sums, Tile
-from ..llvm.loop import loop
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.loop import emit_loop
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
 from .im2col_panels import WindowPanel
 
@@ -39,7 +39,7 @@ class AnyConv(AnyProduct):
         weights, rows = statement.b, (image.rows, image.columns)
         at = [size(weights.at.stride(axis.index)) for axis in (
             statement.column, image.channel, *(line.entry for line in rows))]  # fmt: skip
-        self.weight_apart = [times(b, one, weights.type.size) for one in at]
+        self.weight_apart = [multiply(b, one, weights.type.size) for one in at]
         taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
@@ -85,33 +85,35 @@ class AnyConv(AnyProduct):
         columns = self.image.columns.entries
 
         def group(g: Number) -> None:
-            local = times(b, b.sub(constant(g), constant(g0)), self.group_bytes)
-            into = moved(b, self.memory, local)
-            first, last = times(b, g, rows), plus(b, p.m, -1)
-            sources = [moved(b, p.a, times(b, minimum(b, plus(b, first, i), last), p.a_row))
-                       for i in range(rows)]  # fmt: skip
+            local = multiply(b, b.sub(constant(g), constant(g0)), self.group_bytes)
+            into = offset_bytes(b, self.memory, local)
+            first, last = multiply(b, g, rows), add(b, p.m, -1)
+            sources = [
+                offset_bytes(b, p.a, multiply(b, minimum(b, add(b, first, i), last), p.a_row))
+                for i in range(rows)
+            ]
 
             def tap(t: ir.Value, _: list) -> list:
-                ends = (start, plus(b, start, depth))
+                ends = (start, add(b, start, depth))
                 low, high = (panel.channels_before(t, end) for end in ends)
                 at = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
                 at = b.add(at, b.mul(low, channel))
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
-                apart = times(b, panel.taps, rows * self.size)
+                apart = multiply(b, panel.taps, rows * self.size)
 
                 def one(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
                     offset, target = held
                     for i, source in enumerate(sources):
-                        value = b.load(moved(b, source, offset), typ=memory_type(p.type),
+                        value = b.load(offset_bytes(b, source, offset), typ=memory_type(p.type),
                                        align=self.size)  # fmt: skip
-                        b.store(value, moved(b, target, i * self.size), align=self.size)
-                    return [b.add(offset, channel), moved(b, target, apart)]
+                        b.store(value, offset_bytes(b, target, i * self.size), align=self.size)
+                    return [b.add(offset, channel), offset_bytes(b, target, apart)]
 
-                target = moved(b, into, times(b, step, rows * self.size))
-                loop(b, b.sub(high, low), [at, target], one)
+                target = offset_bytes(b, into, multiply(b, step, rows * self.size))
+                emit_loop(b, b.sub(high, low), [at, target], one)
                 return []
 
-            loop(b, panel.taps, [], tap)
+            emit_loop(b, panel.taps, [], tap)
 
         self._between(g0, g1, group)
 
@@ -127,9 +129,9 @@ class AnyConv(AnyProduct):
         """Whole vectors where all of a tile's positions lie in a row, else one number at a time."""
         b = self.builder
         number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
-        full = b.icmp_signed("==", constant(plus(b, valid, columns.count)),
+        full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
                              constant(tile.rows + tile.columns))  # fmt: skip
-        inside = b.icmp_signed("<=", plus(b, at, tile.columns), self.each)
+        inside = b.icmp_signed("<=", add(b, at, tile.columns), self.each)
         with b.if_else(b.and_(self.flat, b.and_(full, inside))) as (whole, edge):
             with whole:
                 self._vectors(tile, sums, first, number, at)
@@ -143,9 +145,9 @@ class AnyConv(AnyProduct):
         b, image = self.builder, self.image
         known = {image.image.index: number, image.rows.output.index: constant(0)}
         for i in range(tile.rows):
-            known[self.row] = constant(plus(b, first, i))
+            known[self.row] = constant(add(b, first, i))
             for j in range(tile.vectors):
-                start = constant(plus(b, at, j * tile.lanes))
+                start = constant(add(b, at, j * tile.lanes))
                 emit_epilogue(self.context, self.flat_body, known,
                               (image.columns.output.index, start),
                                       tile.lanes, sums[i * tile.vectors + j])  # fmt: skip
@@ -163,13 +165,13 @@ class AnyConv(AnyProduct):
 
             def channel(i: ir.Value, _: list) -> list:
                 place = b.add(b.mul(i, constant(self.tile.columns)), j)
-                value = b.load(moved(b, slot, times(b, place, self.size)), typ=kind,
+                value = b.load(offset_bytes(b, slot, multiply(b, place, self.size)), typ=kind,
                                align=self.size)  # fmt: skip
-                row = (self.row, constant(plus(b, first, i)))
+                row = (self.row, constant(add(b, first, i)))
                 emit_epilogue(self.context, self.statement.body, known, row, 1, value)
                 return []
 
-            loop(b, valid, [], channel)
+            emit_loop(b, valid, [], channel)
             column = b.add(column, one)
             over = b.icmp_signed("==", column, image.columns.outputs)
             row = b.select(over, b.add(row, one), row)
@@ -177,5 +179,5 @@ class AnyConv(AnyProduct):
             return [b.select(below, b.add(number, one), number), b.select(below, zero, row),
                     b.select(over, zero, column)]  # fmt: skip
 
-        loop(b, count, [number, row, column], position)
+        emit_loop(b, count, [number, row, column], position)
 

@@ -21,9 +21,9 @@ from ..gemm.pack import Panel, minimum, pack
 from ..gemm.pack_panels import turn
 from ..gemm.macro_kernel import Columns, Work, difference
 from ..gemm.micro_kernel import Depth, Source, Sums, Tile, accumulate
-from ..llvm.loop import loop
+from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector
-from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
 from .im2col_panels import WindowPanel
 
@@ -46,7 +46,7 @@ class AnyWeight(AnyProduct):
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         strides = [context.extent(result.at.stride(axis.index)) for axis in (
             statement.column, image.image, *(line.output for line in lines))]  # fmt: skip
-        apart = [times(b, one, result.type.size) for one in strides]
+        apart = [multiply(b, one, result.type.size) for one in strides]
         self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
         zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
         start = context.address(result.buffer, result.at, zero)
@@ -88,38 +88,40 @@ class AnyWeight(AnyProduct):
     def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         """Packs the windows of a block, some positions after others."""
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
-        first = times(b, constant(g0), rows)
-        count = times(b, b.sub(constant(g1), constant(g0)), rows)
+        first = multiply(b, constant(g0), rows)
+        count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
         there = minimum(b, count, b.sub(constant(self.p.m), constant(first)))
-        self.apart = times(b, count, columns * self.size)
+        self.apart = multiply(b, count, columns * self.size)
 
         def some(i: ir.Value, _: Sums) -> Sums:
-            done = times(b, i, columns)
+            done = multiply(b, i, columns)
             left = minimum(b, columns, b.sub(constant(depth), constant(done)))
-            self.panel.place(plus(b, start, done), left)
-            self.panel.pack(first, there, moved(b, self.memory, times(b, i, self.apart)))
+            self.panel.place(add(b, start, done), left)
+            self.panel.pack(first, there, offset_bytes(b, self.memory, multiply(b, i, self.apart)))
             return []
 
-        loop(b, parts(b, depth, columns), [], some)
+        emit_loop(b, ceil_divide(b, depth, columns), [], some)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
         b, p = self.builder, self.p
-        source = moved(b, p.b, times(b, columns.first, self.channel_apart))
+        source = offset_bytes(b, p.b, multiply(b, columns.first, self.channel_apart))
         first, last = (b.udiv(constant(one), self.each) for one in (
-            start, plus(b, plus(b, start, depth), -1)))  # fmt: skip
+            start, add(b, add(b, start, depth), -1)))  # fmt: skip
 
         def image(i: ir.Value, _: Sums) -> Sums:
             number = b.add(first, i)
             begin = b.mul(number, self.each)
             low = b.intrinsic("smax", begin.type, (begin, constant(start)))
-            end = minimum(b, b.add(begin, self.each), plus(b, start, depth))
+            end = minimum(b, b.add(begin, self.each), add(b, start, depth))
             done = b.sub(low, constant(start))
-            into = moved(b, self._packed(local), times(b, done, self.tile.columns * self.size))
-            here = moved(b, source, b.mul(number, self.image_apart))
+            into = offset_bytes(
+                b, self._packed(local), multiply(b, done, self.tile.columns * self.size)
+            )
+            here = offset_bytes(b, source, b.mul(number, self.image_apart))
             with b.if_else(self.flat) as (runs, other):
                 with runs:
-                    at = moved(b, here, times(b, b.sub(low, begin), self.size))
+                    at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
                     panel = Panel(at, self.channel_apart, self.size, p.b_type, p.type,
                                   self.tile.columns, columns.count, b.sub(end, low),
                                   self.tile.lanes)  # fmt: skip
@@ -128,7 +130,7 @@ class AnyWeight(AnyProduct):
                     self._elements(here, b.sub(low, begin), b.sub(end, low), columns.count, into)
             return []
 
-        loop(b, b.add(b.sub(last, first), constant(1)), [], image)
+        emit_loop(b, b.add(b.sub(last, first), constant(1)), [], image)
 
     def _elements(self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number,
                   into: ir.Value) -> None:  # fmt: skip
@@ -137,22 +139,24 @@ class AnyWeight(AnyProduct):
 
         def position(i: ir.Value, held: Sums) -> Sums:
             row, place = held
-            at = moved(b, image, b.add(b.mul(row, self.row_apart), b.mul(place, self.place_apart)))
-            target = moved(b, into, times(b, i, self.tile.columns * self.size))
+            at = offset_bytes(
+                b, image, b.add(b.mul(row, self.row_apart), b.mul(place, self.place_apart))
+            )
+            target = offset_bytes(b, into, multiply(b, i, self.tile.columns * self.size))
 
             def channel(j: ir.Value, _: Sums) -> Sums:
-                value = b.load(moved(b, at, b.mul(j, self.channel_apart)), typ=kind,
+                value = b.load(offset_bytes(b, at, b.mul(j, self.channel_apart)), typ=kind,
                                align=self.size)  # fmt: skip
-                b.store(value, moved(b, target, times(b, j, self.size)), align=self.size)
+                b.store(value, offset_bytes(b, target, multiply(b, j, self.size)), align=self.size)
                 return []
 
-            loop(b, constant(count), [], channel)
+            emit_loop(b, constant(count), [], channel)
             following = b.add(place, constant(1))
             over = b.icmp_signed("==", following, line.outputs)
             return [b.select(over, b.add(row, constant(1)), row),
                     b.select(over, constant(0), following)]  # fmt: skip
 
-        loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
+        emit_loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
 
     # ------------------------------------------------------------------------------- tiles
 
@@ -164,7 +168,7 @@ class AnyWeight(AnyProduct):
         b, tile, p = self.builder, self.tile, self.p
         run, step = tile.columns * self.size, self.tile.columns * self.size
         local = difference(b, group, work.g0)
-        a = moved(b, self.memory, times(b, local, rows * run))
+        a = offset_bytes(b, self.memory, multiply(b, local, rows * run))
         at = self._packed(difference(b, panel, work.near))
         kept = self._kept(local, panel, work)
         assert work.ends is not None
@@ -176,12 +180,12 @@ class AnyWeight(AnyProduct):
                  Depth(tile.columns, self.size, step)]  # fmt: skip
         source = Source(a, offsets, at, p.type, p.type)
         sums = accumulate(b, tile, source, whole, sums, self.plan.unroll)
-        source = replace(source, a=moved(b, a, times(b, full, self.apart)),
-                         b=moved(b, at, times(b, full, tile.columns * step)))  # fmt: skip
+        source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.apart)),
+                         b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))  # fmt: skip
         sums = accumulate(b, tile, source, [Depth(rest, self.size, step)], sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
-                self._finish(tile, sums, times(b, group, rows), valid, columns)
+                self._finish(tile, sums, multiply(b, group, rows), valid, columns)
             with more:
                 self._keep(tile, sums, kept)
 
@@ -203,19 +207,19 @@ class AnyWeight(AnyProduct):
         lanes, stride = tile.lanes, tile.columns * self.size
 
         def square(v: ir.Value, _: Sums) -> Sums:
-            done = times(b, v, lanes)
+            done = multiply(b, v, lanes)
             left = minimum(b, lanes, b.sub(constant(columns.count), constant(done)))
-            column = plus(b, constant(columns.first), done)
+            column = add(b, constant(columns.first), done)
             for begin in range(0, tile.rows, lanes):
-                source = moved(b, slot, begin * stride)
-                source = moved(b, source, times(b, done, self.size))
+                source = offset_bytes(b, slot, begin * stride)
+                source = offset_bytes(b, source, multiply(b, done, self.size))
                 rows = min(lanes, tile.rows - begin)
                 turn(b, tile.type, lanes, source, stride, rows, lanes, self.square)
-                mask = first_lanes(b, constant(plus(b, valid, -begin)), lanes)
-                self._turned(column, left, constant(plus(b, first, begin)), mask)
+                mask = first_lanes(b, constant(add(b, valid, -begin)), lanes)
+                self._turned(column, left, constant(add(b, first, begin)), mask)
             return []
 
-        loop(b, parts(b, constant(columns.count), lanes), [], square)
+        emit_loop(b, ceil_divide(b, constant(columns.count), lanes), [], square)
 
     def _turned(self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
                 ) -> None:  # fmt: skip
@@ -224,35 +228,37 @@ class AnyWeight(AnyProduct):
         known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
 
         def channel(c: ir.Value, _: Sums) -> Sums:
-            line = moved(b, self.square, times(b, c, tile.lanes * self.size))
+            line = offset_bytes(b, self.square, multiply(b, c, tile.lanes * self.size))
             value = load_vector(b, line, tile.type, tile.lanes)
-            at = {**known, self.column: constant(plus(b, c, column))}
+            at = {**known, self.column: constant(add(b, c, column))}
             emit_epilogue(self.context, self.ordered_body, at, (image.columns.entry.index, row),
                                   tile.lanes, value, mask)  # fmt: skip
             return []
 
-        loop(b, count, [], channel)
+        emit_loop(b, count, [], channel)
 
     def _numbers(self, slot: ir.Value, first: Number, valid: Number, columns: Columns) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         entries = image.columns.entries
 
         def row(i: ir.Value, _: Sums) -> Sums:
-            at = plus(b, i, first)
+            at = add(b, i, first)
             channel, tap = (f(constant(at), self.panel.taps) for f in (b.udiv, b.urem))
             known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
                      image.columns.entry.index: b.urem(tap, entries)}  # fmt: skip
-            source = moved(b, slot, times(b, i, self.tile.columns * self.size))
+            source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))
 
             def one(j: ir.Value, _: Sums) -> Sums:
-                value = b.load(moved(b, source, times(b, j, self.size)), typ=kind, align=self.size)
-                start = constant(plus(b, j, columns.first))
+                value = b.load(
+                    offset_bytes(b, source, multiply(b, j, self.size)), typ=kind, align=self.size
+                )
+                start = constant(add(b, j, columns.first))
                 emit_epilogue(
                     self.context, self.statement.body, known, (self.column, start), 1, value
                 )
                 return []
 
-            loop(b, constant(columns.count), [], one)
+            emit_loop(b, constant(columns.count), [], one)
             return []
 
-        loop(b, valid, [], row)
+        emit_loop(b, valid, [], row)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.builder import I1, I64, POINTER, Builder, iota, vector
+from ..llvm.builder import I1, I64, POINTER, Builder, lane_numbers, vector
 from .direct_blocking import Line
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved, times
+from ..llvm.address import constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
 
 
@@ -47,7 +47,7 @@ class Window:
         line, step = self.lines[k], self.reach[k][1]
         if line.extent is None:
             return None
-        value = self.b.add(self.lows[k], constant(times(self.b, at, step)))
+        value = self.b.add(self.lows[k], constant(multiply(self.b, at, step)))
         return self.b.icmp_unsigned("<", value, constant(line.extent))
 
     def _outer(
@@ -61,11 +61,11 @@ class Window:
         else:
             body, width = self._row, self.reach[last][0]
         if k < last and body == self._row:
-            with b.counted(0, self.counts[k] or self.reach[k][0]) as i:
+            with b.counted_loop(0, self.counts[k] or self.reach[k][0]) as i:
                 self._outer(
-                    k + 1, b.both(ok, self._inside(k, i)),
-                    moved(b, source, times(b, i, self._apart(k) * self.size)),
-                    moved(b, target, times(b, i, self.strides[k] * self.size)),
+                    k + 1, b.and_masks(ok, self._inside(k, i)),
+                    offset_bytes(b, source, multiply(b, i, self._apart(k) * self.size)),
+                    offset_bytes(b, target, multiply(b, i, self.strides[k] * self.size)),
                 )  # fmt: skip
             return
         if ok is None:
@@ -96,35 +96,37 @@ class Window:
             low = b.intrinsic("smax", I64, (b.neg(self.lows[k]), constant(0)))
             high = b.minimum_of(b.sub(constant(line.extent), self.lows[k]), constant(extent))
             low, high = b.minimum_of(low, constant(extent)), b.intrinsic("smax", I64, (low, high))
-            with b.counted(0, low) as i:
-                self._zeros(moved(b, target, b.mul(i, constant(each))), self.strides[k])
-            with b.counted(high, extent) as i:
-                self._zeros(moved(b, target, b.mul(i, constant(each))), self.strides[k])
+            with b.counted_loop(0, low) as i:
+                self._zeros(offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k])
+            with b.counted_loop(high, extent) as i:
+                self._zeros(offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k])
         start = b.mul(low, constant(each))
         count = b.mul(b.sub(high, low), constant(self.strides[k]))
-        self._copied(moved(b, source, start), moved(b, target, start), count)
+        self._copied(offset_bytes(b, source, start), offset_bytes(b, target, start), count)
 
     def _copied(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
         """Contiguous elements, `count` of them."""
         b, lanes, size = self.b, self.lanes, self.size
         full = b.and_(count, constant(-lanes))
-        with b.counted(constant(0), full, lanes) as i:
-            at = times(b, i, size)
-            store_vector(b, load_vector(b, moved(b, source, at), self.type, lanes),
-                         moved(b, target, at), size)  # fmt: skip
-        at, mask = times(b, full, size), b.first_lanes(b.sub(count, full), lanes)
-        rest = load_vector(b, moved(b, source, at), self.type, lanes, mask)
-        store_vector(b, rest, moved(b, target, at), size, mask)
+        with b.counted_loop(constant(0), full, lanes) as i:
+            at = multiply(b, i, size)
+            store_vector(b, load_vector(b, offset_bytes(b, source, at), self.type, lanes),
+                         offset_bytes(b, target, at), size)  # fmt: skip
+        at, mask = multiply(b, full, size), b.first_lanes(b.sub(count, full), lanes)
+        rest = load_vector(b, offset_bytes(b, source, at), self.type, lanes, mask)
+        store_vector(b, rest, offset_bytes(b, target, at), size, mask)
 
     def _zeros(self, target: ir.Value, count: int) -> None:
         """Clears contiguous elements."""
         b, lanes = self.b, self.lanes
         zero = ir.Constant(vector(memory_type(self.type), lanes), None)
         if count >= lanes:
-            with b.counted(0, count // lanes) as i:
-                store_vector(b, zero, moved(b, target, times(b, i, lanes * self.size)), self.size)
+            with b.counted_loop(0, count // lanes) as i:
+                store_vector(
+                    b, zero, offset_bytes(b, target, multiply(b, i, lanes * self.size)), self.size
+                )
         if count % lanes:
-            to = moved(b, target, count // lanes * lanes * self.size)
+            to = offset_bytes(b, target, count // lanes * lanes * self.size)
             store_vector(b, zero, to, self.size, b.first_lanes(count % lanes, lanes))
 
     def _row(self, source: ir.Value, target: ir.Value) -> None:
@@ -135,14 +137,16 @@ class Window:
         def chunk(first: Number, count: int) -> None:
             mask = None if count == lanes else b.first_lanes(count, lanes)
             found = self._read(last, source, first, mask)
-            store_vector(b, found, moved(b, target, times(b, first, self.size)), self.size, mask)
+            store_vector(
+                b, found, offset_bytes(b, target, multiply(b, first, self.size)), self.size, mask
+            )
 
         self._chunks(extent, chunk)
 
     def _chunks(self, extent: int, chunk: Callable[[Number, int], None]) -> None:
         full = extent // self.lanes * self.lanes
         if full:
-            with self.b.counted(0, full, self.lanes) as first:
+            with self.b.counted_loop(0, full, self.lanes) as first:
                 chunk(first, self.lanes)
         if extent > full:
             chunk(full, extent - full)
@@ -150,11 +154,11 @@ class Window:
     def _read(self, k: int, source: ir.Value, first: Number, mask: ir.Value | None) -> ir.Value:
         """`lanes` values along a coordinate from `first` on; zero outside of the image."""
         b, lanes, apart = self.b, self.lanes, self._apart(k) * self.size
-        mask = b.both(mask, self._lanes_inside(k, first))
-        place = moved(b, source, times(b, first, apart))
+        mask = b.and_masks(mask, self._lanes_inside(k, first))
+        place = offset_bytes(b, source, multiply(b, first, apart))
         if apart == self.size:
             return load_vector(b, place, self.type, lanes, mask)
-        where = b.gep(place, [iota(lanes, I64, apart)], source_etype=ir.IntType(8))
+        where = b.gep(place, [lane_numbers(lanes, I64, apart)], source_etype=ir.IntType(8))
         where.type = vector(POINTER, lanes)
         return b.gather(where, self.type, lanes,
                         b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)  # fmt: skip
@@ -164,6 +168,6 @@ class Window:
         b, lanes, line, step = self.b, self.lanes, self.lines[k], self.reach[k][1]
         if line.extent is None:
             return None
-        value = b.add(self.lows[k], constant(times(b, first, step)))
-        values = b.add(b.splat(value, lanes), iota(lanes, I64, step))
+        value = b.add(self.lows[k], constant(multiply(b, first, step)))
+        values = b.add(b.splat(value, lanes), lane_numbers(lanes, I64, step))
         return b.icmp_unsigned("<", values, b.splat(constant(line.extent), lanes))

@@ -11,16 +11,16 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Type
-from ..loops.epilogue_prefetch import fetch
+from ..loops.epilogue_prefetch import prefetch_tile
 from .blocking import Plan, Problem
 from .amx_tiles import SIDE, TILE, configured, multiplier, pairs, steps_of
 from .pack import minimum
 from .amx_split import Operand, careful, count, packer
 from .macro_kernel import Columns, Product, Work, difference
-from ..loops.work_partition import Share
+from ..loops.work_partition import TileRange
 from .micro_kernel import Sums, Tile
-from ..llvm.loop import loop
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.loop import emit_loop
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import I64, Number
 
 
@@ -38,13 +38,13 @@ class PartsProduct(Product):
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a panel: for each step of the depth two tiles of each part."""
         parts = count(stored, self.p.precision)
-        return times(self.builder, steps_of(self.builder, depth), 2 * TILE * parts)
+        return multiply(self.builder, steps_of(self.builder, depth), 2 * TILE * parts)
 
     def costs(self) -> tuple[int, int, int]:
         """In half cycles a step of the depth, as for register tiles."""
         return 4 * len(pairs(*self.parts)), 8 * self.parts[1], 8 * self.parts[0]
 
-    def _share(self, share: Share) -> None:
+    def _share(self, share: TileRange) -> None:
         with configured(self.builder):
             super()._share(share)
 
@@ -52,27 +52,27 @@ class PartsProduct(Product):
 
     def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
-        source = moved(b, p.a, times(b, start, p.a_depth))
+        source = offset_bytes(b, p.a, multiply(b, start, p.a_depth))
 
         def one(i: ir.Value, _: Sums) -> Sums:
-            first = times(b, plus(b, i, g0), self.tile.rows)
+            first = multiply(b, add(b, i, g0), self.tile.rows)
             valid = minimum(b, self.tile.rows, difference(b, p.m, first))
-            pointer = moved(b, source, times(b, first, p.a_row))
+            pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
             operand = Operand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
                               self.parts[0], False, self.checked)  # fmt: skip
-            into = moved(b, self.memory, times(b, i, self.group_bytes))
+            into = offset_bytes(b, self.memory, multiply(b, i, self.group_bytes))
             self._packed_parts(operand, into, self._flag(self.a_flags_at, i))
             return []
 
-        loop(b, difference(b, g1, g0), [], one)
+        emit_loop(b, difference(b, g1, g0), [], one)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
         self._pack_each(q0, q1, q0, start, depth)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
-        at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
-                   times(b, start, p.b_depth))  # fmt: skip
+        at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                   multiply(b, start, p.b_depth))  # fmt: skip
         operand = Operand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
                           self.parts[1], True, self.checked)  # fmt: skip
         self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
@@ -87,7 +87,7 @@ class PartsProduct(Product):
 
     def _flag(self, first: int, i: Number) -> ir.Value:
         b = self.builder
-        return moved(b, moved(b, self.memory, first), times(b, i, 8))
+        return offset_bytes(b, offset_bytes(b, self.memory, first), multiply(b, i, 8))
 
     # ---------------------------------------------------------------------- tiles
 
@@ -98,16 +98,18 @@ class PartsProduct(Product):
         b = self.builder
         tile = Tile(rows, columns.vectors, self.tile.lanes, Type.F32)
         local, near = difference(b, group, work.g0), difference(b, panel, work.near)
-        first = times(b, group, self.tile.rows)
+        first = multiply(b, group, self.tile.rows)
         if work.ends is None:
-            fetch(self.context, self.streams, (self.row, first, rows),
+            prefetch_tile(self.context, self.streams, (self.row, first, rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
             sums = self._tile_slot()
             self._multiply(tile, local, near, work.depth, sums, constant(0))
             self._looped(tile, sums, first, valid, columns)
             return
-        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
-        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        index = add(b, multiply(b, local, self.block_panels), difference(b, panel, work.p0))
+        kept = offset_bytes(
+            b, offset_bytes(b, self.memory, self.sums_at), multiply(b, index, self.tile_bytes)
+        )
         resume = b.zext(b.not_(work.ends[0]), I64)
         self._multiply(tile, local, near, work.depth, kept, resume)
         with b.if_then(work.ends[1]):
@@ -119,7 +121,10 @@ class PartsProduct(Product):
     ) -> None:  # fmt: skip
         """The sums of a tile, by the unit or with care."""
         b = self.builder
-        a, panel = moved(b, self.memory, times(b, local, self.group_bytes)), self._packed(near)
+        a, panel = (
+            offset_bytes(b, self.memory, multiply(b, local, self.group_bytes)),
+            self._packed(near),
+        )
         steps = constant(steps_of(b, depth))
         given = [a, panel, steps, sums, resume]
         unit = multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.parts)

@@ -19,10 +19,10 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from .amx_tiles import SIDE, STEP, TILE, steps_of
-from ..llvm.transpose import transposed
-from ..llvm.loop import internal, loop
-from ..llvm.vectors import first_lanes, fused, load_vector, splat, store_vector, widened
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.transpose import transpose_block
+from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.vectors import first_lanes, fma, load_vector, splat, store_vector, widen
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
@@ -45,9 +45,9 @@ def count(type: Type, precision: int) -> int:
 class Operand:
     """What is packed: `valid` of the 32 rows of a panel (columns, of b), `depth` steps of each.
 
-    Strides are in bytes; one of them is an element's size. `turned`: two steps of the depth lie
-    side by side in a row of the depth, as for b; else in a row of the width, as for a. `checked`:
-    whether somebody asks for numbers that need care.
+    Strides are in bytes; one of them is an element's size. `turned`: two steps of
+    the depth lie side by side in a row of the depth, as for b; else in a row of the width, as for
+    a. `checked`: whether somebody asks for numbers that need care.
     """
 
     pointer: ir.Value
@@ -111,7 +111,7 @@ def packer(module: ir.Module, operand: Operand) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(I64, [POINTER, I64, I64, I64, POINTER])
-    function = internal(module, name, kind)
+    function = declare_internal(module, name, kind)
     source, stride, valid, depth, panel = function.args
     for pointer in (source, panel):
         pointer.add_attribute("noalias")
@@ -121,14 +121,14 @@ def packer(module: ir.Module, operand: Operand) -> ir.Function:
     turn = along == operand.turned
 
     def step(s: ir.Value, held: list) -> list:
-        into = moved(b, panel, times(b, s, operand.step))
-        left = b.sub(depth, times(b, s, STEP))
+        into = offset_bytes(b, panel, multiply(b, s, operand.step))
+        left = b.sub(depth, multiply(b, s, STEP))
         most = body(b, operand, source, stride, valid, s, left, into, held[0])
         if turn:
-            loop(b, 2 * operand.parts, [], lambda i, _: _turn(b, into, i))
+            emit_loop(b, 2 * operand.parts, [], lambda i, _: _turn(b, into, i))
         return [most]
 
-    [most] = loop(b, steps, [ir.Constant(_WIDE, None)], step)
+    [most] = emit_loop(b, steps, [ir.Constant(_WIDE, None)], step)
     b.ret(_odd(b, most) if operand.checked else constant(0))
     return function
 
@@ -138,14 +138,16 @@ def _turn(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
     if function is None:
-        function = internal(module, name, ir.FunctionType(ir.VoidType(), [POINTER]))
+        function = declare_internal(module, name, ir.FunctionType(ir.VoidType(), [POINTER]))
         inner = ir.IRBuilder(function.append_basic_block("entry"))
         at = function.args[0]
-        rows = [load_vector(inner, moved(inner, at, r * 64), Type.I32, SIDE) for r in range(SIDE)]
-        for r, row in enumerate(transposed(inner, rows)):
-            store_vector(inner, row, moved(inner, at, r * 64), 4)
+        rows = [
+            load_vector(inner, offset_bytes(inner, at, r * 64), Type.I32, SIDE) for r in range(SIDE)
+        ]
+        for r, row in enumerate(transpose_block(inner, rows)):
+            store_vector(inner, row, offset_bytes(inner, at, r * 64), 4)
         inner.ret_void()
-    b.call(function, [moved(b, tiles, times(b, i, TILE))])
+    b.call(function, [offset_bytes(b, tiles, multiply(b, i, TILE))])
     return []
 
 
@@ -167,33 +169,33 @@ def _along_depth(
 ) -> ir.Value:  # fmt: skip
     """A step of the depth of all rows, along each of which the depth lies."""
     size, stored = operand.stored.size, operand.stored
-    masks = [first_lanes(b, plus(b, left, -first), SIDE) for first in (0, SIDE)]
-    at = moved(b, source, times(b, s, STEP * size))
+    masks = [first_lanes(b, add(b, left, -first), SIDE) for first in (0, SIDE)]
+    at = offset_bytes(b, source, multiply(b, s, STEP * size))
     odd = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
 
     def row(i: ir.Value, held: list) -> list:
         greatest, split = held[0], []
-        pointer = moved(b, at, b.mul(i, stride))
+        pointer = offset_bytes(b, at, b.mul(i, stride))
         for first, mask in enumerate(masks):
-            here = moved(b, pointer, first * SIDE * size)
-            x = widened(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
+            here = offset_bytes(b, pointer, first * SIDE * size)
+            x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
             greatest = _magnitude(b, x, greatest) if operand.checked else greatest
             split.append(_split(b, x, operand.parts))
         for part, (low, high) in enumerate(zip(*split, strict=True)):
             both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd)
-            target = moved(b, into, times(b, i, 64))
-            store_vector(b, both, moved(b, target, part * 2 * TILE), 2)
+            target = offset_bytes(b, into, multiply(b, i, 64))
+            store_vector(b, both, offset_bytes(b, target, part * 2 * TILE), 2)
         return [greatest]
 
-    [most] = loop(b, valid, [most], row)
+    [most] = emit_loop(b, valid, [most], row)
 
     def none(i: ir.Value, _: list) -> list:
-        target = moved(b, into, times(b, b.add(valid, i), 64))
+        target = offset_bytes(b, into, multiply(b, b.add(valid, i), 64))
         for part in range(operand.parts):
-            store_vector(b, ir.Constant(_WIDE, None), moved(b, target, part * 2 * TILE), 4)
+            store_vector(b, ir.Constant(_WIDE, None), offset_bytes(b, target, part * 2 * TILE), 4)
         return []
 
-    loop(b, b.sub(constant(2 * SIDE), valid), [], none)
+    emit_loop(b, b.sub(constant(2 * SIDE), valid), [], none)
     return most
 
 
@@ -203,33 +205,33 @@ def _along_width(
 ) -> ir.Value:  # fmt: skip
     """A step of the depth, two rows at a time, along which the width lies."""
     size, stored = operand.stored.size, operand.stored
-    masks = [first_lanes(b, plus(b, valid, -first), SIDE) for first in (0, SIDE)]
+    masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]
     sixteen = _all(16)
     odd = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
     none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
     def pair(i: ir.Value, held: list) -> list:
         greatest = held[0]
-        first = plus(b, times(b, s, STEP), times(b, i, 2))
+        first = add(b, multiply(b, s, STEP), multiply(b, i, 2))
         for tile in (0, 1):
             split = []
             for one in (0, 1):
-                there = b.icmp_signed("<", constant(plus(b, times(b, i, 2), one)), left)
+                there = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), one)), left)
                 mask = b.select(there, masks[tile], none)
-                here = moved(b, source, b.mul(constant(plus(b, first, one)), stride))
-                here = moved(b, here, tile * SIDE * size)
-                x = widened(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
+                here = offset_bytes(b, source, b.mul(constant(add(b, first, one)), stride))
+                here = offset_bytes(b, here, tile * SIDE * size)
+                x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
                 greatest = _magnitude(b, x, greatest) if operand.checked else greatest
                 split.append(_split(b, x, operand.parts))
             for part, (even, uneven) in enumerate(zip(*split, strict=True)):
                 low = b.bitcast(b.lshr(even, sixteen), _SHORT)
                 both = b.select(odd, b.bitcast(uneven, _SHORT), low)
-                target = moved(b, into, times(b, i, 64))
+                target = offset_bytes(b, into, multiply(b, i, 64))
                 place = part * 2 * TILE + tile * TILE
-                store_vector(b, both, moved(b, target, place), 2)
+                store_vector(b, both, offset_bytes(b, target, place), 2)
         return [greatest]
 
-    return loop(b, SIDE, [most], pair)[0]
+    return emit_loop(b, SIDE, [most], pair)[0]
 
 
 # ------------------------------------------------------------------------------ number by number
@@ -244,7 +246,7 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
-    function = internal(module, name, kind)
+    function = declare_internal(module, name, kind)
     a, other, steps, sums, resume, rows, columns = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     line = b.mul(columns, constant(64))
@@ -253,20 +255,24 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
         _clear(b, sums, vectors)
 
     def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
-        right = moved(b, other, plus(b, times(b, s, 2 * TILE * parts[1]), times(b, pair, 64)))
-        right = moved(b, right, times(b, tile, TILE))
-        y = _sum_of(b, [_half(b, moved(b, right, p * 2 * TILE), half) for p in range(parts[1])])
-        left = moved(b, a, times(b, s, 2 * TILE * parts[0]))
-        left = moved(b, left, plus(b, times(b, pair, 4), times(b, half, 2)))
-        into = moved(b, sums, times(b, tile, 64))
+        right = offset_bytes(
+            b, other, add(b, multiply(b, s, 2 * TILE * parts[1]), multiply(b, pair, 64))
+        )
+        right = offset_bytes(b, right, multiply(b, tile, TILE))
+        y = _sum_of(
+            b, [_half(b, offset_bytes(b, right, p * 2 * TILE), half) for p in range(parts[1])]
+        )
+        left = offset_bytes(b, a, multiply(b, s, 2 * TILE * parts[0]))
+        left = offset_bytes(b, left, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
+        into = offset_bytes(b, sums, multiply(b, tile, 64))
 
         def row(r: ir.Value, _: list) -> list:
-            x = splat(b, _number(b, moved(b, left, times(b, r, 64)), parts[0]), SIDE)
-            place = moved(b, into, b.mul(r, line))
-            store_vector(b, fused(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
+            x = splat(b, _number(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
+            place = offset_bytes(b, into, b.mul(r, line))
+            store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
             return []
 
-        loop(b, rows, [], row)
+        emit_loop(b, rows, [], row)
 
     _nested(b, [steps, constant(SIDE), constant(2), columns], element)
     b.ret_void()
@@ -276,10 +282,10 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
 def _clear(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
     """Sets so many vectors of sums to zero."""
     def one(i: ir.Value, _: list) -> list:
-        store_vector(b, ir.Constant(_FLOATS, None), moved(b, sums, times(b, i, 64)), 4)
+        store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
         return []
 
-    loop(b, vectors, [], one)
+    emit_loop(b, vectors, [], one)
 
 
 def _nested(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
@@ -289,7 +295,7 @@ def _nested(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None
         return []
 
     if extents:
-        loop(b, extents[0], [], one)
+        emit_loop(b, extents[0], [], one)
     else:
         body()
 
@@ -298,7 +304,7 @@ def _number(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
     """The number whose parts lie in tiles one behind the other."""
     found = []
     for part in range(parts):
-        bits = b.load(moved(b, place, part * 2 * TILE), typ=I16, align=2)
+        bits = b.load(offset_bytes(b, place, part * 2 * TILE), typ=I16, align=2)
         found.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
     return _sum_of(b, found)
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..llvm.loop import internal, loop
-from ..llvm.address import constant, moved, parts, times
+from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 SIDE = 16  # rows and columns of a tile of sums
@@ -75,7 +75,7 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, I64])
-    function = internal(module, name, kind)
+    function = declare_internal(module, name, kind)
     a, other, steps, sums, resume = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     where = _Sums(rows, columns, sums)
@@ -86,12 +86,12 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
             where.each(b, _ZERO)
 
     def step(i: ir.Value, _: list) -> list:
-        left = moved(b, a, times(b, i, 2 * TILE * parts[0]))
-        right = moved(b, other, times(b, i, 2 * TILE * parts[1]))
+        left = offset_bytes(b, a, multiply(b, i, 2 * TILE * parts[0]))
+        right = offset_bytes(b, other, multiply(b, i, 2 * TILE * parts[1]))
         _step(b, left, right, (rows, columns), pairs(*parts))
         return []
 
-    loop(b, steps, [], step)
+    emit_loop(b, steps, [], step)
     where.each(b, _STORE)
     b.ret_void()
     return function
@@ -110,7 +110,7 @@ class _Sums:
             for j in range(self.columns):
                 given = [_tile(2 * i + j)]
                 if name != _ZERO:
-                    at = moved(b, self.pointer, i * SIDE * line + j * _LINE)
+                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * _LINE)
                     given += [at, constant(line)]
                 _intrinsic(b, name, given)
 
@@ -128,7 +128,7 @@ def _step(
             if held[side] != pair[side]:
                 held[side] = pair[side]
                 for i in range(count):
-                    at = moved(b, pointer, (2 * pair[side] + i) * TILE)
+                    at = offset_bytes(b, pointer, (2 * pair[side] + i) * TILE)
                     _intrinsic(b, _LOAD, [_tile(first + i), at, constant(_LINE)])
         for i in range(tiles[0]):
             for j in range(tiles[1]):
@@ -138,4 +138,4 @@ def _step(
 
 def steps_of(b: ir.IRBuilder, depth: Number) -> Number:
     """How many steps cover a depth."""
-    return parts(b, depth, STEP)
+    return ceil_divide(b, depth, STEP)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.intrinsics import declared
-from ..llvm.address import constant, parts
+from ..llvm.intrinsics import declare
+from ..llvm.address import ceil_divide, constant
 from ..llvm.types import I1, I16, I32, Number
 
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
@@ -33,7 +33,7 @@ class _Bfloat(ir.Type):  # type: ignore[misc]
 
 def added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """z and the products of both halves of the lanes of x and y."""
-    return b.call(declared(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
+    return b.call(declare(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
 def added_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
@@ -44,7 +44,7 @@ def added_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Va
 
 def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
     """How many lanes a depth makes: with a half of nothing where it is odd."""
-    return parts(b, depth, 2) if pairs else depth
+    return ceil_divide(b, depth, 2) if pairs else depth
 
 
 def halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, within
+from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, subexpressions
 from .amx_split import count as count_parts
 from .micro_kernel import Tile
-from ..llvm.address import constant, times
+from ..llvm.address import constant, multiply
 from ..llvm.types import Number, sum_type
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
@@ -134,7 +134,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
         return extent if isinstance(extent, int) else context.extent(extent)
 
     def stride(load: Load, axis: Any) -> Number:
-        return times(context.builder, number(load.at.stride(axis.index)), load.type.size)
+        return multiply(context.builder, number(load.at.stride(axis.index)), load.type.size)
 
     return Problem(
         row.index, number(row.extent), number(column.extent), number(depth.extent),
@@ -319,6 +319,6 @@ def cheap(body: list) -> bool:
     """Whether an epilogue is short enough to be emitted for every vector of a tile."""
     if any(not isinstance(one, Store) or one.indirect or one.mask is not None for one in body):
         return False
-    steps = [one for one in within(store.value for store in body) if isinstance(one, Apply)]
+    steps = [one for one in subexpressions(store.value for store in body) if isinstance(one, Apply)]
     costly = any(one.operation in _COSTLY for one in steps)
     return not costly and len(steps) <= _CHEAP and len(body) <= 2

@@ -14,11 +14,11 @@ from llvmlite import ir
 from ...loop_ir.ir import Contract
 from .pack import minimum
 from ..loops.epilogue import emit_epilogue
-from ..loops.work_partition import shared
+from ..loops.work_partition import split_tiles
 from .micro_kernel import Sums
-from ..llvm.loop import loop
-from ..llvm.vectors import first_lanes, fused, load_vector, widened
-from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.loop import emit_loop
+from ..llvm.vectors import first_lanes, fma, load_vector, widen
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import I32, Number, memory_type
 
 _ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
@@ -73,10 +73,10 @@ class Dot:
         b, p = self.builder, self.p
         groups, whole = -(-p.m // self.rows), p.m // self.rows
         size = self.columns
-        panels = parts(b, p.n, size)
+        panels = ceil_divide(b, p.n, size)
         first_group, last_group, first, last = 0, groups, 0, panels
         if not self.context.parallel:
-            share = shared(b, self.context.tid, self.context.threads, groups, panels)
+            share = split_tiles(b, self.context.tid, self.context.threads, groups, panels)
             first_group, last_group = share.first_group, share.last_group
             first, last = share.first_panel, share.last_panel
 
@@ -84,7 +84,7 @@ class Dot:
             stop = minimum(b, last_group, whole)
 
             def full(g: Number) -> None:
-                self._tile(times(b, g, self.rows), self.rows, start, count)
+                self._tile(multiply(b, g, self.rows), self.rows, start, count)
 
             self._each(first_group, stop, full)
             if groups > whole:
@@ -94,7 +94,7 @@ class Dot:
                     self._tile(whole * self.rows, rest, start, count)
 
         def panel(i: Number) -> None:
-            start = times(b, i, size)
+            start = multiply(b, i, size)
             exact = isinstance(p.n, int) and p.n % size == 0
             left = size if exact else minimum(b, size, b.sub(constant(p.n), constant(start)))
             groups_of(start, left)
@@ -107,26 +107,30 @@ class Dot:
         count: Number = last - first if same else b.sub(constant(last), constant(first))
 
         def one(i: ir.Value, _: Sums) -> Sums:
-            body(plus(b, first, i))
+            body(add(b, first, i))
             return []
 
-        loop(b, count, [], one)
+        emit_loop(b, count, [], one)
 
     def _tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
         """rows x columns dot products; columns beyond `count` repeat the last one, unused."""
         b, p = self.builder, self.p
-        last = plus(b, count, -1)
-        left = [moved(b, moved(b, p.a, times(b, row, p.a_row)), times(b, i, p.a_row))
-                for i in range(rows)]  # fmt: skip
-        start = moved(b, p.b, times(b, column, p.b_column))
-        right = [moved(b, start, times(b, minimum(b, j, last), p.b_column))
+        last = add(b, count, -1)
+        left = [
+            offset_bytes(
+                b, offset_bytes(b, p.a, multiply(b, row, p.a_row)), multiply(b, i, p.a_row)
+            )
+            for i in range(rows)
+        ]
+        start = offset_bytes(b, p.b, multiply(b, column, p.b_column))
+        right = [offset_bytes(b, start, multiply(b, minimum(b, j, last), p.b_column))
                  for j in range(self.columns)]  # fmt: skip
         zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
         sums = self._along(left, right, [zero] * (rows * self.columns))
         mask = first_lanes(b, count, self.columns)
         for i in range(rows):
             value = folded(b, sums[i * self.columns : (i + 1) * self.columns])
-            at = {p.row: constant(plus(b, row, i))}
+            at = {p.row: constant(add(b, row, i))}
             emit_epilogue(self.context, self.statement.body, at,
                                   (self.statement.column.index, constant(column)), self.columns,
                                   value, mask)  # fmt: skip
@@ -138,7 +142,7 @@ class Dot:
             rounds, rest = k // lanes, k % lanes
         else:
             rounds, rest = b.udiv(k, constant(lanes)), b.urem(k, constant(lanes))
-        sums = loop(b, rounds, sums, lambda i, held: self._step(left, right, i, held, None))
+        sums = emit_loop(b, rounds, sums, lambda i, held: self._step(left, right, i, held, None))
         if isinstance(rest, int) and rest == 0:
             return sums
         mask = first_lanes(b, rest, lanes)
@@ -151,13 +155,13 @@ class Dot:
         b, p, lanes = self.builder, self.p, self.lanes
 
         def read(pointer: ir.Value, stored: Any) -> ir.Value:
-            at = moved(b, pointer, times(b, i, lanes * stored.size))
-            return widened(b, load_vector(b, at, stored, lanes, mask), stored, p.type)
+            at = offset_bytes(b, pointer, multiply(b, i, lanes * stored.size))
+            return widen(b, load_vector(b, at, stored, lanes, mask), stored, p.type)
 
         columns = [read(pointer, p.b_type) for pointer in right]
         out = []
         for r, pointer in enumerate(left):
             row = read(pointer, p.a_type)
             for c, column in enumerate(columns):
-                out.append(fused(b, row, column, sums[r * self.columns + c]))
+                out.append(fma(b, row, column, sums[r * self.columns + c]))
         return out

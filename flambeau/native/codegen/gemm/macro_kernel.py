@@ -17,18 +17,21 @@ from llvmlite import ir
 from ...loop_ir.ir import Contract, Type
 from ..llvm.scratch_abi import GIVE, TAKE, USABLE_BYTES
 from ..loops.epilogue import emit_epilogue
-from ..loops.epilogue_prefetch import LEAST, SECOND, bytes_of, fetch, prefetch, streams
+from ..loops.epilogue_prefetch import (
+    L2_LOCALITY, MIN_MATRIX_BYTES, count_stream_bytes, emit_prefetch, find_epilogue_streams,
+    prefetch_tile,
+)
 from .blocking import (
     A_BYTES, FIRST_CACHE, SUMS_ALONE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )
-from ..loops.privatized_sums import adding_up
+from ..loops.privatized_sums import accumulate_in_registers
 from .pack import Panel, minimum, pack, pack_groups
 from .bf16_pairs import added, added_first, steps_of
-from ..loops.work_partition import Share, shared
+from ..loops.work_partition import TileRange, split_tiles
 from .micro_kernel import Ahead, Depth, Source, Sums, Tile, accumulate, step, zeros
-from ..llvm.loop import loop
+from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector, store_vector
-from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
@@ -56,8 +59,8 @@ class Product:
         self.cheap = cheap(statement.body)
         self.row, self.column = p.row, statement.column.index
         self._slot: ir.Value | None = None
-        found = streams(statement.body, self.row, self.column)
-        self.streams = found if bytes_of(found, p.m, p.n) >= LEAST else []
+        found = find_epilogue_streams(statement.body, self.row, self.column)
+        self.streams = found if count_stream_bytes(found, p.m, p.n) >= MIN_MATRIX_BYTES else []
         self.size = p.type.size
         self.packed = Type.I32 if plan.pairs else p.type  # what panels hold
         self._memory()
@@ -70,7 +73,7 @@ class Product:
         self.tile_bytes = tile.rows * tile.columns * self.size
         depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
         self.group_bytes = self.bytes_of_panel(depth, tile.rows, p.a_type)
-        groups, panels = parts(b, p.m, tile.rows), parts(b, p.n, tile.columns)
+        groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
         near = Near(self.context.target.near)
         self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= near.a
@@ -79,9 +82,9 @@ class Product:
         most = self._quotient(room, self.panel_bytes)
         self.near_panels = minimum(b, panels, most)
         self._blocks(groups, panels)
-        packed = times(b, self.block_groups, self.group_bytes)
+        packed = multiply(b, self.block_groups, self.group_bytes)
         a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
-        kept = times(b, self.near_panels, self.panel_bytes)
+        kept = multiply(b, self.near_panels, self.panel_bytes)
         if not known(kept):  # one panel there is always
             kept = max(room, plan.depth * tile.columns * self.size)
         panels_bytes = kept if plan.pack_b else 0
@@ -103,7 +106,7 @@ class Product:
         if not plan.cut:
             return
         whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
-        most = self._quotient(self._sums_room(), times(b, whole, self.tile_bytes))
+        most = self._quotient(self._sums_room(), multiply(b, whole, self.tile_bytes))
         if not known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
             most = b.select(short, constant(others), constant(most))
@@ -116,7 +119,7 @@ class Product:
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a packed panel of elements that are stored as a type."""
-        return times(self.builder, self._steps(depth), width * self.size)
+        return multiply(self.builder, self._steps(depth), width * self.size)
 
     def _steps(self, depth: Number) -> Number:
         """How many steps of packed panels a depth makes."""
@@ -164,10 +167,12 @@ class Product:
     def emit(self) -> None:
         """The whole product, or this thread's share of it."""
         b, tile, p = self.builder, self.tile, self.p
-        groups, panels = parts(b, p.m, tile.rows), parts(b, p.n, tile.columns)
-        share = Share(0, groups, 0, panels)
+        groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
+        share = TileRange(0, groups, 0, panels)
         if not self.context.parallel:
-            share = shared(b, self.context.tid, self.context.threads, groups, panels, self.costs())
+            share = split_tiles(
+                b, self.context.tid, self.context.threads, groups, panels, self.costs()
+            )
             if self.bytes > _ON_STACK:  # idle threads take nothing
                 busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
                 with b.if_then(busy):
@@ -182,7 +187,7 @@ class Product:
             group //= 4  # its rows are asked for meanwhile; known sizes gain nothing by it
         return tile, panel, group
 
-    def _share(self, share: Share) -> None:
+    def _share(self, share: TileRange) -> None:
         give = self._take()
         def row_block(g0: Number, g1: Number) -> None:
             if not self.plan.cut:
@@ -192,7 +197,7 @@ class Product:
                        lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
 
         whole = not (self.plan.pack_a or self.plan.cut)
-        if whole or (known(groups := parts(self.builder, self.p.m, self.tile.rows))
+        if whole or (known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
                      and groups == self.block_groups):  # fmt: skip
             row_block(share.first_group, share.last_group)
         else:
@@ -204,14 +209,14 @@ class Product:
     ) -> None:
         """body(start, end) for stretches of at most `step` between first and last."""
         b = self.builder
-        count = parts(b, b.sub(constant(last), constant(first)), step)
+        count = ceil_divide(b, b.sub(constant(last), constant(first)), step)
 
         def one(i: ir.Value, _: Sums) -> Sums:
-            start = plus(b, first, times(b, i, step))
-            body(start, minimum(b, plus(b, start, step), last))
+            start = add(b, first, multiply(b, i, step))
+            body(start, minimum(b, add(b, start, step), last))
             return []
 
-        loop(b, count, [], one)
+        emit_loop(b, count, [], one)
 
     def _between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
         """body(i) for first <= i < last."""
@@ -222,28 +227,28 @@ class Product:
             extent = b.sub(constant(last), constant(first))
 
         def one(i: ir.Value, _: Sums) -> Sums:
-            body(plus(b, first, i))
+            body(add(b, first, i))
             return []
 
-        loop(b, extent, [], one)
+        emit_loop(b, extent, [], one)
 
     def _cut(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
         """A block of rows and panels whose depth is cut: partial sums stay in memory."""
         b, plan, p = self.builder, self.plan, self.p
-        blocks = parts(b, p.k, plan.depth)
+        blocks = ceil_divide(b, p.k, plan.depth)
         if not known(blocks):  # a depth of nothing still has its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
 
         def one(i: ir.Value, _: Sums) -> Sums:
-            start = times(b, i, plan.depth)
+            start = multiply(b, i, plan.depth)
             depth: Number = plan.depth
             if not (known(p.k) and p.k % plan.depth == 0):
                 depth = minimum(b, plan.depth, b.sub(constant(p.k), start))
-            last = b.icmp_signed("==", plus(b, i, 1), constant(blocks))
+            last = b.icmp_signed("==", add(b, i, 1), constant(blocks))
             self._block(g0, g1, p0, p1, start, depth, (b.icmp_signed("==", i, constant(0)), last))
             return []
 
-        loop(b, blocks, [], one)
+        emit_loop(b, blocks, [], one)
 
     def _block(
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
@@ -260,7 +265,7 @@ class Product:
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self._pack_panels(q0, q1, start, depth)
-            turns = parts(b, -(-self.tile.rows // _AT_ONCE), difference(b, q1, q0))
+            turns = ceil_divide(b, -(-self.tile.rows // _AT_ONCE), difference(b, q1, q0))
             work = Work(start, depth, ends, g0, p0, q0, turns)
 
             def group(g: Number, rows: int, valid: Number) -> None:
@@ -283,7 +288,7 @@ class Product:
         full, tail = divmod(n, width)
         if full:
             self._between(first, minimum(b, last, full), lambda i: body(
-                i, Columns(times(b, i, width), width, self.tile.vectors)))  # fmt: skip
+                i, Columns(multiply(b, i, width), width, self.tile.vectors)))  # fmt: skip
         if tail:
             edge = Columns(full * width, tail, -(-tail // lanes))
             self._if_beyond(last, full, lambda: body(full, edge))
@@ -296,7 +301,7 @@ class Product:
         most = self.tile.vectors
 
         def panel(i: Number) -> None:
-            start = times(b, i, width)
+            start = multiply(b, i, width)
             body(i, Columns(start, minimum(b, width, b.sub(n, constant(start))), most))
 
         if not self.narrows:
@@ -306,7 +311,7 @@ class Product:
         self._between(first, minimum(b, last, wide), panel)
         left = b.sub(n, b.mul(wide, constant(width)))
         for vectors in range(1, most):
-            edge = Columns(times(b, wide, width), left, vectors)
+            edge = Columns(multiply(b, wide, width), left, vectors)
             low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
             fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
             self._if_beyond(last, wide, partial(body, wide, edge), fits)
@@ -318,7 +323,7 @@ class Product:
         b, m, rows = self.builder, self.p.m, self.tile.rows
         if not (known(m) or self.p.near):
             self._between(first, last, lambda g: body(
-                g, rows, minimum(b, rows, b.sub(m, constant(times(b, g, rows))))))  # fmt: skip
+                g, rows, minimum(b, rows, b.sub(m, constant(multiply(b, g, rows))))))  # fmt: skip
             return
         if known(m):
             full, tail = divmod(m, rows)
@@ -346,9 +351,11 @@ class Product:
     def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         """Packs the rows of a block, group by group."""
         b, p, rows = self.builder, self.p, self.tile.rows
-        first = times(b, g0, rows)
-        pointer = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
-        valid = minimum(b, difference(b, p.m, first), times(b, difference(b, g1, g0), rows))
+        first = multiply(b, g0, rows)
+        pointer = offset_bytes(
+            b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
+        )
+        valid = minimum(b, difference(b, p.m, first), multiply(b, difference(b, g1, g0), rows))
         panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, self.packed, rows, valid, depth,
                       self.tile.lanes, self.plan.pairs)  # fmt: skip
         pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
@@ -360,10 +367,13 @@ class Product:
         if p.b_column == p.b_type.size and known(p.n):
             first = minimum(b, q1, p.n // width)
             count = difference(b, first, q0)
-            at = moved(b, moved(b, p.b, times(b, times(b, q0, width), p.b_column)),
-                       times(b, start, p.b_depth))  # fmt: skip
+            at = offset_bytes(
+                b,
+                offset_bytes(b, p.b, multiply(b, multiply(b, q0, width), p.b_column)),
+                multiply(b, start, p.b_depth),
+            )
             panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width,
-                          times(b, count, width), depth, self.tile.lanes,
+                          multiply(b, count, width), depth, self.tile.lanes,
                           self.plan.pairs)  # fmt: skip
             pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
         self._pack_each(first, q1, q0, start, depth)
@@ -378,8 +388,8 @@ class Product:
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of columns, the `local`-th of those that are kept near."""
         b, p, tile = self.builder, self.p, self.tile
-        at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
-                   times(b, start, p.b_depth))  # fmt: skip
+        at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                   multiply(b, start, p.b_depth))  # fmt: skip
         width = columns.vectors * tile.lanes
         panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width, columns.count,
                       depth, tile.lanes, self.plan.pairs)  # fmt: skip
@@ -388,7 +398,9 @@ class Product:
     def _packed(self, local: Number) -> ir.Value:
         """Where a packed panel of b lies."""
         b = self.builder
-        return moved(b, moved(b, self.memory, self.b_at), times(b, local, self.panel_bytes))
+        return offset_bytes(
+            b, offset_bytes(b, self.memory, self.b_at), multiply(b, local, self.panel_bytes)
+        )
 
     # ----------------------------------------------------------------------- tiles
 
@@ -401,23 +413,23 @@ class Product:
         tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
         local = difference(b, group, work.g0)
         near = difference(b, panel, work.near)
-        first = times(b, group, self.tile.rows)
+        first = multiply(b, group, self.tile.rows)
         a, offsets, a_step, a_type = self._rows_of_a(first, local, rows, valid, work.start)
         mask = None
         if plan.pack_b:
             at = self._packed(near)
             b_step, b_type = tile.columns * self.size, self.packed
         else:
-            at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
-                       times(b, work.start, p.b_depth))  # fmt: skip
+            at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                       multiply(b, work.start, p.b_depth))  # fmt: skip
             b_step, b_type = p.b_depth, p.b_type
-            left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
+            left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
         source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
         axis = Depth(self._steps(work.depth), a_step, b_step)
         ahead = self._following(tile, a, near, work)
         if work.ends is None:
-            fetch(self.context, self.streams, (self.row, first, tile.rows),
+            prefetch_tile(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
             sums = self._sums(tile, source, axis, work.depth, zeros(tile), ahead)
             self._finish(tile, sums, first, valid, columns)
@@ -437,10 +449,12 @@ class Product:
         """A group's rows of a: where they are, each row's offset, bytes of a step, its type."""
         b, p = self.builder, self.p
         if self.plan.pack_a:
-            packed = moved(b, self.memory, times(b, local, self.group_bytes))
+            packed = offset_bytes(b, self.memory, multiply(b, local, self.group_bytes))
             offsets: list[Number] = [i * self.size for i in range(rows)]
             return packed, offsets, self.tile.rows * self.size, self.packed
-        a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
+        a = offset_bytes(
+            b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
+        )
         if self.plan.pairs:  # they lie in memory as they are wanted
             return a, self._rows(rows, valid), 2 * p.a_type.size, self.packed
         return a, self._rows(rows, valid), p.a_depth, p.a_type
@@ -458,16 +472,16 @@ class Product:
         sums = accumulate(b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead)
         # What follows a row's last number is another row's, or nobody's.
         last = replace(
-            source, a=moved(b, source.a, times(b, whole, axis.a)), a_type=Type.I16,
-            b=moved(b, source.b, times(b, whole, axis.b)), multiply=added_first,
+            source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
+            b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=added_first,
         )  # fmt: skip
-        return loop(b, odd, sums, lambda _, held: step(b, tile, last, held))
+        return emit_loop(b, odd, sums, lambda _, held: step(b, tile, last, held))
 
     def _rows(self, rows: int, valid: Number) -> list[Number]:
         """Where a tile's rows of a begin; one that is not there repeats the last one."""
         b = self.builder
-        last = plus(b, valid, -1)
-        return [times(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
+        last = add(b, valid, -1)
+        return [multiply(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
 
     def _following(self, tile: Tile, a: ir.Value, panel: Number, work: Work) -> Ahead | None:
         """What asks, while a tile multiplies, for lines of the rows after the tile's.
@@ -480,18 +494,18 @@ class Product:
         if near or rows < self.tile.rows or not (self.plan.pack_a or p.a_depth == p.a_type.size):
             return None
         if self.plan.pack_a:
-            group = moved(b, a, self.group_bytes)
+            group = offset_bytes(b, a, self.group_bytes)
             return Ahead(1, 1, rows * self.size, lambda _: group, partial(_ask, b))
-        first = times(b, panel, times(b, work.turns, _AT_ONCE))
+        first = multiply(b, panel, multiply(b, work.turns, _AT_ONCE))
         last = max(rows - _AT_ONCE, 0)
 
         def start(turn: ir.Value) -> ir.Value:
-            row = minimum(b, plus(b, first, times(b, turn, _AT_ONCE)), last)
-            return moved(b, a, times(b, plus(b, row, rows), p.a_row))
+            row = minimum(b, add(b, first, multiply(b, turn, _AT_ONCE)), last)
+            return offset_bytes(b, a, multiply(b, add(b, row, rows), p.a_row))
 
         def ask(place: ir.Value) -> None:
             for i in range(min(rows, _AT_ONCE)):
-                _ask(b, moved(b, place, times(b, i, p.a_row)))
+                _ask(b, offset_bytes(b, place, multiply(b, i, p.a_row)))
 
         size = self.size if self.plan.pairs else p.a_type.size
         return Ahead(work.turns, -(-rows // _AT_ONCE), size, start, ask)
@@ -504,7 +518,7 @@ class Product:
         b.cbranch(fresh, go_on, read)
         b.position_at_end(read)
         step = tile.lanes * self.size
-        loaded = [load_vector(b, moved(b, kept, i * step), tile.type, tile.lanes)
+        loaded = [load_vector(b, offset_bytes(b, kept, i * step), tile.type, tile.lanes)
                   for i in range(tile.rows * tile.vectors)]  # fmt: skip
         b.branch(go_on)
         b.position_at_end(go_on)
@@ -519,13 +533,17 @@ class Product:
     def _kept(self, local: Number, panel: Number, work: Work) -> ir.Value:
         """Where a tile's partial sums are; `local`: which of the block's groups it is in."""
         b = self.builder
-        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
-        return moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        index = add(b, multiply(b, local, self.block_panels), difference(b, panel, work.p0))
+        return offset_bytes(
+            b, offset_bytes(b, self.memory, self.sums_at), multiply(b, index, self.tile_bytes)
+        )
 
     def _keep(self, tile: Tile, sums: Sums, into: ir.Value) -> None:
         step = tile.lanes * self.size
         for i, vector in enumerate(sums):
-            store_vector(self.builder, vector, moved(self.builder, into, i * step), self.size)
+            store_vector(
+                self.builder, vector, offset_bytes(self.builder, into, i * step), self.size
+            )
 
     def _finish(
         self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
@@ -539,7 +557,7 @@ class Product:
         if not self.cheap:
             self._rolled(tile, sums, first, valid, columns)
             return
-        full = b.icmp_signed("==", constant(plus(b, valid, columns.count)),
+        full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
                              constant(tile.rows + tile.columns))  # fmt: skip
         with b.if_else(full) as (all_of_it, edge):
             with all_of_it:
@@ -550,12 +568,12 @@ class Product:
     def _epilogues(self, tile: Tile, sums: Sums, first: Number, columns: Columns) -> None:
         """Straight from the registers, one vector after another."""
         b = self.builder
-        starts = [constant(plus(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
-        with adding_up(self.context):
+        starts = [constant(add(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
+        with accumulate_in_registers(self.context):
             for i in range(tile.rows):
-                at = {self.row: constant(plus(b, first, i))}
+                at = {self.row: constant(add(b, first, i))}
                 for j, start in enumerate(starts):
-                    mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
+                    mask = first_lanes(b, add(b, columns.count, -j * tile.lanes), tile.lanes)
                     emit_epilogue(self.context, self.statement.body, at, (self.column, start),
                                           tile.lanes, sums[i * tile.vectors + j], mask)  # fmt: skip
 
@@ -578,13 +596,13 @@ class Product:
         lanes = tile.lanes * count
 
         def row(i: ir.Value, _: Sums) -> Sums:
-            at = {self.row: constant(plus(b, first, i))}
-            source = moved(b, slot, times(b, i, tile.vectors * step))
+            at = {self.row: constant(add(b, first, i))}
+            source = offset_bytes(b, slot, multiply(b, i, tile.vectors * step))
 
             def one(j: ir.Value, _: Sums) -> Sums:
-                offset = times(b, j, lanes)
-                start = constant(plus(b, columns.first, offset))
-                here = moved(b, source, times(b, offset, self.size))
+                offset = multiply(b, j, lanes)
+                start = constant(add(b, columns.first, offset))
+                here = offset_bytes(b, source, multiply(b, offset, self.size))
                 value = load_vector(b, here, tile.type, lanes)
                 mask = None
                 if not exact:
@@ -594,10 +612,10 @@ class Product:
                                       value, mask)  # fmt: skip
                 return []
 
-            loop(b, tile.vectors // count, [], one)
+            emit_loop(b, tile.vectors // count, [], one)
             return []
 
-        loop(b, valid, [], row)
+        emit_loop(b, valid, [], row)
 
     def _pairs(self, tile: Tile) -> bool:
         """Whether a long epilogue goes over two vectors at once: AVX2."""
@@ -619,7 +637,7 @@ class Work:
 
 def _ask(b: ir.IRBuilder, place: ir.Value) -> None:
     """Asks for the line of an address."""
-    prefetch(b, place, False, SECOND)
+    emit_prefetch(b, place, False, L2_LOCALITY)
 
 
 def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
@@ -627,7 +645,7 @@ def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     if isinstance(x, int) and isinstance(y, int):
         return x - y
     if isinstance(y, int):
-        return plus(b, x, -y)
+        return add(b, x, -y)
     return b.sub(constant(x), y)
 
 

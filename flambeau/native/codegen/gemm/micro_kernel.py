@@ -14,9 +14,9 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ..llvm.constants import zero
 from ..llvm.types import Number, memory_type
-from ..llvm.address import constant, moved, parts, times
-from ..llvm.vectors import fused, load_vector, splat, widened
-from ..llvm.loop import loop
+from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
+from ..llvm.vectors import fma, load_vector, splat, widen
+from ..llvm.loop import emit_loop
 from ...target.cache_sizes import LINE_BYTES
 
 
@@ -102,19 +102,21 @@ def zeros(tile: Tile) -> Sums:
 def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
     """One step of the depth: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
-    multiply = source.multiply or fused
+    multiply = source.multiply or fma
     inside = source.b_type if source.multiply else tile.type
     vectors = []
     for j in range(tile.vectors):
         mask = source.mask if j == tile.vectors - 1 else None
-        read = load_vector(b, moved(b, source.b, j * stride), source.b_type, tile.lanes, mask)
-        vectors.append(widened(b, read, source.b_type, inside))
+        read = load_vector(
+            b, offset_bytes(b, source.b, j * stride), source.b_type, tile.lanes, mask
+        )
+        vectors.append(widen(b, read, source.b_type, inside))
     out = []
     for i, offset in enumerate(source.rows):
-        pointer = moved(b, source.a, offset)
+        pointer = offset_bytes(b, source.a, offset)
         align = 2 if source.multiply else source.a_type.size  # pairs lie where their halves may
         scalar = b.load(pointer, typ=memory_type(source.a_type), align=align)
-        wide = splat(b, widened(b, scalar, source.a_type, inside), tile.lanes)
+        wide = splat(b, widen(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
             out.append(multiply(b, wide, vector, sums[i * tile.vectors + j]))
     return out
@@ -143,9 +145,9 @@ def accumulate(
     def body(_: ir.Value, held: Sums) -> Sums:
         at = _placed(source, held[0], held[1])
         inner = accumulate(b, tile, at, depth[1:], held[2:], unroll, ahead)
-        return [moved(b, held[0], outer.a), moved(b, held[1], outer.b), *inner]
+        return [offset_bytes(b, held[0], outer.a), offset_bytes(b, held[1], outer.b), *inner]
 
-    return loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
+    return emit_loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
 
 
 def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
@@ -169,10 +171,13 @@ def _innermost(
         a, vectors, kept = held[0], held[1], held[2:]
         for u in range(unroll):
             s = u % sets * n
-            at = _placed(source, moved(b, a, times(b, axis.a, u)),
-                         moved(b, vectors, times(b, axis.b, u)))  # fmt: skip
+            at = _placed(source, offset_bytes(b, a, multiply(b, axis.a, u)),
+                         offset_bytes(b, vectors, multiply(b, axis.b, u)))  # fmt: skip
             kept[s : s + n] = step(b, tile, at, kept[s : s + n])
-        ends = moved(b, a, times(b, axis.a, unroll)), moved(b, vectors, times(b, axis.b, unroll))
+        ends = (
+            offset_bytes(b, a, multiply(b, axis.a, unroll)),
+            offset_bytes(b, vectors, multiply(b, axis.b, unroll)),
+        )
         return [*ends, *kept]
 
     if unroll == 1:
@@ -190,9 +195,9 @@ def _innermost(
 
     def one(_: ir.Value, held: Sums) -> Sums:
         kept = step(b, tile, _placed(source, held[0], held[1]), held[2:])
-        return [moved(b, held[0], axis.a), moved(b, held[1], axis.b), *kept]
+        return [offset_bytes(b, held[0], axis.a), offset_bytes(b, held[1], axis.b), *kept]
 
-    return loop(b, rest, [held[0], held[1], *total], one)[2:]
+    return emit_loop(b, rest, [held[0], held[1], *total], one)[2:]
 
 
 def _rounds(
@@ -205,23 +210,23 @@ def _rounds(
     multiply-adds' turns on the ports. A last stretch with fewer rounds leaves its end out.
     """
     if ahead is None:
-        return loop(b, rounds, held, body)
+        return emit_loop(b, rounds, held, body)
     count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE_BYTES)
-    further, most = times(b, count, unroll * ahead.bytes), parts(b, rounds, count)
+    further, most = multiply(b, count, unroll * ahead.bytes), ceil_divide(b, rounds, count)
 
     def one(i: ir.Value, held: Sums) -> Sums:
         for line in range(lines):
-            ahead.ask(moved(b, held[0], line * LINE_BYTES))
-        return [moved(b, held[0], further), *body(i, held[1:])]
+            ahead.ask(offset_bytes(b, held[0], line * LINE_BYTES))
+        return [offset_bytes(b, held[0], further), *body(i, held[1:])]
 
     def stretch(i: ir.Value, held: Sums) -> Sums:
-        left = b.sub(constant(rounds), constant(times(b, i, most)))
+        left = b.sub(constant(rounds), constant(multiply(b, i, most)))
         many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
-        return loop(b, many, [ahead.start(i), *held], one)[1:]
+        return emit_loop(b, many, [ahead.start(i), *held], one)[1:]
 
     if isinstance(count, int) and count == 1:
-        return loop(b, rounds, [ahead.start(constant(0)), *held], one)[1:]
-    return loop(b, count, held, stretch)
+        return emit_loop(b, rounds, [ahead.start(constant(0)), *held], one)[1:]
+    return emit_loop(b, count, held, stretch)
 
 
 def _added(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -1,8 +1,8 @@
 """Packing: a strided block of a matrix is copied so that a tile reads it from front to back.
 
-An operand is seen as depth x width; the copy has `width` elements for each step of the depth, in
-the type of the sums. Where memory runs along the depth, blocks are transposed in registers.
-Bfloat16 numbers may be copied in pairs: two steps of the depth in a lane of 32 bits.
+An operand is seen as depth x width; the copy has `width` elements for each step of the
+depth, in the type of the sums. Where memory runs along the depth, blocks are transposed in
+registers. Bfloat16 numbers may be copied in pairs: two steps of the depth in a lane of 32 bits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..loops.epilogue_prefetch import SECOND, prefetch
+from ..loops.epilogue_prefetch import L2_LOCALITY, emit_prefetch
 from .bf16_pairs import halved, in_a_row, paired, steps_of, where
 from ...target.cache_sizes import LINE_BYTES
-from ..llvm.loop import internal, loop
-from ..llvm.vectors import first_lanes, load_vector, store_vector, widened
-from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import I32, I64, POINTER, Number, memory_type
-from ..llvm.transpose import transposed
+from ..llvm.transpose import transpose_block
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ _FAR = 256 << 10  # bytes over which the depth goes, from which on lines are ask
 def pack_groups(
     b: ir.IRBuilder, panel: Panel, into: ir.Value, groups: Number, apart: Number
 ) -> None:
-    """Packs panels that lie side by side along the width, each `apart` bytes after the one before.
+    """Packs panels that lie side by side along the width, each `apart` bytes after
+    the one before.
 
     Where memory runs along the width, all of them a few steps of the depth at a time, so that it
     is read in long runs, and as many steps ahead are asked for: the processor does not guess what
@@ -87,34 +88,34 @@ def pack_groups(
     if panel.width_stride != panel.stored.size:
         _pack_one_by_one(b, panel, into, groups, apart)
         return
-    over = times(b, panel.depth, panel.depth_stride)
+    over = multiply(b, panel.depth, panel.depth_stride)
     ahead = 0 if isinstance(over, int) and over < _FAR else STEPS
     whole = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
 
     def stretch(i: ir.Value, _: list) -> list:
-        start = times(b, i, STEPS)
+        start = multiply(b, i, STEPS)
         here = replace(
-            panel, pointer=moved(b, panel.pointer, times(b, start, panel.depth_stride)),
+            panel, pointer=offset_bytes(b, panel.pointer, multiply(b, start, panel.depth_stride)),
             depth=minimum(b, STEPS, b.sub(constant(panel.depth), constant(start))),
         )  # fmt: skip
-        target = moved(b, into, times(b, steps_of(b, start, panel.pairs), panel.step))
+        target = offset_bytes(b, into, multiply(b, steps_of(b, start, panel.pairs), panel.step))
 
         def group(g: ir.Value, valid: Number) -> None:
-            at = moved(b, here.pointer, times(b, g, panel.width * panel.stored.size))
+            at = offset_bytes(b, here.pointer, multiply(b, g, panel.width * panel.stored.size))
             alone = replace(here, pointer=at, valid=valid)
-            _pack_along_width(b, alone, moved(b, target, times(b, g, apart)), ahead)
+            _pack_along_width(b, alone, offset_bytes(b, target, multiply(b, g, apart)), ahead)
 
         def full(g: ir.Value, _: list) -> list:
             group(g, panel.width)
             return []
 
-        loop(b, whole, [], full)
+        emit_loop(b, whole, [], full)
         with b.if_then(b.icmp_signed(">", rest, constant(0))):
             group(whole, rest)
         return []
 
-    loop(b, parts(b, panel.depth, STEPS), [], stretch)
+    emit_loop(b, ceil_divide(b, panel.depth, STEPS), [], stretch)
 
 
 def _pack_one_by_one(
@@ -123,14 +124,16 @@ def _pack_one_by_one(
     """Such panels, one after another."""
 
     def one(g: ir.Value, _: list) -> list:
-        done = times(b, g, panel.width)
+        done = multiply(b, g, panel.width)
         left = b.sub(constant(panel.valid), constant(done))
-        at = moved(b, panel.pointer, times(b, done, panel.width_stride))
+        at = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
         valid = minimum(b, left, panel.width)
-        pack(b, replace(panel, pointer=at, valid=valid), moved(b, into, times(b, g, apart)))
+        pack(
+            b, replace(panel, pointer=at, valid=valid), offset_bytes(b, into, multiply(b, g, apart))
+        )
         return []
 
-    loop(b, groups, [], one)
+    emit_loop(b, groups, [], one)
 
 
 def _pack_along_width(
@@ -140,19 +143,21 @@ def _pack_along_width(
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
         count = min(panel.lanes, panel.width - start)
-        left = plus(b, panel.valid, -start)
+        left = add(b, panel.valid, -start)
         masks.append((start, count, first_lanes(b, left, count)))
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         for source in sources if ahead else ():
             for start in range(0, panel.width * panel.stored.size, LINE_BYTES):
-                far = moved(b, source, times(b, panel.depth_stride, ahead))
-                prefetch(b, moved(b, far, start), False, SECOND)
+                far = offset_bytes(b, source, multiply(b, panel.depth_stride, ahead))
+                emit_prefetch(b, offset_bytes(b, far, start), False, L2_LOCALITY)
         for start, count, mask in masks:
-            read = [load_vector(b, moved(b, source, start * panel.stored.size), panel.stored,
+            read = [load_vector(b, offset_bytes(b, source, start * panel.stored.size), panel.stored,
                                 count, mask) for source in sources]  # fmt: skip
             value = _packed(b, panel, read)
-            store_vector(b, value, moved(b, target, start * panel.type.size), panel.type.size)
+            store_vector(
+                b, value, offset_bytes(b, target, start * panel.type.size), panel.type.size
+            )
 
     _each_step(b, panel, into, step)
 
@@ -162,28 +167,36 @@ def _each_step(
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:  # fmt: skip
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
-    apart = times(b, panel.depth_stride, panel.each)
+    apart = multiply(b, panel.depth_stride, panel.each)
 
     def one(k: ir.Value, _: list) -> list:
-        first = moved(b, panel.pointer, times(b, k, apart))
-        sources = [moved(b, first, times(b, panel.depth_stride, i)) for i in range(panel.each)]
-        body(moved(b, into, times(b, k, panel.step)), sources)
+        first = offset_bytes(b, panel.pointer, multiply(b, k, apart))
+        sources = [
+            offset_bytes(b, first, multiply(b, panel.depth_stride, i)) for i in range(panel.each)
+        ]
+        body(offset_bytes(b, into, multiply(b, k, panel.step)), sources)
         return []
 
     if not panel.pairs:
-        loop(b, panel.depth, [], one)
+        emit_loop(b, panel.depth, [], one)
         return
     whole, odd = halved(b, panel.depth)
-    loop(b, whole, [], one)
-    where(b, odd, lambda: body(moved(b, into, times(b, whole, panel.step)),
-                               [moved(b, panel.pointer, times(b, whole, apart))]))  # fmt: skip
+    emit_loop(b, whole, [], one)
+    where(
+        b,
+        odd,
+        lambda: body(
+            offset_bytes(b, into, multiply(b, whole, panel.step)),
+            [offset_bytes(b, panel.pointer, multiply(b, whole, apart))],
+        ),
+    )
 
 
 def _packed(b: ir.IRBuilder, panel: Panel, read: Sequence[ir.Value]) -> ir.Value:
     """What a panel holds of the elements, or vectors of them, of one step: as they were read."""
     if panel.pairs:
         return paired(b, read, panel.stored)
-    return widened(b, read[0], panel.stored, panel.type)
+    return widen(b, read[0], panel.stored, panel.type)
 
 
 def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
@@ -193,13 +206,17 @@ def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
         def one(r: ir.Value, _: list) -> list:
             read = []
             for source in sources:
-                at = moved(b, source, times(b, r, panel.width_stride))
+                at = offset_bytes(b, source, multiply(b, r, panel.width_stride))
                 read.append(b.load(at, typ=memory_type(panel.stored), align=panel.stored.size))
             value = _packed(b, panel, read)
-            b.store(value, moved(b, target, times(b, r, panel.type.size)), align=panel.type.size)
+            b.store(
+                value,
+                offset_bytes(b, target, multiply(b, r, panel.type.size)),
+                align=panel.type.size,
+            )
             return []
 
-        loop(b, minimum(b, panel.valid, panel.width), [], one)
+        emit_loop(b, minimum(b, panel.valid, panel.width), [], one)
 
     _each_step(b, panel, into, step)
 
@@ -219,18 +236,22 @@ def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
         _transpose_columns(b, panel, into, start, count, blocks)
     if isinstance(rest, int) and rest == 0:
         return
-    done = moved(b, panel.pointer, times(b, times(b, blocks, each), panel.depth_stride))
+    done = offset_bytes(
+        b, panel.pointer, multiply(b, multiply(b, blocks, each), panel.depth_stride)
+    )
     tail = replace(panel, pointer=done, depth=rest)
-    _pack_elements(b, tail, moved(b, into, times(b, times(b, blocks, lanes), panel.step)))
+    _pack_elements(
+        b, tail, offset_bytes(b, into, multiply(b, multiply(b, blocks, lanes), panel.step))
+    )
 
 
 def _transpose_columns(
     b: ir.IRBuilder, panel: Panel, into: ir.Value, start: int, count: int, blocks: Number
 ) -> None:
     """Packs whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
-    last = plus(b, panel.valid, -1 - start)
-    at = moved(b, panel.pointer, times(b, start, panel.width_stride))
-    target = moved(b, into, start * panel.type.size)
+    last = add(b, panel.valid, -1 - start)
+    at = offset_bytes(b, panel.pointer, multiply(b, start, panel.width_stride))
+    target = offset_bytes(b, into, start * panel.type.size)
     given = [at, constant(panel.width_stride), constant(last), constant(blocks), target]
     b.call(_transposer(b.module, panel, count), given)
 
@@ -242,7 +263,7 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64, I64, POINTER])
-    function = internal(module, name, kind)
+    function = declare_internal(module, name, kind)
     source, stride, last, blocks, target = function.args
     for pointer in (source, target):
         pointer.add_attribute("noalias")
@@ -251,22 +272,22 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     for r in range(count):
         near = minimum(b, r, last)
         # A vector that is absent altogether repeats the last element before it.
-        sources.append(moved(b, source, times(b, near, stride)))
+        sources.append(offset_bytes(b, source, multiply(b, near, stride)))
 
     def body(block: ir.Value, _: list) -> list:
         each = panel.lanes * panel.each
-        offset = times(b, block, each * panel.stored.size)
+        offset = multiply(b, block, each * panel.stored.size)
         vectors = []
         for one in sources:
-            read = load_vector(b, moved(b, one, offset), panel.stored, each)
+            read = load_vector(b, offset_bytes(b, one, offset), panel.stored, each)
             vectors.append(in_a_row(b, read, panel.stored) if panel.pairs else
-                           widened(b, read, panel.stored, panel.type))  # fmt: skip
+                           widen(b, read, panel.stored, panel.type))  # fmt: skip
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
-        here = moved(b, target, times(b, block, panel.lanes * panel.step))
-        _store_steps(b, panel, transposed(b, vectors), count, here)
+        here = offset_bytes(b, target, multiply(b, block, panel.lanes * panel.step))
+        _store_steps(b, panel, transpose_block(b, vectors), count, here)
         return []
 
-    loop(b, blocks, [], body)
+    emit_loop(b, blocks, [], body)
     b.ret_void()
     return function
 
@@ -281,7 +302,7 @@ def _store_steps(
     if padded == count and (count == panel.width or count == lanes):
         apart = lanes * size if count == panel.width else panel.step
         for i, vector in enumerate(vectors):
-            store_vector(b, vector, moved(b, target, i * apart), size)
+            store_vector(b, vector, offset_bytes(b, target, i * apart), size)
         return
     each = min(padded, lanes)  # elements of one step in one vector
     for i, vector in enumerate(vectors):
@@ -294,4 +315,4 @@ def _store_steps(
             pick = range(piece * each, piece * each + keep)
             lanes_kept = ir.Constant(ir.VectorType(I32, keep), list(pick))
             part = b.shuffle_vector(vector, vector, lanes_kept)
-            store_vector(b, part, moved(b, target, k * panel.step + first * size), size)
+            store_vector(b, part, offset_bytes(b, target, k * panel.step + first * size), size)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.builder import I1, I32, I64, POINTER, Builder, iota, vector
-from ..llvm.constants import places
-from ..llvm.loop import internal
+from ..llvm.builder import I1, I32, I64, POINTER, Builder, lane_numbers, vector
+from ..llvm.constants import lane_indices
+from ..llvm.loop import declare_internal
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved, plus, times
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number
 
 Made = Callable[..., None]
@@ -62,7 +62,7 @@ def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def _shuffled(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
-    return b.shuffle_vector(x, y, places(tuple(which)))
+    return b.shuffle_vector(x, y, lane_indices(tuple(which)))
 
 
 def turn(
@@ -80,17 +80,19 @@ def turn(
 
 def _turn(b: Builder, type: Type, lanes: int) -> ir.Function:
     kinds = [POINTER, I64, I64, I64, POINTER]
-    function = internal(b.module, f"turn{type.value}", ir.FunctionType(ir.VoidType(), kinds))
+    function = declare_internal(
+        b.module, f"turn{type.value}", ir.FunctionType(ir.VoidType(), kinds)
+    )
     inner = Builder(function.append_basic_block("entry"))
     source, stride, rows, count, square = function.args
     vectors = []
     for i in range(lanes):
         here = inner.icmp_signed(">", rows, constant(i))
         mask = inner.first_lanes(inner.select(here, count, constant(0)), lanes)
-        place = moved(inner, source, times(inner, stride, i))
+        place = offset_bytes(inner, source, multiply(inner, stride, i))
         vectors.append(load_vector(inner, place, type, lanes, mask))
     for i, value in enumerate(transposed(inner, vectors)):
-        store_vector(inner, value, moved(inner, square, i * lanes * type.size), type.size)
+        store_vector(inner, value, offset_bytes(inner, square, i * lanes * type.size), type.size)
     inner.ret_void()
     return function
 
@@ -114,8 +116,10 @@ def nest(b: Builder, axes: Sequence[tuple[int, Sequence[int]]], pointers: Sequen
         body(*pointers)
         return
     extent, strides = axes[0]
-    with b.counted(0, extent) as i:
-        inner = [moved(b, p, times(b, i, s)) for p, s in zip(pointers, strides, strict=True)]
+    with b.counted_loop(0, extent) as i:
+        inner = [
+            offset_bytes(b, p, multiply(b, i, s)) for p, s in zip(pointers, strides, strict=True)
+        ]
         nest(b, axes[1:], inner, body)
 
 
@@ -127,8 +131,8 @@ def _copied(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid:
         for j in range(-(-valid // lanes)):
             left = valid - j * lanes
             mask = None if left >= lanes else b.first_lanes(left, lanes)
-            read = load_vector(b, moved(b, x, j * lanes * size), block.type, lanes, mask)
-            store_vector(b, read, moved(b, y, j * lanes * size), size)
+            read = load_vector(b, offset_bytes(b, x, j * lanes * size), block.type, lanes, mask)
+            store_vector(b, read, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
@@ -163,24 +167,24 @@ def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, targ
     table = None if order == list(range(length)) else _table(b, order, lanes)
 
     def square(x: ir.Value, y: ir.Value, first: Number, count: int) -> None:
-        x = moved(b, x, times(b, first, size))
-        with b.counted(0, -(-valid // lanes)) as j:
-            start = moved(b, x, times(b, j, lanes * block.column * size))
-            left = b.sub(constant(valid), times(b, j, lanes))
+        x = offset_bytes(b, x, multiply(b, first, size))
+        with b.counted_loop(0, -(-valid // lanes)) as j:
+            start = offset_bytes(b, x, multiply(b, j, lanes * block.column * size))
+            left = b.sub(constant(valid), multiply(b, j, lanes))
             turn(b, block.type, lanes, start, block.column * size, left, count, block.square)
-            into = moved(b, y, times(b, j, lanes * size))
-            with b.counted(0, count) as q:
-                step = constant(plus(b, first, q))
+            into = offset_bytes(b, y, multiply(b, j, lanes * size))
+            with b.counted_loop(0, count) as q:
+                step = constant(add(b, first, q))
                 if table is not None:
                     step = _entry(b, table, step)
-                found = load_vector(b, moved(b, block.square, times(b, q, lanes * size)),
+                found = load_vector(b, offset_bytes(b, block.square, multiply(b, q, lanes * size)),
                                     block.type, lanes)  # fmt: skip
-                store_vector(b, found, moved(b, into, times(b, step, row)), size)
+                store_vector(b, found, offset_bytes(b, into, multiply(b, step, row)), size)
 
     def strip(x: ir.Value, y: ir.Value) -> None:
         full = length // lanes * lanes
         if full:
-            with b.counted(0, full, lanes) as first:
+            with b.counted_loop(0, full, lanes) as first:
                 square(x, y, first, lanes)
         if length > full:
             square(x, y, full, length - full)
@@ -210,18 +214,18 @@ def _entry(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
 def _gathered(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
     """Neither columns nor depth are contiguous."""
     size, lanes = block.type.size, block.lanes
-    apart = iota(lanes, I64, block.column * size)
+    apart = lane_numbers(lanes, I64, block.column * size)
 
     def row(x: ir.Value, y: ir.Value) -> None:
         for j in range(-(-valid // lanes)):
             left = valid - j * lanes
-            where = b.gep(moved(b, x, j * lanes * block.column * size), [apart],
+            where = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [apart],
                           source_etype=ir.IntType(8))  # fmt: skip
             where.type = vector(POINTER, lanes)
             mask = b.splat(ir.Constant(I1, 1), lanes) if left >= lanes \
                 else b.first_lanes(left, lanes)  # fmt: skip
             found = b.gather(where, block.type, lanes, mask)
-            store_vector(b, found, moved(b, y, j * lanes * size), size)
+            store_vector(b, found, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip

@@ -12,7 +12,7 @@ def constant(value: Number) -> ir.Value:
     return i64(value) if isinstance(value, int) else value
 
 
-def times(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def multiply(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """x * y, folded where both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x * y
@@ -23,7 +23,7 @@ def times(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return b.mul(constant(x), constant(y))
 
 
-def plus(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def add(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """x + y, folded where both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x + y
@@ -32,16 +32,16 @@ def plus(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return x if isinstance(y, int) and y == 0 else b.add(constant(x), constant(y))
 
 
-def parts(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
+def ceil_divide(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
     """How many parts of a size an extent has, the last of them perhaps shorter."""
     if isinstance(size, int) and size == 1:
         return extent
     if isinstance(extent, int) and isinstance(size, int):
         return -(-extent // size)
-    return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
+    return b.udiv(add(b, add(b, extent, size), -1), constant(size))
 
 
-def moved(b: ir.IRBuilder, pointer: ir.Value, offset: Number) -> ir.Value:
+def offset_bytes(b: ir.IRBuilder, pointer: ir.Value, offset: Number) -> ir.Value:
     """A pointer, `offset` bytes on."""
     if isinstance(offset, int) and offset == 0:
         return pointer

@@ -16,8 +16,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Fold, Type
-from .constants import Literal, i64, places, zero
+from ...loop_ir.ir import ReduceOp, Type
+from .constants import Literal, i64, lane_indices, zero
 from .masked_memory import masked_load, masked_store
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -31,7 +31,7 @@ REGISTER: dict[Type, ir.Type] = {
 }  # fmt: skip
 MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
 
-LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
+TYPE_LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
 
 
 @lru_cache(maxsize=512)
@@ -40,19 +40,19 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
-def _only_lane(mask: ir.Value | None) -> int | None:
+def _single_set_lane(mask: ir.Value | None) -> int | None:
     """The one lane for which a mask is true, where that is known."""
     if isinstance(mask, Literal):
-        lanes = [one == "i1 1" for one in mask.constant[1:-1].split(", ")]
+        lanes = [lane == "i1 1" for lane in mask.constant[1:-1].split(", ")]
     elif isinstance(mask, ir.Constant) and isinstance(mask.constant, (list, tuple)):
-        lanes = [bool(getattr(one, "constant", one)) for one in mask.constant]
+        lanes = [bool(getattr(lane, "constant", lane)) for lane in mask.constant]
     else:
         return None
     return lanes.index(True) if lanes.count(True) == 1 else None
 
 
 @lru_cache(maxsize=512)
-def iota(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
+def lane_numbers(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
     """The constant <0, step, 2 * step, ...>; 0 for one lane."""
     if lanes == 1:
         return ir.Constant(element, 0)
@@ -61,13 +61,13 @@ def iota(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
 
 
 @lru_cache(maxsize=64)
-def mangled(type: ir.Type) -> str:
+def mangle(type: ir.Type) -> str:
     """A type as LLVM writes it in the names of intrinsics: v16f32, i64, p0."""
     if isinstance(type, ir.VectorType):
-        return f"v{type.count}{mangled(type.element)}"
+        return f"v{type.count}{mangle(type.element)}"
     if isinstance(type, ir.IntType):
         return f"i{type.width}"
-    return "p0" if isinstance(type, ir.PointerType) else LETTERS[str(type)]
+    return "p0" if isinstance(type, ir.PointerType) else TYPE_LETTERS[str(type)]
 
 
 def lanes_in(type: ir.Type) -> int:
@@ -123,9 +123,9 @@ def _brain_bits(value: float) -> int:
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
 
 
-def literal(numbers: Sequence[ir.Value]) -> ir.Value:
+def vector_constant(numbers: Sequence[ir.Value]) -> ir.Value:
     """Constants as the lanes of one."""
-    inside = ", ".join(f"{one.type} {one.get_reference()}" for one in numbers)
+    inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
     return Literal(vector(numbers[0].type, len(numbers)), f"<{inside}>")
 
 
@@ -164,7 +164,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     ) -> ir.Value:
         """Calls llvm.`name`; `overloads`: the types in its full name (the result's if None)."""
         kinds = (result,) if overloads is None else overloads
-        full = ".".join(("llvm", name, *map(mangled, kinds)))
+        full = ".".join(("llvm", name, *map(mangle, kinds)))
         return self.external(full, result, arguments, flags)
 
     def external(
@@ -173,20 +173,20 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         """Calls a function outside of this module, which is declared on first use."""
         function = self.module.globals.get(name)
         if function is None:
-            kind = ir.FunctionType(result, [one.type for one in arguments])
+            kind = ir.FunctionType(result, [argument.type for argument in arguments])
             function = ir.Function(self.module, kind, name)
         return self.call(function, arguments, fastmath=tuple(flags))
 
     def freeze(self, value: ir.Value) -> ir.Value:
         """Some number where the value is none (a conversion of what does not fit)."""
-        found = ir.instructions.Instruction(self.block, value.type, "freeze", [value])
-        self._insert(found)
-        return found
+        frozen = ir.instructions.Instruction(self.block, value.type, "freeze", [value])
+        self._insert(frozen)
+        return frozen
 
     # ------------------------------------------------------------------------ control
 
     @contextmanager
-    def counted(
+    def counted_loop(
         self, start: ir.Value | int, stop: ir.Value | int, step: int = 1, name: str = "i"
     ) -> Iterator[ir.Value]:
         """for index in range(start, stop, step): the body of the with statement; any count."""
@@ -233,9 +233,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             return Literal(kind, f"splat ({value.type} {value.get_reference()})")
         poison = Literal(kind, "poison")
         first = self.insert_element(poison, value, i64(0))
-        return self.shuffle_vector(first, poison, places((0,) * lanes))
+        return self.shuffle_vector(first, poison, lane_indices((0,) * lanes))
 
-    def part(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
+    def slice_lanes(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
         """Some consecutive lanes of a vector; a scalar for one."""
         if lanes == 1:
             if not isinstance(value.type, ir.VectorType):
@@ -244,7 +244,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         chosen = ir.Constant(vector(I32, lanes), list(range(start, start + lanes)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
-    def widened(self, value: ir.Value, lanes: int) -> ir.Value:
+    def pad_lanes(self, value: ir.Value, lanes: int) -> ir.Value:
         """A vector with lanes of no matter what after its own, up to so many."""
         if not isinstance(value.type, ir.VectorType):
             return self.splat(value, lanes)
@@ -254,7 +254,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         chosen = ir.Constant(vector(I32, lanes), [*range(own), *[0] * (lanes - own)])
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
-    def joined(self, parts: Sequence[ir.Value]) -> ir.Value:
+    def concatenate(self, parts: Sequence[ir.Value]) -> ir.Value:
         """Vectors of as many lanes, a power of two of them, one after another."""
         while len(parts) > 1:
             lanes = lanes_of(parts[0])
@@ -263,7 +263,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
                      for a, b in zip(parts[::2], parts[1::2], strict=True)]  # fmt: skip
         return parts[0]
 
-    def reversed(self, value: ir.Value) -> ir.Value:
+    def reverse_lanes(self, value: ir.Value) -> ir.Value:
         """The lanes, last one first."""
         lanes = lanes_of(value)
         if isinstance(value, Literal) and value.constant.startswith("<"):
@@ -280,9 +280,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         # Bytes (or i16): one compare for a whole vector, whatever the type of the elements.
         narrow = I8 if lanes <= 64 else I16
         clamped = self.trunc(self.minimum_of(count, self.integer(lanes)), narrow)
-        return self.icmp_unsigned("<", iota(lanes, narrow), self.splat(clamped, lanes))
+        return self.icmp_unsigned("<", lane_numbers(lanes, narrow), self.splat(clamped, lanes))
 
-    def both(self, a: ir.Value | None, b: ir.Value | None) -> ir.Value | None:
+    def and_masks(self, a: ir.Value | None, b: ir.Value | None) -> ir.Value | None:
         """Where both masks are true; None is true everywhere."""
         if a is None or b is None:
             return b if a is None else a
@@ -297,13 +297,13 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         """Consecutive elements; lanes where the mask is false are not read and are 0."""
         kind = vector(MEMORY[type], lanes)
         if mask is None:
-            found = self.load(pointer, typ=kind, align=type.size)
+            value = self.load(pointer, typ=kind, align=type.size)
         elif lanes == 1:
             safe = self.select(mask, pointer, self.zeros())
-            found = self.load(safe, typ=kind, align=type.size)
+            value = self.load(safe, typ=kind, align=type.size)
         else:
-            found = masked_load(self, pointer, kind, type.size, self.splat(mask, lanes))
-        return self.from_memory(found, type, lanes)
+            value = masked_load(self, pointer, kind, type.size, self.splat(mask, lanes))
+        return self.from_memory(value, type, lanes)
 
     def write(
         self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
@@ -311,10 +311,10 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         """Stores a scalar or consecutive lanes, only where the mask is true."""
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
-        if lanes > 1 and (only := _only_lane(mask)) is not None:
+        if lanes > 1 and (only := _single_set_lane(mask)) is not None:
             # LLVM for x86 makes one store of this, too wide where the value was narrowed before.
-            value, lanes, mask = self.part(value, only, 1), 1, None
-            pointer = self.moved(pointer, self.integer(only), type) if only else pointer
+            value, lanes, mask = self.slice_lanes(value, only, 1), 1, None
+            pointer = self.offset_elements(pointer, self.integer(only), type) if only else pointer
         if mask is None:
             self.store(value, pointer, align=type.size)
         elif lanes == 1:
@@ -330,7 +330,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
 
         Two vectors of consecutive elements, the second of which begins one element sooner.
         """
-        behind = self.moved(pointer, self.integer(lanes - 1), type)
+        behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
         masks = (None, None) if mask is None else self._spread_masks(mask, lanes)
         low, high = (self.read(p, type, lanes, m)
                      for p, m in zip((pointer, behind), masks, strict=True))  # fmt: skip
@@ -345,7 +345,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         lanes = lanes_of(value)
         every = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
         poison, half = Literal(value.type, "poison"), lanes // 2
-        behind = self.moved(pointer, self.integer(lanes - 1), type)
+        behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
         halves = ([i // 2 for i in range(lanes)], [half + i // 2 for i in range(lanes)])
         for to, which, where in zip(
             (pointer, behind), halves, self._spread_masks(self.splat(every, lanes), lanes),
@@ -372,8 +372,8 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
         arguments = (pointers, ir.Constant(I32, type.size), where, zero(kind))
         kinds = (kind, pointers.type)
-        found = self.intrinsic("masked.gather", kind, arguments, overloads=kinds)
-        return self.from_memory(found, type, lanes)
+        value = self.intrinsic("masked.gather", kind, arguments, overloads=kinds)
+        return self.from_memory(value, type, lanes)
 
     def scatter(
         self, pointers: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
@@ -398,37 +398,39 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
 
     def zeros(self) -> ir.Value:
         """The address of eight zero bytes: what a masked-off scalar load reads."""
-        found = self.module.globals.get("zeros")
-        if found is None:
-            found = ir.GlobalVariable(self.module, I64, "zeros")
-            found.linkage, found.global_constant = "internal", True
-            found.initializer = ir.Constant(I64, 0)
-            found.type = POINTER
-        return found
+        variable = self.module.globals.get("zeros")
+        if variable is None:
+            variable = ir.GlobalVariable(self.module, I64, "zeros")
+            variable.linkage, variable.global_constant = "internal", True
+            variable.initializer = ir.Constant(I64, 0)
+            variable.type = POINTER
+        return variable
 
     def table(self, numbers: Sequence[ir.Value]) -> ir.Value:
         """The address of constants."""
         kind = ir.ArrayType(numbers[0].type, len(numbers))
-        inside = ", ".join(f"{one.type} {one.get_reference()}" for one in numbers)
+        inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
         name = f"table.{hashlib.sha256(inside.encode()).hexdigest()[:16]}"
-        found = self.module.globals.get(name)
-        if found is None:
-            found = ir.GlobalVariable(self.module, kind, name)
-            found.linkage, found.global_constant = "internal", True
-            found.initializer = Literal(kind, f"[{inside}]")
-            found.type = POINTER
-        return found
+        variable = self.module.globals.get(name)
+        if variable is None:
+            variable = ir.GlobalVariable(self.module, kind, name)
+            variable.linkage, variable.global_constant = "internal", True
+            variable.initializer = Literal(kind, f"[{inside}]")
+            variable.type = POINTER
+        return variable
 
-    def moved(self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False) -> Any:
+    def offset_elements(
+        self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False
+    ) -> Any:
         """The address `offset` elements on; a vector of addresses for a vector of offsets."""
-        found = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
+        address = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
         if isinstance(offset.type, ir.VectorType):
-            found.type = vector(POINTER, offset.type.count)
-        return found
+            address.type = vector(POINTER, offset.type.count)
+        return address
 
     # -------------------------------------------------------------------------- folds
 
-    def folded(self, fold: Fold, type: Type, lanes: ir.Value) -> ir.Value:
+    def reduce(self, fold: ReduceOp, type: Type, lanes: ir.Value) -> ir.Value:
         """The lanes of a vector folded into one scalar (not for ARGMAX and ARGMIN)."""
         if lanes_of(lanes) == 1:
             return lanes
@@ -438,14 +440,14 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         arguments: tuple[ir.Value, ...] = (lanes,)
         flags: tuple[str, ...] = ()
         if type.floating:
-            start = -0.0 if fold is Fold.SUM else 1.0
+            start = -0.0 if fold is ReduceOp.SUM else 1.0
             arguments, flags = (floating(element, start), lanes), ("reassoc",)
             name = f"f{name}"
         elif name in ("max", "min"):
             name = f"{'s' if type.signed else 'u'}{name}"
-        return self.reduced(name, arguments, flags)
+        return self.reduce_with(name, arguments, flags)
 
-    def reduced(
+    def reduce_with(
         self, name: str, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
     ) -> ir.Value:
         """llvm.vector.reduce.`name` of a vector, which is the last argument."""
@@ -455,12 +457,12 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     def _extreme(self, name: str, lanes: ir.Value) -> ir.Value:
         """The greatest or least lane; NaN where there is one, looked for once and not each step."""
         element = lanes.type.element
-        nan = self.reduced("or", (self.fcmp_unordered("uno", lanes, lanes),))
-        plain = self.reduced(f"f{name}", (lanes,), ("nnan", "nsz"))
+        nan = self.reduce_with("or", (self.fcmp_unordered("uno", lanes, lanes),))
+        plain = self.reduce_with(f"f{name}", (lanes,), ("nnan", "nsz"))
         return self.select(nan, floating(element, math.nan), plain)
 
 
 REDUCTIONS = {
-    Fold.SUM: "add", Fold.PRODUCT: "mul", Fold.MAXIMUM: "max", Fold.MINIMUM: "min",
-    Fold.ANY: "or", Fold.ALL: "and",
+    ReduceOp.SUM: "add", ReduceOp.PRODUCT: "mul", ReduceOp.MAXIMUM: "max", ReduceOp.MINIMUM: "min",
+    ReduceOp.ANY: "or", ReduceOp.ALL: "and",
 }  # fmt: skip

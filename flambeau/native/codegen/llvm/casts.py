@@ -16,13 +16,13 @@ def cast(b: Builder, value: ir.Value, source: Type, target: Type, lanes: int) ->
         return value
     if source in HALVES:
         if target is Type.BOOL:
-            return _half_is_set(b, value, source, lanes)
-        return cast(b, _widened(b, value, source, lanes), Type.F32, target, lanes)
+            return _is_nonzero_half(b, value, source, lanes)
+        return cast(b, _widen(b, value, source, lanes), Type.F32, target, lanes)
     if target in HALVES:
         single = cast(b, value, source, Type.F32, lanes)
         if target is Type.F16:
             return b.fptrunc(single, vector(REGISTER[target], lanes))
-        return _brain(b, single, lanes)
+        return _round_to_bf16(b, single, lanes)
     if target is Type.BOOL:
         zero = b.splat(constant(source, 0), lanes)
         if source.floating:
@@ -33,7 +33,7 @@ def cast(b: Builder, value: ir.Value, source: Type, target: Type, lanes: int) ->
     return _from_integer(b, value, source, target, lanes)
 
 
-def reinterpreted(b: Builder, value: ir.Value, source: Type, target: Type, lanes: int) -> ir.Value:
+def bitcast(b: Builder, value: ir.Value, source: Type, target: Type, lanes: int) -> ir.Value:
     """The same bits as another type of the same size."""
     kind = vector(REGISTER[target], lanes)
     if source is Type.BOOL:
@@ -73,13 +73,13 @@ def _from_integer(
     return value if target.size == source.size else b.trunc(value, kind)
 
 
-def _half_is_set(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
-    bits = reinterpreted(b, value, source, Type.I16, lanes)
+def _is_nonzero_half(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
+    bits = bitcast(b, value, source, Type.I16, lanes)
     number = b.and_(bits, b.splat(ir.Constant(I16, 0x7FFF), lanes))
     return b.icmp_unsigned("!=", number, b.splat(ir.Constant(I16, 0), lanes))
 
 
-def _widened(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
+def _widen(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
     """A half-precision value as F32."""
     single = vector(REGISTER[Type.F32], lanes)
     if source is Type.F16:
@@ -88,7 +88,7 @@ def _widened(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
     return b.bitcast(bits, single)
 
 
-def _brain(b: Builder, value: ir.Value, lanes: int) -> ir.Value:
+def _round_to_bf16(b: Builder, value: ir.Value, lanes: int) -> ir.Value:
     """An F32 rounded to BF16, halves to even; NaN stays NaN."""
 
     def number(whole: int) -> ir.Value:

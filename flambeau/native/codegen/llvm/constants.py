@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
-_WORDS: dict[tuple[str, str], Literal] = {}
+_LITERALS: dict[tuple[str, str], Literal] = {}
 
 
 class Literal(ir.Constant):  # type: ignore[misc]
@@ -28,23 +28,23 @@ def i64(value: int) -> Any:
 
 
 @lru_cache(maxsize=1 << 10)
-def places(which: tuple[int, ...]) -> Any:
+def lane_indices(which: tuple[int, ...]) -> Any:
     """Which lanes of two vectors a shuffle takes."""
     return ir.Constant(ir.VectorType(I32, len(which)), list(which))
 
 
 def zero(kind: ir.Type) -> Literal:
     """All lanes of a vector type zero."""
-    return _word(kind, "zeroinitializer")
+    return _literal(kind, "zeroinitializer")
 
 
 def undefined(kind: ir.Type) -> Literal:
     """A vector of whatever there is."""
-    return _word(kind, "undef")
+    return _literal(kind, "undef")
 
 
-def _word(kind: ir.Type, text: str) -> Literal:
-    found = _WORDS.get((str(kind), text))
-    if found is None:
-        found = _WORDS[str(kind), text] = Literal(kind, text)
-    return found
+def _literal(kind: ir.Type, text: str) -> Literal:
+    literal = _LITERALS.get((str(kind), text))
+    if literal is None:
+        literal = _LITERALS[str(kind), text] = Literal(kind, text)
+    return literal

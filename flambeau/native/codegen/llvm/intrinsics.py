@@ -10,10 +10,10 @@ from llvmlite import ir
 _LETTERS = {"float": "f32", "double": "f64", "half": "f16"}
 
 
-def declared(b: ir.IRBuilder, name: str, result: Any, given: Sequence[Any]) -> Any:
+def declare(b: ir.IRBuilder, name: str, result: Any, arguments: Sequence[Any]) -> Any:
     """The function of a name, which the module declares when it is first asked for."""
-    found = b.module.globals.get(name)
-    return found or ir.Function(b.module, ir.FunctionType(result, given), name)
+    function = b.module.globals.get(name)
+    return function or ir.Function(b.module, ir.FunctionType(result, arguments), name)
 
 
 def suffix(vector: Any) -> str:

@@ -9,14 +9,14 @@ from llvmlite import ir
 from .builder import I64, Builder, vector
 
 
-def by_lane(b: Builder, name: str, values: Sequence[ir.Value], lanes: int) -> ir.Value:
+def call_per_lane(b: Builder, name: str, values: Sequence[ir.Value], lanes: int) -> ir.Value:
     """A C function on each lane of operands of one type."""
     if lanes == 1:
         return b.external(name, values[0].type, values)
     kind = values[0].type.element
-    found = ir.Constant(vector(kind, lanes), None)
+    results = ir.Constant(vector(kind, lanes), None)
     for lane in range(lanes):
         at = ir.Constant(I64, lane)
-        one = b.external(name, kind, [b.extract_element(v, at) for v in values])
-        found = b.insert_element(found, one, at)
-    return found
+        result = b.external(name, kind, [b.extract_element(v, at) for v in values])
+        results = b.insert_element(results, result, at)
+    return results

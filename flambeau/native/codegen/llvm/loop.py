@@ -8,7 +8,7 @@ from .types import I64, Number
 from .address import constant
 
 
-def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+def declare_internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
     """A new function of the module's own, whose code stands there once."""
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
@@ -17,7 +17,7 @@ def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function
     return function
 
 
-def loop(
+def emit_loop(
     b: ir.IRBuilder,
     extent: Number,
     carried: list[ir.Value],
@@ -34,21 +34,21 @@ def loop(
         b.cbranch(b.icmp_signed(">", extent, constant(0)), start, done)
     b.position_at_end(start)
     count = b.phi(I64)
-    held = [b.phi(v.type) for v in carried]
+    phis = [b.phi(v.type) for v in carried]
     count.add_incoming(constant(0), before)
-    given = body(count, list(held))
+    results = body(count, list(phis))
     latch = b.block
     following = b.add(count, constant(1), flags=("nuw", "nsw"))
     count.add_incoming(following, latch)
-    for phi, old, new in zip(held, carried, given, strict=True):
+    for phi, old, new in zip(phis, carried, results, strict=True):
         phi.add_incoming(old, before)
         phi.add_incoming(new, latch)
     b.cbranch(b.icmp_signed("<", following, constant(extent)), start, done)
     b.position_at_end(done)
     if isinstance(extent, int):
-        return given
+        return results
     out = []
-    for old, new in zip(carried, given, strict=True):
+    for old, new in zip(carried, results, strict=True):
         phi = b.phi(new.type)
         phi.add_incoming(old, before)
         phi.add_incoming(new, latch)

@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from .constants import zero
-from .intrinsics import declared, suffix
+from .intrinsics import declare, suffix
 
 _I32, _I64, _I128 = (ir.IntType(bits) for bits in (32, 64, 128))
 _POINTER = ir.PointerType()
@@ -32,7 +32,7 @@ def masked_load(
     several = size * kind.count > _YMM_BYTES
     if several and b.module.vector_bytes == _YMM_BYTES and not isinstance(mask, ir.Constant):
         return _load_by_registers(b, pointer, kind, mask, name, _YMM_BYTES // size)
-    function = declared(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
+    function = declare(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
                         [_POINTER, _I32, mask.type, kind])  # fmt: skip
     return b.call(function, [pointer, ir.Constant(_I32, element_bytes), mask, zero(kind)])
 
@@ -45,7 +45,7 @@ def masked_store(
     if _is_narrow(b, kind, element_bytes, mask):
         _store_set_lanes(b, value, pointer, element_bytes, mask)
         return
-    function = declared(b, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(),
+    function = declare(b, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(),
                         [kind, _POINTER, _I32, mask.type])  # fmt: skip
     b.call(function, [value, pointer, ir.Constant(_I32, element_bytes), mask])
 
@@ -178,7 +178,7 @@ def _load_by_registers(
     """Loads each register of a vector by the processor's own instruction."""
     part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_YMM_BYTES * 8 // lanes)
     selector = ir.VectorType(integers, lanes)
-    function = declared(b, f"llvm.x86.{name}", part, [_POINTER, selector])
+    function = declare(b, f"llvm.x86.{name}", part, [_POINTER, selector])
     registers = []
     for first in range(0, kind.count, lanes):
         selected = b.sext(_lanes(b, mask, range(first, first + lanes)), selector)

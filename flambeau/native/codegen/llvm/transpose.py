@@ -6,7 +6,7 @@ from llvmlite import ir
 from .types import I32
 
 
-def transposed(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:
+def transpose_block(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:
     """R vectors of L lanes, R a power of two, read as a matrix R x L: the matrix L x R.
 
     A perfect shuffle of the whole sequence moves one bit of the position; log2(R) of them move

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from llvmlite import ir
 from ...loop_ir.ir import Type
-from .constants import places, undefined
-from .intrinsics import declared, suffix
+from .constants import lane_indices, undefined
+from .intrinsics import declare, suffix
 from .masked_memory import masked_load, masked_store
 from .types import F32, F64, I1, I32, Number, memory_type
 from .address import constant
 
 
-def widened(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Value:
+def widen(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Value:
     """An element or vector as it came from memory, in the type of the sums."""
     if stored is type:
         return value
@@ -41,16 +41,16 @@ def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
         vector = ir.VectorType(scalar.type, 1)
         return b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
     empty = undefined(ir.VectorType(scalar.type, lanes))
-    one = b.insert_element(empty, scalar, ir.Constant(I32, 0))
-    return b.shuffle_vector(one, empty, places((0,) * lanes))
+    first = b.insert_element(empty, scalar, ir.Constant(I32, 0))
+    return b.shuffle_vector(first, empty, lane_indices((0,) * lanes))
 
 
-def fused(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def fma(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """x * y + z on vectors: rounded once for floats, wrapping for integers."""
     if isinstance(x.type.element, ir.IntType):
         return b.add(b.mul(x, y), z)
     name = f"llvm.fma.{suffix(x.type)}"
-    return b.call(declared(b, name, x.type, [x.type] * 3), [x, y, z])
+    return b.call(declare(b, name, x.type, [x.type] * 3), [x, y, z])
 
 
 def load_vector(

@@ -13,13 +13,13 @@ from llvmlite import ir
 
 from ...loop_ir.ir import (
     Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, operands,
-    operands_first,
+    postorder,
 )
 from ...target.machine import Target
-from .reductions import Held
-from ..llvm.builder import I64, Builder, iota
-from .vectorization import Plan
-from .stream_prefetch import streams
+from .reductions import ReductionState
+from ..llvm.builder import I64, Builder, lane_numbers
+from .vectorization import VectorizationPlan
+from .stream_prefetch import find_streams
 
 Bindings = Mapping[Index, ir.Value]
 
@@ -53,7 +53,7 @@ class Scope:
 
 
 @dataclass
-class Gathered:
+class PendingSum:
     """A sum in registers, and where it is to be added."""
 
     buffer: Buffer
@@ -69,22 +69,25 @@ class Context:
     `tid` and `threads` i64. `scope` is where the statement being emitted stands.
     """
 
-    def __init__(self, kernel: Kernel, target: Target, builder: Builder, plan: Plan) -> None:
+    def __init__(
+        self, kernel: Kernel, target: Target, builder: Builder, plan: VectorizationPlan
+    ) -> None:
         self.kernel = kernel
         self.target = target
         self.builder = builder
         self.plan = plan
-        self.streams = streams(kernel.body, plan.widths)
+        self.streams = find_streams(kernel.body, plan.widths)
         self.pointers: dict[Buffer, ir.Value] = {}
         self.sizes: dict[Size, ir.Value] = {}
         self.tid: ir.Value = builder.integer(0)
         self.threads: ir.Value = builder.integer(1)
         self.scope = Scope()
-        self.gathered: dict[tuple, Gathered] | None = None  # sums of a tile's rows, by place
+        self.pending_sums: dict[tuple, PendingSum] | None = None  # sums of a tile's rows, by place
         self.parallel = False  # within a PARALLEL loop: nothing is left to share out
         self.sum: Accumulator | None = None  # the one of the Contract being emitted
-        self.held: dict[Accumulator, Held | ir.Value] = {}
-        self.folding: set[Held] = set()  # long sums that a loop around is making
+        self.accumulators: dict[Accumulator, ReductionState | ir.Value] = {}
+        # long sums that a loop around is making
+        self.active_reductions: set[ReductionState] = set()
         self.versions: dict[Buffer | Accumulator, int] = {}
         self._changing: dict[Expression, tuple[Buffer | Accumulator, ...]] = {}
 
@@ -100,7 +103,7 @@ class Context:
         if isinstance(extent, Affine):
             total = self.builder.integer(extent.base)
             for index, stride in extent.terms:
-                total = self.builder.add(total, self.scaled(self.bindings[index], stride))
+                total = self.builder.add(total, self.scale(self.bindings[index], stride))
             return total
         return self.builder.integer(extent) if isinstance(extent, int) else self.sizes[extent]
 
@@ -117,40 +120,40 @@ class Context:
 
     # ----------------------------------------------------------------- what changes
 
-    def changing(self, expression: Expression) -> tuple[Buffer | Accumulator, ...]:
+    def dependencies(self, expression: Expression) -> tuple[Buffer | Accumulator, ...]:
         """The accumulators and written buffers that an expression's value depends on."""
-        for one in operands_first([expression], self._changing):
-            found: dict[Buffer | Accumulator, None] = {}
-            if isinstance(one, Accumulator):
-                found[one] = None
-            elif isinstance(one, Load) and one.buffer in self.versions:
-                found[one.buffer] = None
-            for each in operands(one):
-                found.update(dict.fromkeys(self._changing[each]))
-            self._changing[one] = tuple(found)
+        for current in postorder([expression], self._changing):
+            dependencies: dict[Buffer | Accumulator, None] = {}
+            if isinstance(current, Accumulator):
+                dependencies[current] = None
+            elif isinstance(current, Load) and current.buffer in self.versions:
+                dependencies[current.buffer] = None
+            for each in operands(current):
+                dependencies.update(dict.fromkeys(self._changing[each]))
+            self._changing[current] = tuple(dependencies)
         return self._changing[expression]
 
     def key(self, expression: Expression) -> object:
         """What stands for an expression's value as of now in a scope's memo."""
         changing = self._changing.get(expression)
         if changing is None:
-            changing = self.changing(expression)
+            changing = self.dependencies(expression)
         if not changing:
             return expression
-        return (expression, *[self.versions.get(one, 0) for one in changing])
+        return (expression, *[self.versions.get(dependency, 0) for dependency in changing])
 
-    def changed(self, what: Sequence[Buffer | Accumulator]) -> None:
+    def invalidate(self, what: Sequence[Buffer | Accumulator]) -> None:
         """Values computed from these before are not theirs any more."""
-        for one in what:
-            self.versions[one] = self.versions.get(one, 0) + 1
-            if isinstance(one, Buffer) and one.aliased:
+        for dependency in what:
+            self.versions[dependency] = self.versions.get(dependency, 0) + 1
+            if isinstance(dependency, Buffer) and dependency.aliased:
                 for other in self.pointers:
                     if other.aliased and other in self.versions:
                         self.versions[other] += 1
 
     # -------------------------------------------------------------------- addresses
 
-    def scaled(self, index: ir.Value, stride: Extent) -> ir.Value:
+    def scale(self, index: ir.Value, stride: Extent) -> ir.Value:
         """index * stride."""
         if isinstance(stride, int) and stride == 1:
             return index
@@ -168,16 +171,16 @@ class Context:
         pointer, key = self.pointers[buffer], (buffer, *terms)
         inbounds = at.base >= 0 and all(isinstance(s, int) and s >= 0 for _, s in terms)
         for count in range(1, len(terms) + 1):
-            found = scope.memo.get(key[: count + 1])
-            if found is None:
+            address = scope.memo.get(key[: count + 1])
+            if address is None:
                 index, stride = terms[count - 1]
-                step = self.scaled(scope.bindings[index], stride)
-                found = self.builder.moved(pointer, step, buffer.type, inbounds)
-                scope.memo[key[: count + 1]] = found
-            pointer = found
+                step = self.scale(scope.bindings[index], stride)
+                address = self.builder.offset_elements(pointer, step, buffer.type, inbounds)
+                scope.memo[key[: count + 1]] = address
+            pointer = address
         if at.base:
             base = self.builder.integer(at.base)
-            pointer = self.builder.moved(pointer, base, buffer.type, inbounds)
+            pointer = self.builder.offset_elements(pointer, base, buffer.type, inbounds)
         return pointer
 
     def prefix(self, buffer: Buffer, at: Affine, scope: Scope) -> None:
@@ -189,5 +192,5 @@ class Context:
     def lane_offsets(self, stride: Extent, lanes: int) -> ir.Value:
         """<0, stride, 2 * stride, ...> as i64."""
         if isinstance(stride, int):
-            return iota(lanes, I64, stride)
-        return self.builder.mul(iota(lanes), self.builder.splat(self.sizes[stride], lanes))
+            return lane_numbers(lanes, I64, stride)
+        return self.builder.mul(lane_numbers(lanes), self.builder.splat(self.sizes[stride], lanes))

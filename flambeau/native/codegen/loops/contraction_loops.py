@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from ...loop_ir.ir import (
-    Apply, Begin, Contract, Expression, Kind, Loop, Scalar, Statement, Type, Update,
+    Apply, Begin, Contract, Expression, Loop, LoopKind, Scalar, Statement, Type, Update,
 )
 from .context import Context
-from .parallel_loops import share
+from .parallel_loops import emit_parallel
 from .statement import emit_body
-from .vectorization import extend
+from .vectorization import extend_plan
 
 
-def plain_contract(context: Context, statement: Contract) -> None:
+def emit_contraction_loops(context: Context, statement: Contract) -> None:
     """Emits a Contract as loops, shared out among the threads where it stands outermost."""
-    body = as_loops(statement, parallel=not context.parallel)
-    extend(context.plan, [body], context.target)
+    body = lower_to_loops(statement, parallel=not context.parallel)
+    extend_plan(context.plan, [body], context.target)
     if context.parallel:
         emit_body(context, context.scope, [body])
     else:
-        share(context, body)
+        emit_parallel(context, body)
 
 
-def as_loops(statement: Contract, parallel: bool = False) -> Loop:
+def lower_to_loops(statement: Contract, parallel: bool = False) -> Loop:
     """The loops that a Contract stands for."""
     total = statement.sum
-    product = Apply(Scalar.MUL, (_wide(statement.a, total.type), _wide(statement.b, total.type)),
+    product = Apply(Scalar.MUL, (_cast(statement.a, total.type), _cast(statement.b, total.type)),
                     total.type)  # fmt: skip
     inner: Statement = Update(total, product)
     for axis in reversed(statement.depth):
         inner = Loop(axis.index, axis.extent, [inner])
     rows = statement.rows
-    kind = Kind.LANES if rows or not parallel else Kind.PARALLEL
+    kind = LoopKind.VECTORIZED if rows or not parallel else LoopKind.PARALLEL
     column = statement.column
     nest = Loop(column.index, column.extent, [Begin(total), inner, *statement.body], kind)
     for axis in reversed(rows):
-        nest = Loop(axis.index, axis.extent, [nest], Kind.PARALLEL if parallel else Kind.SERIAL)
+        nest = Loop(
+            axis.index, axis.extent, [nest], LoopKind.PARALLEL if parallel else LoopKind.SERIAL
+        )
     return nest
 
 
-def _wide(value: Expression, type: Type) -> Expression:
+def _cast(value: Expression, type: Type) -> Expression:
     return value if value.type is type else Apply(Scalar.CAST, (value,), type)

@@ -11,44 +11,46 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Contract, Load, Statement, Store, expressions, statements, within
+from ...loop_ir.ir import Contract, Load, Statement, Store, expressions, statements, subexpressions
 from ...target.machine import Target
 from ..llvm.builder import POINTER, Builder
 
-_BITS = 0x8040  # of MXCSR: denormal results are zero, and operands are
+_FTZ_DAZ_BITS = 0x8040  # of MXCSR: denormal results are zero, and operands are
 
 
-def flushes(body: Sequence[Statement], target: Target) -> bool:
+def needs_flush_to_zero(body: Sequence[Statement], target: Target) -> bool:
     """Whether a contraction in a body changes a matrix that its epilogue reads."""
     return target.triple.startswith("x86_64") and any(
-        _changes(one) for one in statements(body) if isinstance(one, Contract)
+        _updates_epilogue_input(statement)
+        for statement in statements(body)
+        if isinstance(statement, Contract)
     )
 
 
-def _changes(contract: Contract) -> bool:
+def _updates_epilogue_input(contract: Contract) -> bool:
     inside = list(statements(contract.body))
-    stored = {one.buffer for one in inside if isinstance(one, Store)}
-    read = within(each for one in inside for each in expressions(one))
-    return any(isinstance(one, Load) and one.buffer in stored for one in read)
+    stored = {statement.buffer for statement in inside if isinstance(statement, Store)}
+    read = subexpressions(each for statement in inside for each in expressions(statement))
+    return any(isinstance(expression, Load) and expression.buffer in stored for expression in read)
 
 
 @contextmanager
-def flushed(b: Builder, wanted: bool) -> Iterator[None]:
+def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
     """What is called within counts such numbers as zero, if that is wanted."""
     if not wanted:
         yield
         return
     word = ir.IntType(32)
     before, during = (b.entry_slot(word, name=name, align=4) for name in ("before", "during"))
-    _control(b, "stmxcsr", before)
-    bits = b.or_(b.load(before, typ=word, align=4), ir.Constant(word, _BITS))
+    _access_mxcsr(b, "stmxcsr", before)
+    bits = b.or_(b.load(before, typ=word, align=4), ir.Constant(word, _FTZ_DAZ_BITS))
     b.store(bits, during, align=4)
-    _control(b, "ldmxcsr", during)
+    _access_mxcsr(b, "ldmxcsr", during)
     yield
-    _control(b, "ldmxcsr", before)
+    _access_mxcsr(b, "ldmxcsr", before)
 
 
-def _control(b: Builder, name: str, place: ir.Value) -> None:
+def _access_mxcsr(b: Builder, name: str, place: ir.Value) -> None:
     """Writes the control register to memory, or reads it from there."""
     name = f"llvm.x86.sse.{name}"
     kind = ir.FunctionType(ir.VoidType(), [POINTER])

@@ -27,6 +27,6 @@ def emit_epilogue(
     """
     assert context.sum is not None
     scope = context.tile_scope(bindings, column, lanes, mask)
-    context.held[context.sum] = sums
-    context.changed([context.sum])
+    context.accumulators[context.sum] = sums
+    context.invalidate([context.sum])
     emit_body(context, scope, body)

@@ -13,36 +13,40 @@ from ...loop_ir.ir import (
     Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
 )
 from ...target.cache_sizes import LINE_BYTES
-from ..llvm.address import constant, plus
+from ..llvm.address import add, constant
 from ..llvm.types import I32, POINTER, Number
 
-LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
-FIRST, SECOND = 3, 2  # caches, as LLVM counts them
+MIN_MATRIX_BYTES = 128 << 10  # bytes: matrices smaller than this are near by themselves
+L1_LOCALITY, L2_LOCALITY = 3, 2  # caches, as LLVM counts them
 _Stream = tuple[Buffer, Affine, bool]
 
 
-def streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Stream]:
+def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Stream]:
     """Matrices that an epilogue goes over with its tiles: (buffer, position, whether written).
 
     No stream where it reads no matrix: what is only written is waited for by nobody.
     """
-    found: dict[tuple[Buffer, int, tuple], _Stream] = {}
+    streams_by_place: dict[tuple[Buffer, int, tuple], _Stream] = {}
     reads = False
 
     def add(buffer: Buffer, at: Affine, written: bool) -> bool:
         if buffer.local is not None or at.stride(column) != 1 or at.stride(row) == 0:
             return False
         key = (buffer, at.base, at.terms)
-        found[key] = (buffer, at, written or (key in found and found[key][2]))
+        streams_by_place[key] = (
+            buffer,
+            at,
+            written or (key in streams_by_place and streams_by_place[key][2]),
+        )
         return True
 
     stack: list[Expression] = []
-    for one in body:
-        if not isinstance(one, Store | Begin):
+    for statement in body:
+        if not isinstance(statement, Store | Begin):
             return []
-        if isinstance(one, Store) and not one.indirect:
-            reads |= add(one.buffer, one.at, True) and one.add
-        stack += expressions(one)
+        if isinstance(statement, Store) and not statement.indirect:
+            reads |= add(statement.buffer, statement.at, True) and statement.add
+        stack += expressions(statement)
     seen: set[int] = set()
     while stack:
         each = stack.pop()
@@ -51,34 +55,38 @@ def streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Strea
             stack += operands(each)
             if isinstance(each, Load) and not each.indirect:
                 reads |= add(each.buffer, each.at, False)
-    return list(found.values()) if reads else []
+    return list(streams_by_place.values()) if reads else []
 
 
-def bytes_of(found: Sequence[_Stream], m: Number, n: Number) -> int:
+def count_stream_bytes(streams: Sequence[_Stream], m: Number, n: Number) -> int:
     """How much memory the streams go over; a great lot where that is not known."""
     if not (isinstance(m, int) and isinstance(n, int)):
-        return LEAST
-    return sum(m * n * buffer.type.size for buffer, _, _ in found)
+        return MIN_MATRIX_BYTES
+    return sum(m * n * buffer.type.size for buffer, _, _ in streams)
 
 
-def fetch(
-    context: Any, found: Sequence[_Stream], row: tuple[Index, Number, int],
+def prefetch_tile(
+    context: Any, streams: Sequence[_Stream], row: tuple[Index, Number, int],
     column: tuple[Index, Number, int],
 ) -> None:  # fmt: skip
     """Asks for the lines of a tile: (index, first, how many) rows and columns."""
     b = context.builder
-    for buffer, at, written in found:
+    for buffer, at, written in streams:
         apart = LINE_BYTES // buffer.type.size
         for i in range(row[2]):
             for j in range(0, column[2], apart):
-                place = {row[0]: constant(plus(b, row[1], i)),
-                         column[0]: constant(plus(b, column[1], j))}  # fmt: skip
-                prefetch(b, context.address(buffer, at, place), written)
+                place = {row[0]: constant(add(b, row[1], i)),
+                         column[0]: constant(add(b, column[1], j))}  # fmt: skip
+                emit_prefetch(b, context.address(buffer, at, place), written)
 
 
-def prefetch(b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = FIRST) -> None:
+def emit_prefetch(
+    b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = L1_LOCALITY
+) -> None:
     """Asks for the line of an address, into a cache."""
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(I32, one) for one in (int(write), cache, 1))])
+    b.call(
+        function, [pointer, *(ir.Constant(I32, argument) for argument in (int(write), cache, 1))]
+    )

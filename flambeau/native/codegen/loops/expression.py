@@ -7,13 +7,13 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Accumulator, Apply, Buffer, Constant, Expression, Given, Load, Position, Scalar, Store,
+    Accumulator, Apply, Buffer, Constant, Expression, IndexValue, Load, Scalar, SizeValue, Store,
 )
 from ...loop_ir.ir import operands as operands_of
 from . import scalar_ops
 from ..llvm import casts
-from .reductions import Held
-from ..llvm.builder import I8, I16, I64, Builder, constant, iota, lanes_of
+from .reductions import ReductionState
+from ..llvm.builder import I16, I64, I8, Builder, constant, lane_numbers, lanes_of
 from .context import Context, Scope
 
 
@@ -25,39 +25,39 @@ def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value
         return memo[key]
     stack = [expression]
     while stack:
-        one = stack[-1]
-        key = context.key(one)
+        current = stack[-1]
+        key = context.key(current)
         if key in memo:
             stack.pop()
             continue
-        missing = [each for each in operands_of(one) if context.key(each) not in memo]
+        missing = [each for each in operands_of(current) if context.key(each) not in memo]
         if missing:
             stack.extend(missing)
             continue
         stack.pop()
-        memo[key] = RULES[type(one)](context, scope, one)
+        memo[key] = EVALUATORS[type(current)](context, scope, current)
     return memo[key]
 
 
-def known(context: Context, scope: Scope, expression: Expression) -> ir.Value:
+def evaluated(context: Context, scope: Scope, expression: Expression) -> ir.Value:
     """The value of an operand, which is computed already."""
     return scope.memo[context.key(expression)]
 
 
-def _constant(context: Context, scope: Scope, one: Constant) -> ir.Value:
-    return constant(one.type, one.value)
+def _constant(context: Context, scope: Scope, literal: Constant) -> ir.Value:
+    return constant(literal.type, literal.value)
 
 
-def _accumulator(context: Context, scope: Scope, one: Accumulator) -> ir.Value:
-    held = context.held[one]
-    return held.value(context.builder) if isinstance(held, Held) else held
+def _accumulator(context: Context, scope: Scope, accumulator: Accumulator) -> ir.Value:
+    state = context.accumulators[accumulator]
+    return state.value(context.builder) if isinstance(state, ReductionState) else state
 
 
-def _position(context: Context, scope: Scope, one: Position) -> ir.Value:
-    b, at = context.builder, one.value
+def _index_value(context: Context, scope: Scope, index_value: IndexValue) -> ir.Value:
+    b, at = context.builder, index_value.value
     total = b.integer(at.base)
     for index, stride in at.terms:
-        step = context.scaled(scope.bindings[index], stride)
+        step = context.scale(scope.bindings[index], stride)
         total = step if _is_zero(total) else b.add(total, step, flags=("nsw",))
     if scope.lane is None or at.stride(scope.lane) == 0:
         return total
@@ -65,8 +65,8 @@ def _position(context: Context, scope: Scope, one: Position) -> ir.Value:
     return b.add(b.splat(total, scope.lanes), offsets, flags=("nsw",))
 
 
-def _given(context: Context, scope: Scope, one: Given) -> ir.Value:
-    return context.extent(one.size)
+def _size_value(context: Context, scope: Scope, size_value: SizeValue) -> ir.Value:
+    return context.extent(size_value.size)
 
 
 def _is_zero(value: ir.Value) -> bool:
@@ -76,8 +76,8 @@ def _is_zero(value: ir.Value) -> bool:
 # --------------------------------------------------------------------------------- memory
 
 
-def place(
-    context: Context, scope: Scope, one: Load | Store, offsets: list[tuple[ir.Value, ir.Value]]
+def address_of(
+    context: Context, scope: Scope, access: Load | Store, offsets: list[tuple[ir.Value, ir.Value]]
 ) -> tuple[ir.Value, object]:
     """The address of an element, and how it moves with the lane.
 
@@ -85,30 +85,30 @@ def place(
     address is a vector, one for each lane.
     """
     b = context.builder
-    pointer = context.pointer(one.buffer, one.at, scope)
+    pointer = context.pointer(access.buffer, access.at, scope)
     lanewise = None
     for value, stride in offsets:
         if lanes_of(value) == 1:
-            pointer = b.moved(pointer, b.mul(value, stride), one.buffer.type)
+            pointer = b.offset_elements(pointer, b.mul(value, stride), access.buffer.type)
         else:
             step = b.mul(value, b.splat(stride, scope.lanes))
             lanewise = step if lanewise is None else b.add(lanewise, step)
-    stride = 0 if scope.lane is None else one.at.stride(scope.lane)
+    stride = 0 if scope.lane is None else access.at.stride(scope.lane)
     if lanewise is None:
         return pointer, stride
     if stride != 0:
         lanewise = b.add(lanewise, context.lane_offsets(stride, scope.lanes))
-    return b.moved(pointer, lanewise, one.buffer.type), None
+    return b.offset_elements(pointer, lanewise, access.buffer.type), None
 
 
-def _load(context: Context, scope: Scope, one: Load) -> ir.Value:
-    offsets = [(known(context, scope, e), context.extent(s)) for e, s in one.indirect]
-    mask = None if one.mask is None else known(context, scope, one.mask)
-    pointer, stride = place(context, scope, one, offsets)
-    return read(context, scope, one.buffer, pointer, stride, mask)
+def _load(context: Context, scope: Scope, load: Load) -> ir.Value:
+    offsets = [(evaluated(context, scope, e), context.extent(s)) for e, s in load.indirect]
+    mask = None if load.mask is None else evaluated(context, scope, load.mask)
+    pointer, stride = address_of(context, scope, load, offsets)
+    return load_elements(context, scope, load.buffer, pointer, stride, mask)
 
 
-def read(
+def load_elements(
     context: Context,
     scope: Scope,
     buffer: Buffer,
@@ -116,37 +116,38 @@ def read(
     stride: object,
     mask: ir.Value | None,
 ) -> ir.Value:
-    """Elements of a buffer at a place and step (see `place`), where the mask is true."""
+    """Elements of a buffer at a place and step (see `address_of`), where the mask is true."""
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     if stride == 0:
-        return _read_one(b, buffer, pointer, mask)
-    mask = b.both(mask, scope.mask)
+        return _load_uniform(b, buffer, pointer, mask)
+    mask = b.and_masks(mask, scope.mask)
     if mask is not None:
         mask = b.splat(mask, lanes)
     if stride == 1:
         return b.read(pointer, kind, lanes, mask)
     if stride == -1:
-        low = b.moved(pointer, b.integer(1 - lanes), kind)
-        turned = None if mask is None else b.reversed(mask)
-        return b.reversed(b.read(low, kind, lanes, turned))
+        low = b.offset_elements(pointer, b.integer(1 - lanes), kind)
+        turned = None if mask is None else b.reverse_lanes(mask)
+        return b.reverse_lanes(b.read(low, kind, lanes, turned))
     if stride == 2 and lanes > 1 and (mask is None or b.vector_bytes >= 64):
         return b.read_every_second(pointer, kind, lanes, mask)
     if stride is not None:
-        pointer = b.moved(pointer, context.lane_offsets(stride, lanes), kind)  # type: ignore[arg-type]
+        offsets = context.lane_offsets(stride, lanes)  # type: ignore[arg-type]
+        pointer = b.offset_elements(pointer, offsets, kind)
     return b.gather(pointer, kind, lanes, mask)
 
 
-def _read_one(b: Builder, buffer: Buffer, pointer: ir.Value, mask: ir.Value | None) -> ir.Value:
+def _load_uniform(b: Builder, buffer: Buffer, pointer: ir.Value, mask: ir.Value | None) -> ir.Value:
     """The one element that all lanes read; lanes out of the mask have 0."""
     if mask is None or lanes_of(mask) == 1:
         return b.read(pointer, buffer.type, 1, mask)
     lanes = lanes_of(mask)
-    any_lane = b.reduced("or", (mask,))
+    any_lane = b.reduce_with("or", (mask,))
     value = b.splat(b.read(pointer, buffer.type, 1, any_lane), lanes)
     return b.select(mask, value, ir.Constant(value.type, None))
 
 
-def write(
+def store_elements(
     context: Context,
     scope: Scope,
     buffer: Buffer,
@@ -154,7 +155,8 @@ def write(
     value: ir.Value,
     mask: ir.Value | None,
 ) -> None:
-    """Stores a value for each lane at a place and step (see `place`), where the mask is true."""
+    """Stores a value for each lane at a place and step (see `address_of`), where the mask is true.
+    """
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     pointer, stride = place
     if lanes > 1 and stride == 0:  # every lane writes the same element: the last one's value stays
@@ -162,94 +164,97 @@ def write(
     if lanes == 1:
         b.write(pointer, value, kind, mask)
         return
-    mask = b.both(mask, scope.mask)
+    mask = b.and_masks(mask, scope.mask)
     if stride == 1:
         b.write(pointer, b.splat(value, lanes), kind, mask)
     elif stride == -1:
-        low = b.moved(pointer, b.integer(1 - lanes), kind)
-        turned = None if mask is None else b.reversed(b.splat(mask, lanes))
-        b.write(low, b.reversed(b.splat(value, lanes)), kind, turned)
+        low = b.offset_elements(pointer, b.integer(1 - lanes), kind)
+        turned = None if mask is None else b.reverse_lanes(b.splat(mask, lanes))
+        b.write(low, b.reverse_lanes(b.splat(value, lanes)), kind, turned)
     elif stride == 2 and b.vector_bytes >= 64:
         b.write_every_second(pointer, b.splat(value, lanes), kind, mask)
     else:
         if stride is not None:
-            pointer = b.moved(pointer, context.lane_offsets(stride, lanes), kind)  # type: ignore[arg-type]
+            offsets = context.lane_offsets(stride, lanes)  # type: ignore[arg-type]
+            pointer = b.offset_elements(pointer, offsets, kind)
         b.scatter(pointer, value, kind, mask)
 
 
 # ----------------------------------------------------------------------------- operations
 
 
-def _apply(context: Context, scope: Scope, one: Apply) -> ir.Value:
+def _apply(context: Context, scope: Scope, apply: Apply) -> ir.Value:
     b = context.builder
-    if one.operation in COMPARED:
-        found = _position_compared(context, scope, one)
-        if found is not None:
-            return found
-    if one.operation is Scalar.PHILOX_WORD:
-        found = _words_in_order(context, scope, one)
-        if found is not None:
-            return found
-    values = [known(context, scope, each) for each in one.operands]
+    if apply.operation in COMPARISON_SIGNS:
+        value = _compare_index(context, scope, apply)
+        if value is not None:
+            return value
+    if apply.operation is Scalar.PHILOX_WORD:
+        value = _philox_block(context, scope, apply)
+        if value is not None:
+            return value
+    values = [evaluated(context, scope, each) for each in apply.operands]
     lanes = max(lanes_of(value) for value in values)
     if lanes > 1:
         values = [b.splat(value, lanes) for value in values]
-    kind = one.operands[-1].type
-    if one.operation is Scalar.CAST:
-        return casts.cast(b, values[0], kind, one.type, lanes)
-    if one.operation is Scalar.BITCAST:
-        return casts.reinterpreted(b, values[0], kind, one.type, lanes)
-    return scalar_ops.apply(b, one.operation, values, kind, lanes)
+    kind = apply.operands[-1].type
+    if apply.operation is Scalar.CAST:
+        return casts.cast(b, values[0], kind, apply.type, lanes)
+    if apply.operation is Scalar.BITCAST:
+        return casts.bitcast(b, values[0], kind, apply.type, lanes)
+    return scalar_ops.emit_operation(b, apply.operation, values, kind, lanes)
 
 
-COMPARED = {
+COMPARISON_SIGNS = {
     Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">", Scalar.GE: ">=", Scalar.EQ: "==",
     Scalar.NE: "!=",
 }  # fmt: skip
-TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def _position_compared(context: Context, scope: Scope, one: Apply) -> ir.Value | None:
+def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
     """A position that counts up with the lane, against what is the same in all lanes.
 
     The lane's number is compared with the difference, in bytes: much cheaper than vectors of i64.
     """
     for turned in (False, True):
-        position, other = one.operands[::-1] if turned else one.operands
-        if not isinstance(position, Position) or scope.lane is None:
+        position, other = apply.operands[::-1] if turned else apply.operands
+        if not isinstance(position, IndexValue) or scope.lane is None:
             continue
-        limit = known(context, scope, other)
+        limit = evaluated(context, scope, other)
         if position.value.stride(scope.lane) != 1 or lanes_of(limit) != 1:
             continue
-        b, lanes, sign = context.builder, scope.lanes, COMPARED[one.operation]
+        b, lanes, sign = context.builder, scope.lanes, COMPARISON_SIGNS[apply.operation]
         # Among the lanes of the vector: the first lane's position without its lane part.
         start = _first_lane(context, scope, position)
         apart = b.sub(limit, start)
         clamped = b.intrinsic("smax", I64, (b.minimum_of(apart, b.integer(lanes)), b.integer(-1)))
         narrow = I8 if lanes <= 64 else I16
         limits = b.splat(b.trunc(clamped, narrow), lanes)
-        return b.icmp_signed(TURNED[sign] if turned else sign, iota(lanes, narrow), limits)
+        return b.icmp_signed(
+            MIRRORED[sign] if turned else sign, lane_numbers(lanes, narrow), limits
+        )
     return None
 
 
-def _first_lane(context: Context, scope: Scope, position: Position) -> ir.Value:
+def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Value:
     """The position of the first lane."""
     start = context.builder.integer(position.value.base)
     for index, stride in position.value.terms:
-        step = context.scaled(scope.bindings[index], stride)
+        step = context.scale(scope.bindings[index], stride)
         start = context.builder.add(start, step)
     return start
 
 
-def _words_in_order(context: Context, scope: Scope, one: Apply) -> ir.Value | None:
+def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
     """Random words of indices that count up with the lane."""
     from ..math.philox import words_in_order
 
-    place, *others = one.operands
+    place, *others = apply.operands
     if isinstance(place, Apply) and place.operation is Scalar.CAST:
         place = place.operands[0]
-    stream, key = (known(context, scope, each) for each in others)
-    if not isinstance(place, Position) or scope.lane is None or scope.lanes % 16:
+    stream, key = (evaluated(context, scope, each) for each in others)
+    if not isinstance(place, IndexValue) or scope.lane is None or scope.lanes % 16:
         return None
     if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:
         return None
@@ -257,7 +262,11 @@ def _words_in_order(context: Context, scope: Scope, one: Apply) -> ir.Value | No
     return words_in_order(context.builder, start, stream, key, scope.lanes)
 
 
-RULES: dict[type, Callable] = {
-    Constant: _constant, Accumulator: _accumulator, Position: _position, Given: _given,
-    Load: _load, Apply: _apply,
-}  # fmt: skip
+EVALUATORS: dict[type, Callable] = {
+    Constant: _constant,
+    Accumulator: _accumulator,
+    IndexValue: _index_value,
+    SizeValue: _size_value,
+    Load: _load,
+    Apply: _apply,
+}

@@ -4,67 +4,67 @@ from __future__ import annotations
 
 from math import prod
 from llvmlite import ir
-from ...loop_ir.ir import Buffer, Kind, Loop, Statement, Store, statements
+from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, statements
 from .context import Context, Scope
-from .statement import emit_body, run
-from .transposed_loads import side, turned
+from .statement import emit_body, emit_rounds
+from .transposed_loads import find_transposable_loads, tile_side
 
-ENOUGH = 16  # rounds to share out
-ROW = 1024  # rounds of a loop over lanes that are worth a round of their own
+MIN_BLOCKS_TO_SHARE = 16  # rounds to share out
+MAX_ROW_ROUNDS = 1024  # rounds of a loop over lanes that are worth a round of their own
 
 
-def share(context: Context, statement: Statement) -> None:
+def emit_parallel(context: Context, statement: Statement) -> None:
     """Emits one of the outermost statements, shared out among the threads."""
     if not isinstance(statement, Loop):
         emit_body(context, Scope(), [statement])
         return
     nest = [statement]
     while (
-        not _block(context, nest[-1])
+        not _rounds_per_block(context, nest[-1])
         and len(nest[-1].body) == 1
         and isinstance(inner := nest[-1].body[0], Loop)
-        and inner.kind is Kind.PARALLEL
+        and inner.kind is LoopKind.PARALLEL
     ):
         nest.append(inner)
-    if len(nest) > 1 and _block(context, nest[-1]) and many(nest[:-1]):
+    if len(nest) > 1 and _rounds_per_block(context, nest[-1]) and has_enough_rounds(nest[:-1]):
         nest.pop()
     context.parallel = True
     if len(nest) == 1:
-        start, stop = _chunk(context, statement)
-        run(context, Scope(), statement, start, stop)
+        start, stop = _thread_rounds(context, statement)
+        emit_rounds(context, Scope(), statement, start, stop)
     else:
-        _share_nest(context, nest, _block(context, nest[-1]))
+        _emit_nest(context, nest, _rounds_per_block(context, nest[-1]))
     context.parallel = False
 
 
-def _block(context: Context, loop: Loop) -> int:
+def _rounds_per_block(context: Context, loop: Loop) -> int:
     """How many rounds of a loop in lanes or tiles are shared out as one; 0 for other loops."""
-    loads = turned(loop, context.plan)
+    loads = find_transposable_loads(loop, context.plan)
     if loads:
-        return side(context, loads)
-    return ROW if context.plan.widths.get(loop, 1) > 1 else 0
+        return tile_side(context, loads)
+    return MAX_ROW_ROUNDS if context.plan.widths.get(loop, 1) > 1 else 0
 
 
-def many(nest: list[Loop]) -> bool:
+def has_enough_rounds(nest: list[Loop]) -> bool:
     """Whether loops have enough rounds for all threads, as far as is known."""
     extents = [loop.extent for loop in nest if isinstance(loop.extent, int)]
-    return len(extents) == len(nest) and prod(extents) >= ENOUGH
+    return len(extents) == len(nest) and prod(extents) >= MIN_BLOCKS_TO_SHARE
 
 
-def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
+def _thread_rounds(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
     """This thread's rounds of a loop: whole cache lines of them where it runs in lanes or tiles."""
-    loads = turned(loop, context.plan)
-    lanes = side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
+    loads = find_transposable_loads(loop, context.plan)
+    lanes = tile_side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
     extent = context.extent(loop.extent)
     if lanes == 1:
-        return shares(context, extent)
+        return split_rounds(context, extent)
     b = context.builder
     whole = b.sdiv(b.add(extent, b.integer(lanes - 1)), b.integer(lanes))
-    start, stop = (b.mul(one, b.integer(lanes)) for one in shares(context, whole))
+    start, stop = (b.mul(bound, b.integer(lanes)) for bound in split_rounds(context, whole))
     return start, b.minimum_of(stop, extent)
 
 
-def shares(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
+def split_rounds(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Of `count` rounds, this thread's first one and the one after its last."""
     b = context.builder
     start = b.udiv(b.mul(context.tid, count), context.threads)
@@ -72,7 +72,7 @@ def shares(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
     return start, b.udiv(b.mul(following, count), context.threads)
 
 
-def _share_nest(context: Context, nest: list[Loop], block: int) -> None:
+def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
     """PARALLEL loops directly inside one another: all their rounds are shared out as one.
 
     With `block`, so many rounds of the last one are taken at a time.
@@ -85,14 +85,14 @@ def _share_nest(context: Context, nest: list[Loop], block: int) -> None:
     total = extents[0]
     for extent in extents[1:]:
         total = b.mul(total, extent)
-    what = [one for one in _written(nest[0]) if one in context.versions]
-    with b.counted(*shares(context, total), name="round") as number:
-        found: list[ir.Value] = []
+    what = [target for target in _written_in(nest[0]) if target in context.versions]
+    with b.counted_loop(*split_rounds(context, total), name="round") as number:
+        indices: list[ir.Value] = []
         for extent in reversed(extents[1:]):
-            found.insert(0, b.urem(number, extent))
+            indices.insert(0, b.urem(number, extent))
             number = b.udiv(number, extent)
-        values = [number, *found]
-        context.changed(what)
+        values = [number, *indices]
+        context.invalidate(what)
         if block:
             start = b.mul(values.pop(), b.integer(block))
             limit = b.add(start, b.integer(block))
@@ -100,11 +100,11 @@ def _share_nest(context: Context, nest: list[Loop], block: int) -> None:
         known = dict(zip((loop.index for loop in nest), values, strict=False))
         scope = Scope().inside(known)
         if block:
-            run(context, scope, nest[-1], start, stop)
+            emit_rounds(context, scope, nest[-1], start, stop)
         else:
             emit_body(context, scope, nest[-1].body)
-    context.changed(what)
+    context.invalidate(what)
 
 
-def _written(loop: Loop) -> list[Buffer]:
+def _written_in(loop: Loop) -> list[Buffer]:
     return [s.buffer for s in statements(loop.body) if isinstance(s, Store)]

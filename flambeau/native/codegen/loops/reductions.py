@@ -11,21 +11,21 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Accumulator, Fold, Type
+from ...loop_ir.ir import Accumulator, ReduceOp, Type
 from ..llvm.builder import I64, REGISTER, Builder, constant, lanes_in, lanes_of, vector
-from .vectorization import Plan
+from .vectorization import VectorizationPlan
 
-ARG = (Fold.ARGMAX, Fold.ARGMIN)
-NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
+ARG_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
+NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 
-def neutral(fold: Fold, type: Type) -> Any:
+def neutral_value(fold: ReduceOp, type: Type) -> Any:
     """The value that a fold starts from, as a number."""
-    if fold in (Fold.SUM, Fold.ANY):
+    if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
-    if fold in (Fold.PRODUCT, Fold.ALL):
+    if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
         return 1
-    lowest = fold in (Fold.MAXIMUM, Fold.ARGMAX)
+    lowest = fold in (ReduceOp.MAXIMUM, ReduceOp.ARGMAX)
     if type.floating:
         return -math.inf if lowest else math.inf
     bits = 1 if type is Type.BOOL else 8 * type.size
@@ -34,29 +34,29 @@ def neutral(fold: Fold, type: Type) -> Any:
     return 0 if lowest else (1 << bits) - 1
 
 
-def combine(b: Builder, fold: Fold, type: Type, held: ir.Value, value: ir.Value) -> ir.Value:
+def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir.Value) -> ir.Value:
     """One step of a fold other than ARGMAX and ARGMIN."""
-    if fold is Fold.ANY:
-        return b.or_(held, value)
-    if fold is Fold.ALL:
-        return b.and_(held, value)
-    if fold is Fold.SUM:
-        return b.fadd(held, value, flags=b.contract) if type.floating else b.add(held, value)
-    if fold is Fold.PRODUCT:
-        return b.fmul(held, value, flags=b.contract) if type.floating else b.mul(held, value)
-    greater = fold is Fold.MAXIMUM
+    if fold is ReduceOp.ANY:
+        return b.or_(current, value)
+    if fold is ReduceOp.ALL:
+        return b.and_(current, value)
+    if fold is ReduceOp.SUM:
+        return b.fadd(current, value, flags=b.contract) if type.floating else b.add(current, value)
+    if fold is ReduceOp.PRODUCT:
+        return b.fmul(current, value, flags=b.contract) if type.floating else b.mul(current, value)
+    greater = fold is ReduceOp.MAXIMUM
     if type.floating:
         # LLVM's maximum and minimum give NaN for NaN; which zero wins is left to the processor.
         name = "maximum" if greater else "minimum"
-        return b.intrinsic(name, held.type, (held, value), ("nsz",))
+        return b.intrinsic(name, current.type, (current, value), ("nsz",))
     name = ("s" if type.signed else "u") + ("max" if greater else "min")
-    return b.intrinsic(name, held.type, (held, value))
+    return b.intrinsic(name, current.type, (current, value))
 
 
-def better(b: Builder, fold: Fold, type: Type, held: Any, value: Any) -> ir.Value:
+def is_better(b: Builder, fold: ReduceOp, type: Type, current: Any, value: Any) -> ir.Value:
     """Where (value, position) takes the place of the held pair: greater, or as great and before."""
-    (old, old_at), (new, new_at) = held[:2], value[:2]
-    sign = ">" if fold is Fold.ARGMAX else "<"
+    (old, old_at), (new, new_at) = current[:2], value[:2]
+    sign = ">" if fold is ReduceOp.ARGMAX else "<"
     before = b.icmp_signed("<", new_at, old_at)
     if not type.floating:
         compare = b.icmp_signed if type.signed else b.icmp_unsigned
@@ -68,40 +68,44 @@ def better(b: Builder, fold: Fold, type: Type, held: Any, value: Any) -> ir.Valu
     return b.or_(first, b.and_(same, before))
 
 
-def greater(b: Builder, fold: Fold, type: Type, old: ir.Value, new: ir.Value) -> ir.Value:
+def is_greater(b: Builder, fold: ReduceOp, type: Type, old: ir.Value, new: ir.Value) -> ir.Value:
     """Where a new value takes the place of the held one, which came before it."""
-    sign = ">" if fold is Fold.ARGMAX else "<"
+    sign = ">" if fold is ReduceOp.ARGMAX else "<"
     if not type.floating:
         return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, new, old)
     return b.and_(b.fcmp_unordered(sign, new, old), b.fcmp_ordered("ord", old, old))
 
 
-class Held:
+class ReductionState:
     """An accumulator from its Begin on.
 
     `lanes`: how many the statement that began it runs over. `type` is that of the values. `widths`
     are the numbers of lanes of the loops inside that update it. A `long` sum is held in F64, and
     made of sums in F32 of blocks of rounds, which keeps rounding errors small. An ARGMAX of
-    `ascending` positions takes what is greater; the position that it saw first is for when nothing
-    is greater than the least value.
+    `ascending` positions takes what is greater; the position that it saw first is for when
+    nothing is greater than the least value.
     """
 
     def __init__(
-        self, accumulator: Accumulator, lanes: int, widths: set[int], made: Plan
+        self, accumulator: Accumulator, lanes: int, widths: set[int], plan: VectorizationPlan
     ) -> None:
         self.accumulator, self.fold = accumulator, accumulator.fold
-        self.value_type = made.types.get(accumulator, accumulator.type)
+        self.value_type = plan.types.get(accumulator, accumulator.type)
         self.lanes, self.widths = lanes, sorted({lanes, *widths})
-        self.ascending = accumulator in made.ascending
+        self.ascending = accumulator in plan.ascending
         # Of what is in the slots now.
-        self.type = Type.F64 if accumulator in made.long else self.value_type
+        self.type = Type.F64 if accumulator in plan.long_sums else self.value_type
         self.parts: dict[int, tuple[Any, ...]] = {}
         self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
 
     def _kinds(self, lanes: int) -> tuple[ir.Type, ...]:
         """The types of the slots: values; for ARGMAX positions too, and the first one of all."""
         kind, at = vector(REGISTER[self.type], lanes), vector(I64, lanes)
-        return (kind, at, at if lanes == self.lanes else I64) if self.fold in ARG else (kind,)
+        return (
+            (kind, at, at if lanes == self.lanes else I64)
+            if self.fold in ARG_REDUCTIONS
+            else (kind,)
+        )
 
     def _slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
         widths = [self.lanes] if self.type is not self.value_type else self.widths
@@ -111,10 +115,13 @@ class Held:
         }
 
     def _neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
-        start = b.splat(constant(self.type, neutral(self.fold, self.type)), lanes)
-        if self.fold not in ARG:
+        start = b.splat(constant(self.type, neutral_value(self.fold, self.type)), lanes)
+        if self.fold not in ARG_REDUCTIONS:
             return (start,)
-        return (start, *(b.splat(b.integer(NOWHERE), lanes_in(k)) for k in self._kinds(lanes)[1:]))
+        return (
+            start,
+            *(b.splat(b.integer(NO_POSITION), lanes_in(k)) for k in self._kinds(lanes)[1:]),
+        )
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
         """Everything neutral; `start` is folded in."""
@@ -122,11 +129,11 @@ class Held:
         for lanes in self.parts:
             values = self._neutral(b, lanes)
             if start is not None and lanes == self.lanes:
-                first = self._converted(b, b.splat(start, lanes), self.value_type, self.type)
+                first = self._convert(b, b.splat(start, lanes), self.value_type, self.type)
                 values = (first, *values[1:])
             self._set(b, lanes, values)
 
-    def _converted(self, b: Builder, value: ir.Value, source: Type, target: Type) -> ir.Value:
+    def _convert(self, b: Builder, value: ir.Value, source: Type, target: Type) -> ir.Value:
         if source is target:
             return value
         kind = vector(REGISTER[target], lanes_of(value))
@@ -144,17 +151,17 @@ class Held:
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
     ) -> None:
         """Folds in a value for each lane (and its position); lanes out of the mask do not count."""
-        values = tuple(b.splat(one, lanes) for one in values)
+        values = tuple(b.splat(value, lanes) for value in values)
         if mask is not None:
-            none = constant(self.value_type, neutral(self.fold, self.value_type))
-            others = (none, b.integer(NOWHERE))[: len(values)]
+            none = constant(self.value_type, neutral_value(self.fold, self.value_type))
+            others = (none, b.integer(NO_POSITION))[: len(values)]
             values = tuple(
                 b.select(mask, v, b.splat(n, lanes)) for v, n in zip(values, others, strict=True)
             )
         if self.ascending:
             old, at, first = self._get(b, lanes)
-            take = greater(b, self.fold, self.type, old, values[0])
-            seen = values[1] if lanes == self.lanes else b.part(values[1], 0, 1)
+            take = is_greater(b, self.fold, self.type, old, values[0])
+            seen = values[1] if lanes == self.lanes else b.slice_lanes(values[1], 0, 1)
             first = b.intrinsic("smin", seen.type, (first, seen))
             chosen = b.select(take, values[0], old), b.select(take, values[1], at), first
             self._set(b, lanes, chosen)
@@ -165,42 +172,42 @@ class Held:
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, type: Type
     ) -> None:
         if lanes not in self.parts:
-            values, lanes = self._narrowed(b, values, type), 1
-        values = (self._converted(b, values[0], type, self.type), *values[1:])
-        self._set(b, lanes, self._together(b, self._get(b, lanes), values))
+            values, lanes = self._reduce_lanes(b, values, type), 1
+        values = (self._convert(b, values[0], type, self.type), *values[1:])
+        self._set(b, lanes, self._merge(b, self._get(b, lanes), values))
 
-    def _together(self, b: Builder, old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.fold not in ARG:
+    def _merge(self, b: Builder, old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.fold not in ARG_REDUCTIONS:
             return (combine(b, self.fold, self.type, old[0], new[0]),)
-        take = better(b, self.fold, self.type, old, new)
+        take = is_better(b, self.fold, self.type, old, new)
         chosen = [b.select(take, n, o) for n, o in zip(new[:2], old[:2], strict=True)]
         first = old[2:] if len(new) == 2 else (b.intrinsic("smin", I64, (old[2], new[2])),)
         return (*chosen, *first)
 
     def value(self, b: Builder) -> ir.Value:
         """What it holds: for ARGMAX and ARGMIN the position."""
-        found = self._get(b, self.lanes)
+        values = self._get(b, self.lanes)
         for lanes in self.parts:
             if lanes != self.lanes:
-                partial = self._narrowed(b, self._get(b, lanes), self.type)
-                found = self._together(b, found, partial)
-        if self.fold in ARG:
+                partial = self._reduce_lanes(b, self._get(b, lanes), self.type)
+                values = self._merge(b, values, partial)
+        if self.fold in ARG_REDUCTIONS:
             if not self.ascending:
-                return found[1]
-            nowhere = b.icmp_signed("==", found[1], b.splat(b.integer(NOWHERE), self.lanes))
-            return b.select(nowhere, found[2], found[1])
-        return self._converted(b, found[0], self.type, self.value_type)
+                return values[1]
+            nowhere = b.icmp_signed("==", values[1], b.splat(b.integer(NO_POSITION), self.lanes))
+            return b.select(nowhere, values[2], values[1])
+        return self._convert(b, values[0], self.type, self.value_type)
 
-    def _narrowed(
+    def _reduce_lanes(
         self, b: Builder, values: tuple[ir.Value, ...], type: Type
     ) -> tuple[ir.Value, ...]:
         """Vectors of partial folds as one scalar (and its position)."""
-        if self.fold not in ARG:
-            return (b.folded(self.fold, type, values[0]),)
+        if self.fold not in ARG_REDUCTIONS:
+            return (b.reduce(self.fold, type, values[0]),)
         while (lanes := lanes_of(values[0])) > 1:
-            low = tuple(b.part(one, 0, lanes // 2) for one in values[:2])
-            high = tuple(b.part(one, lanes // 2, lanes // 2) for one in values[:2])
-            values = (*self._together(b, (*low, *values[2:]), high),)
+            low = tuple(b.slice_lanes(value, 0, lanes // 2) for value in values[:2])
+            high = tuple(b.slice_lanes(value, lanes // 2, lanes // 2) for value in values[:2])
+            values = (*self._merge(b, (*low, *values[2:]), high),)
         return values
 
     def open_block(self, b: Builder) -> None:

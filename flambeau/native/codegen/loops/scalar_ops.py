@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Fold, Scalar, Type
+from ...loop_ir.ir import ReduceOp, Scalar, Type
 from .reductions import combine
 from ..llvm.builder import REGISTER, Builder, constant, vector
 
@@ -24,7 +24,7 @@ INTRINSICS = {
 Values = Sequence[ir.Value]
 
 
-def apply(
+def emit_operation(
     b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
 ) -> ir.Value:
     """An operation on operands of one type, all of as many lanes."""
@@ -35,9 +35,9 @@ def apply(
     if type.floating:
         if operation in INTRINSICS:
             return b.intrinsic(INTRINSICS[operation], values[0].type, values)
-        rule = FLOATING.get(operation)
+        rule = FLOAT_EMITTERS.get(operation)
         return rule(b, values, type) if rule else _function(b, operation, values, type, lanes)
-    rule = INTEGER.get(operation)
+    rule = INTEGER_EMITTERS.get(operation)
     if rule is None:
         raise NotImplementedError(f"no {operation.name} on {type.value} in a kernel")
     return rule(b, values, type, lanes)
@@ -56,25 +56,25 @@ def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: 
     return table.emit(b, operation, values, type, lanes)
 
 
-FLOATING: dict[Scalar, Callable[..., ir.Value]] = {
+FLOAT_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ADD: lambda b, v, t: b.fadd(*v, flags=b.contract),
     Scalar.SUB: lambda b, v, t: b.fsub(*v, flags=b.contract),
     Scalar.MUL: lambda b, v, t: b.fmul(*v, flags=b.contract),
     Scalar.DIV: lambda b, v, t: b.fdiv(*v),
     Scalar.NEG: lambda b, v, t: b.fneg(*v),
     Scalar.ABS: lambda b, v, t: b.intrinsic("fabs", v[0].type, v),
-    Scalar.MAXIMUM: lambda b, v, t: combine(b, Fold.MAXIMUM, t, *v),
-    Scalar.MINIMUM: lambda b, v, t: combine(b, Fold.MINIMUM, t, *v),
+    Scalar.MAXIMUM: lambda b, v, t: combine(b, ReduceOp.MAXIMUM, t, *v),
+    Scalar.MINIMUM: lambda b, v, t: combine(b, ReduceOp.MINIMUM, t, *v),
 }
 
 # ------------------------------------------------------------------------------- integers
 
 
-def _negated(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _negate(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return b.sub(b.splat(constant(type, 0), lanes), v[0])
 
 
-def _absolute(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _abs(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     if not type.signed:
         return v[0]
     return b.intrinsic("abs", v[0].type, (v[0], ir.Constant(ir.IntType(1), 0)))
@@ -95,24 +95,26 @@ def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Val
     return b.select(within, shifted, b.splat(constant(type, 0), lanes))
 
 
-def _divided(
+def _divide(
     b: Builder, v: Values, type: Type, lanes: int, remainder: bool = False
 ) -> ir.Value:
     """Rounded towards zero; a division by zero gives 0 (and the dividend remains)."""
-    zero, one = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
+    zero, unit = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
     nought = b.icmp_unsigned("==", v[1], zero)
     unsafe = nought
     if type.signed:  # the least number by -1 traps
         minus = b.icmp_signed("==", v[1], b.splat(constant(type, -1), lanes))
         unsafe = b.or_(nought, minus)
-    quotient = _quotient(b, v[0], b.select(unsafe, one, v[1]), type, lanes)
+    quotient = _divide_rounding_to_zero(b, v[0], b.select(unsafe, unit, v[1]), type, lanes)
     if type.signed:
         quotient = b.select(minus, b.sub(zero, v[0]), quotient)
     quotient = b.select(nought, zero, quotient)
     return b.sub(v[0], b.mul(quotient, v[1])) if remainder else quotient
 
 
-def _quotient(b: Builder, x: ir.Value, y: ir.Value, type: Type, lanes: int) -> ir.Value:
+def _divide_rounding_to_zero(
+    b: Builder, x: ir.Value, y: ir.Value, type: Type, lanes: int
+) -> ir.Value:
     if lanes > 1 and type.size <= 4 and not isinstance(y, ir.Constant):
         # There is no vector division of integers; that of doubles is exact here.
         double = vector(REGISTER[Type.F64], lanes)
@@ -134,17 +136,17 @@ def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return word(b, v, type, lanes)
 
 
-INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
+INTEGER_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ADD: lambda b, v, t, n: b.add(*v),
     Scalar.SUB: lambda b, v, t, n: b.sub(*v),
     Scalar.MUL: lambda b, v, t, n: b.mul(*v),
     Scalar.FMA: lambda b, v, t, n: b.add(b.mul(v[0], v[1]), v[2]),
-    Scalar.DIV: _divided,
-    Scalar.REM: lambda b, v, t, n: _divided(b, v, t, n, remainder=True),
-    Scalar.NEG: _negated,
-    Scalar.ABS: _absolute,
-    Scalar.MAXIMUM: lambda b, v, t, n: combine(b, Fold.MAXIMUM, t, *v),
-    Scalar.MINIMUM: lambda b, v, t, n: combine(b, Fold.MINIMUM, t, *v),
+    Scalar.DIV: _divide,
+    Scalar.REM: lambda b, v, t, n: _divide(b, v, t, n, remainder=True),
+    Scalar.NEG: _negate,
+    Scalar.ABS: _abs,
+    Scalar.MAXIMUM: lambda b, v, t, n: combine(b, ReduceOp.MAXIMUM, t, *v),
+    Scalar.MINIMUM: lambda b, v, t, n: combine(b, ReduceOp.MINIMUM, t, *v),
     Scalar.AND: lambda b, v, t, n: b.and_(*v),
     Scalar.OR: lambda b, v, t, n: b.or_(*v),
     Scalar.XOR: lambda b, v, t, n: b.xor(*v),

@@ -12,7 +12,7 @@ from ..llvm.builder import POINTER, Builder
 
 
 @contextmanager
-def scratch(b: Builder, tid: ir.Value) -> Iterator[ir.Value]:
+def borrow_scratch(b: Builder, tid: ir.Value) -> Iterator[ir.Value]:
     """Emits the body of the with statement between taking a slot and giving it back."""
     taken = b.external(TAKE, POINTER, [tid])
     yield taken

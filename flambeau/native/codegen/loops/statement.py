@@ -9,24 +9,27 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Accumulator, Begin, Buffer, Constant, Expression, If, Index, Load, Loop, Position,
-    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands, operands_first,
+    Accumulator, Begin, Buffer, Constant, Expression, If, Index, IndexValue, Load, Loop, Prefetch,
+    Scalar, Statement, Store, Type, Update, While, expressions, operands, postorder,
 )
 from . import scalar_ops
 from ..llvm import casts
-from .reductions import Held
-from .epilogue_prefetch import SECOND, prefetch
+from .reductions import ReductionState
+from .epilogue_prefetch import L2_LOCALITY, emit_prefetch
 from ..llvm.builder import lanes_of
 from .context import Context, Scope
-from .expression import evaluate, known, place, read, write
-from .privatized_sums import gather
-from .vectorization import always, changed, folded, indices, rounds, touched, written
-from .stream_prefetch import NONE as NO_STREAMS
-from .stream_prefetch import ask
-from .transposed_loads import tiles, turned
+from .expression import address_of, evaluate, evaluated, load_elements, store_elements
+from .privatized_sums import defer_sum
+from .vectorization import (
+    always_executed, count_updates, loop_indices, memory_accesses, reduced_accumulators, written_by,
+    written_values,
+)
+from .stream_prefetch import NO_STREAMS
+from .stream_prefetch import prefetch_streams
+from .transposed_loads import emit_tiles, find_transposable_loads
 
-BLOCK = 128  # rounds of a long sum that are added up by themselves
-FEW = 16  # rounds of a loop inside a longer one that are not worth that
+ROUNDS_PER_PARTIAL_SUM = 128  # rounds of a long sum that are added up by themselves
+MIN_BLOCK_ROUNDS = 16  # rounds of a loop inside a longer one that are not worth that
 Bound: TypeAlias = "int | ir.Value"
 
 
@@ -42,112 +45,119 @@ def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None
 # --------------------------------------------------------------------------- single steps
 
 
-def _begin(context: Context, scope: Scope, one: Begin) -> None:
-    accumulator = one.accumulator
-    start = None if one.start is None else evaluate(context, scope, one.start)
-    widths = context.plan.folding.get(accumulator, set()) if scope.lanes == 1 else set()
-    held = Held(accumulator, scope.lanes, widths, context.plan)
-    held.begin(context.builder, start)
-    context.held[accumulator] = held
-    context.changed([accumulator])
+def _begin(context: Context, scope: Scope, begin: Begin) -> None:
+    accumulator = begin.accumulator
+    start = None if begin.start is None else evaluate(context, scope, begin.start)
+    widths = context.plan.reduction_widths.get(accumulator, set()) if scope.lanes == 1 else set()
+    state = ReductionState(accumulator, scope.lanes, widths, context.plan)
+    state.begin(context.builder, start)
+    context.accumulators[accumulator] = state
+    context.invalidate([accumulator])
 
 
-def _update(context: Context, scope: Scope, one: Update) -> None:
-    held = context.held[one.accumulator]
-    assert isinstance(held, Held)
-    values = [evaluate(context, scope, one.value)]
-    if one.position is not None:
-        values.append(evaluate(context, scope, one.position))
-    mask = scope.mask if held.lanes != scope.lanes else None
-    held.update(context.builder, tuple(values), scope.lanes, mask)
-    context.changed([one.accumulator])
+def _update(context: Context, scope: Scope, update: Update) -> None:
+    state = context.accumulators[update.accumulator]
+    assert isinstance(state, ReductionState)
+    values = [evaluate(context, scope, update.value)]
+    if update.position is not None:
+        values.append(evaluate(context, scope, update.position))
+    mask = scope.mask if state.lanes != scope.lanes else None
+    state.update(context.builder, tuple(values), scope.lanes, mask)
+    context.invalidate([update.accumulator])
 
 
-def _store(context: Context, scope: Scope, one: Store) -> None:
-    for each in expressions(one):
+def _store(context: Context, scope: Scope, store: Store) -> None:
+    for each in expressions(store):
         evaluate(context, scope, each)
-    if gather(context, scope, one):
+    if defer_sum(context, scope, store):
         return
-    b, kind = context.builder, one.buffer.type
-    value = known(context, scope, one.value)
-    mask = None if one.mask is None else known(context, scope, one.mask)
-    offsets = [(known(context, scope, e), context.extent(s)) for e, s in one.indirect]
-    where = place(context, scope, one, offsets)
-    if one.add:
-        old = read(context, scope, one.buffer, *where, mask)
+    b, kind = context.builder, store.buffer.type
+    value = evaluated(context, scope, store.value)
+    mask = None if store.mask is None else evaluated(context, scope, store.mask)
+    offsets = [(evaluated(context, scope, e), context.extent(s)) for e, s in store.indirect]
+    where = address_of(context, scope, store, offsets)
+    if store.add:
+        old = load_elements(context, scope, store.buffer, *where, mask)
         lanes = max(lanes_of(old), lanes_of(value))
         wide = Type.F32 if kind in casts.HALVES else kind
         pair = [casts.cast(b, b.splat(each, lanes), kind, wide, lanes)
                 for each in (old, value)]  # fmt: skip
         operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
-        total = scalar_ops.apply(b, operation, pair, wide, lanes)
+        total = scalar_ops.emit_operation(b, operation, pair, wide, lanes)
         value = casts.cast(b, total, wide, kind, lanes)
-    write(context, scope, one.buffer, where, value, mask)
-    context.changed([one.buffer])
+    store_elements(context, scope, store.buffer, where, value, mask)
+    context.invalidate([store.buffer])
 
 
-def _prefetch(context: Context, scope: Scope, one: Prefetch) -> None:
-    prefetch(context.builder, context.pointer(one.buffer, one.at, scope), False, SECOND)
+def _prefetch(context: Context, scope: Scope, statement: Prefetch) -> None:
+    emit_prefetch(
+        context.builder, context.pointer(statement.buffer, statement.at, scope), False, L2_LOCALITY
+    )
 
 
 # ---------------------------------------------------------------------------------- loops
 
 
-def _while(context: Context, scope: Scope, one: While) -> None:
-    b, what = context.builder, written(one.body)
-    context.changed(what)
+def _while(context: Context, scope: Scope, statement: While) -> None:
+    b, what = context.builder, written_values(statement.body)
+    context.invalidate(what)
     test, body, after = (b.append_basic_block(f"while{part}") for part in (".test", "", ".end"))
     b.branch(test)
     b.position_at_end(test)
     inner = scope.inside({})
-    b.cbranch(evaluate(context, inner, one.condition), body, after)
+    b.cbranch(evaluate(context, inner, statement.condition), body, after)
     b.position_at_end(body)
-    emit_body(context, inner, one.body)
+    emit_body(context, inner, statement.body)
     b.branch(test)
     b.position_at_end(after)
-    context.changed(what)
+    context.invalidate(what)
 
 
-def _if(context: Context, scope: Scope, one: If) -> None:
-    with context.builder.if_then(evaluate(context, scope, one.condition)):
-        emit_body(context, scope.inside({}), one.body)
-    context.changed(written(one.body))
+def _if(context: Context, scope: Scope, statement: If) -> None:
+    with context.builder.if_then(evaluate(context, scope, statement.condition)):
+        emit_body(context, scope.inside({}), statement.body)
+    context.invalidate(written_values(statement.body))
 
 
-def _loop(context: Context, scope: Scope, one: Loop) -> None:
-    stop = one.extent if isinstance(one.extent, int) else context.extent(one.extent)
-    run(context, scope, one, 0, stop)
+def _loop(context: Context, scope: Scope, loop: Loop) -> None:
+    stop = loop.extent if isinstance(loop.extent, int) else context.extent(loop.extent)
+    emit_rounds(context, scope, loop, 0, stop)
 
 
-def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
+def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
     """The rounds of a loop from `start` up to `stop`, on this thread."""
     b = context.builder
-    what = changed(loop)
-    context.changed(what)
+    what = written_by(loop)
+    context.invalidate(what)
     sums = _long_sums(context, loop)
-    nested = [held for held in sums if held in context.folding and (
-        not held.outer or _many(loop, context, held.accumulator))]  # fmt: skip
-    with _blocks(context, nested):
-        before = context.folding
-        context.folding = before | set(sums)
+    nested = [state for state in sums if state in context.active_reductions and (
+        not state.outer or _deserves_partial_sum(loop, context, state.accumulator))]  # fmt: skip
+    with _partial_sums(context, nested):
+        before = context.active_reductions
+        context.active_reductions = before | set(sums)
         each = _lanes if loop in context.plan.widths else _serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
-                hoist(context, scope, indices(loop), what, loop.body)
+                hoist_invariants(context, scope, loop_indices(loop), what, loop.body)
                 each(context, scope, loop, start, stop, sums)
         else:
             first = b.integer(start) if isinstance(start, int) else start
             last = b.integer(stop) if isinstance(stop, int) else stop
             with b.if_then(b.icmp_signed("<", first, last)):
                 inner = scope.inside({})
-                hoist(context, inner, indices(loop), what, loop.body)
+                hoist_invariants(context, inner, loop_indices(loop), what, loop.body)
                 each(context, inner, loop, first, last, sums)
-        context.folding = before
-    context.changed(what)
+        context.active_reductions = before
+    context.invalidate(what)
 
 
 def _serial(
-    context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound, sums: list[Held]
+    context: Context,
+    scope: Scope,
+    loop: Loop,
+    start: Bound,
+    stop: Bound,
+    sums: list[ReductionState],
 ) -> None:
     def body(index: ir.Value) -> None:
         emit_body(context, scope.inside({loop.index: index}), loop.body)
@@ -155,15 +165,20 @@ def _serial(
     if isinstance(start, int) and isinstance(stop, int) and stop - start == 1:
         body(context.builder.integer(start))
         return
-    loads = turned(loop, context.plan)
+    loads = find_transposable_loads(loop, context.plan)
     if loads:
-        start = tiles(context, scope, loop, loads, (start, stop), emit_body, run)
-        context.changed(changed(loop))
+        start = emit_tiles(context, scope, loop, loads, (start, stop), emit_body, emit_rounds)
+        context.invalidate(written_by(loop))
     _rounds(context, loop, start, stop, 1, sums, body)
 
 
 def _lanes(
-    context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound, sums: list[Held]
+    context: Context,
+    scope: Scope,
+    loop: Loop,
+    start: Bound,
+    stop: Bound,
+    sums: list[ReductionState],
 ) -> None:
     """Whole vectors, then the rest under a mask (or one by one where masks are slow)."""
     b, lanes = context.builder, context.plan.widths[loop]
@@ -173,7 +188,7 @@ def _lanes(
         emit_body(context, scope.across(loop.index, index, width, mask), loop.body)
 
     def whole_vectors(index: ir.Value) -> None:
-        ask(context, scope.across(loop.index, index, lanes, None),
+        prefetch_streams(context, scope.across(loop.index, index, lanes, None),
             context.streams.get(loop, NO_STREAMS), lanes)  # fmt: skip
         body(index)
 
@@ -206,50 +221,54 @@ def _rounds(
     start: Bound,
     stop: Bound,
     step: int,
-    sums: list[Held],
+    sums: list[ReductionState],
     body: Callable[[ir.Value], None],
 ) -> None:
     """A counted loop; where it is long and makes sums, a loop of blocks of rounds."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
-    if not sums or (known_count and (stop - start) // step <= BLOCK):
-        with b.counted(start, stop, step, name) as index:
+    if not sums or (known_count and (stop - start) // step <= ROUNDS_PER_PARTIAL_SUM):
+        with b.counted_loop(start, stop, step, name) as index:
             body(index)
         return
     last = b.integer(stop) if isinstance(stop, int) else stop
-    with b.counted(start, stop, step * BLOCK, f"{name}.block") as first:
-        end = b.minimum_of(b.add(first, b.integer(step * BLOCK)), last)
-        with _blocks(context, sums), b.counted(first, end, step, name) as index:
+    with b.counted_loop(start, stop, step * ROUNDS_PER_PARTIAL_SUM, f"{name}.block") as first:
+        end = b.minimum_of(b.add(first, b.integer(step * ROUNDS_PER_PARTIAL_SUM)), last)
+        with _partial_sums(context, sums), b.counted_loop(first, end, step, name) as index:
             body(index)
 
 
-def _long_sums(context: Context, loop: Loop) -> list[Held]:
+def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
     """The long sums that a loop updates."""
-    found = [context.held[one] for one in folded(loop) if one in context.plan.long]
-    return [held for held in found if isinstance(held, Held)]
+    states = [
+        context.accumulators[accumulator]
+        for accumulator in reduced_accumulators(loop)
+        if accumulator in context.plan.long_sums
+    ]
+    return [state for state in states if isinstance(state, ReductionState)]
 
 
-def _many(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
+def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
     """Whether a loop inside a longer one is worth a block of its own."""
-    count = rounds(loop, context.plan, accumulator)
-    return count is None or count > FEW
+    count = count_updates(loop, context.plan, accumulator)
+    return count is None or count > MIN_BLOCK_ROUNDS
 
 
 @contextmanager
-def _blocks(context: Context, sums: Sequence[Held]) -> Iterator[None]:
+def _partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[None]:
     """Folds of their own for sums, added to what they hold at the end."""
-    for held in sums:
-        held.open_block(context.builder)
+    for sum in sums:
+        sum.open_block(context.builder)
     yield
-    for held in sums:
-        held.close_block(context.builder)
-        context.changed([held.accumulator])
+    for sum in sums:
+        sum.close_block(context.builder)
+        context.invalidate([sum.accumulator])
 
 
 # -------------------------------------------------------------------------------- hoisting
 
 
-def hoist(
+def hoist_invariants(
     context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
     body: Sequence[Statement],
 ) -> None:  # fmt: skip
@@ -259,36 +278,42 @@ def hoist(
     that the copies of a loop share what is moved.
     """
     what = set(changes)
-    if any(isinstance(one, Buffer) and one.aliased for one in what):
-        what.update(one for one in context.pointers if one.aliased)
-    inside = list(always(body))
+    if any(isinstance(target, Buffer) and target.aliased for target in what):
+        what.update(buffer for buffer in context.pointers if buffer.aliased)
+    inside = list(always_executed(body))
     varies: dict[Expression, bool] = {}
-    roots = [one for statement in inside for one in expressions(statement)]
-    for one in operands_first(roots, varies):
-        varies[one] = any(varies[each] for each in operands(one)) or _moves(one, inner, what)
-    for one, moving in varies.items():
+    roots = [expression for statement in inside for expression in expressions(statement)]
+    for expression in postorder(roots, varies):
+        varies[expression] = any(varies[each] for each in operands(expression)) or _varies(
+            expression, inner, what
+        )
+    for expression, moving in varies.items():
         if moving:
-            _hoist_each(context, scope, [e for e in operands(one) if not varies[e]])
+            _evaluate_each(context, scope, [e for e in operands(expression) if not varies[e]])
     for statement in inside:
-        _hoist_each(context, scope, [e for e in expressions(statement) if not varies[e]])
-    for each in touched(inside):
+        _evaluate_each(context, scope, [e for e in expressions(statement) if not varies[e]])
+    for each in memory_accesses(inside):
         if each.buffer in context.pointers:
             context.prefix(each.buffer, each.at, scope)
 
 
-def _hoist_each(context: Context, scope: Scope, found: Sequence[Expression]) -> None:
-    for one in found:
-        if not isinstance(one, Constant):
-            evaluate(context, scope, one)
+def _evaluate_each(
+    context: Context, scope: Scope, expressions_to_hoist: Sequence[Expression]
+) -> None:
+    for expression in expressions_to_hoist:
+        if not isinstance(expression, Constant):
+            evaluate(context, scope, expression)
 
 
-def _moves(one: Expression, inner: set, what: set) -> bool:
+def _varies(expression: Expression, inner: set, what: set) -> bool:
     """Whether an expression itself changes during a loop of these indices that writes `what`."""
-    if isinstance(one, Accumulator):
-        return one in what
-    if isinstance(one, Load):
-        return one.buffer in what or any(index in inner for index, _ in one.at.terms)
-    return isinstance(one, Position) and any(index in inner for index, _ in one.value.terms)
+    if isinstance(expression, Accumulator):
+        return expression in what
+    if isinstance(expression, Load):
+        return expression.buffer in what or any(index in inner for index, _ in expression.at.terms)
+    return isinstance(expression, IndexValue) and any(
+        index in inner for index, _ in expression.value.terms
+    )
 
 
 EMITTERS: dict[type, Callable] = {

@@ -14,16 +14,17 @@ from math import prod
 from typing import Any
 
 from ...loop_ir.ir import (
-    Affine, Buffer, Contract, Index, Kind, Load, Loop, Statement, Store, statements,
+    Affine, Buffer, Contract, Index, Load, Loop, LoopKind, Statement, Store, statements,
 )
-from .epilogue_prefetch import prefetch
-from .vectorization import touched
+from .epilogue_prefetch import emit_prefetch
+from .vectorization import memory_accesses
 from ...target.cache_sizes import LINE_BYTES
 
-DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
-LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
-SPREAD = 16 << 20  # bytes from which on they are far in any last cache: a great one has many places
-WINDOW = 9  # elements of a window that a loop folds, each of which is a stream
+DISTANCE_BYTES, FAR_DISTANCE_BYTES = 2048, 8192  # bytes ahead; of what fills the last cache
+MIN_STREAM_BYTES = 1 << 20  # bytes of all streams of a loop; less is near by itself
+# bytes from which on they are far in any last cache: a great one has many places
+MIN_FAR_BYTES = 16 << 20
+MAX_WINDOW_ELEMENTS = 9  # elements of a window that a loop folds, each of which is a stream
 
 
 @dataclass
@@ -48,54 +49,61 @@ class Streams:
         return sum(place.buffer.type.size for place, _ in self.places)
 
 
-NONE = Streams()
+NO_STREAMS = Streams()
 
 
-def streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop, Streams]:
+def find_streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop, Streams]:
     """What loops in lanes are to ask for."""
-    found = dict(_each(body, lanes, _Around()))
-    return {loop: one for loop, one in found.items() if one.places}
+    by_loop = dict(_each(body, lanes, _Around()))
+    return {loop: stream for loop, stream in by_loop.items() if stream.places}
 
 
 def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
           ) -> Iterator[tuple[Loop, Streams]]:  # fmt: skip
-    for one in body:
-        if not isinstance(one, Loop):
+    for statement in body:
+        if not isinstance(statement, Loop):
             continue
-        loops = (*around.loops, one)
-        if one not in lanes:
+        loops = (*around.loops, statement)
+        if statement not in lanes:
             # Rounds of a parallel loop go over other memory; those of others may go over it again.
-            parallel = one.kind is Kind.PARALLEL
-            if parallel and not any(isinstance(s, Contract) for s in statements([one])):
-                yield from _each(one.body, lanes, _Around(loops, set(around.seen)))
-        elif one.kind is Kind.PARALLEL or around.loops:
-            places = _places(one, loops, around.seen if around.loops else set())
-            yield one, Streams(tuple(places), loops)
+            parallel = statement.kind is LoopKind.PARALLEL
+            if parallel and not any(isinstance(s, Contract) for s in statements([statement])):
+                yield from _each(statement.body, lanes, _Around(loops, set(around.seen)))
+        elif statement.kind is LoopKind.PARALLEL or around.loops:
+            places = _places(statement, loops, around.seen if around.loops else set())
+            yield statement, Streams(tuple(places), loops)
 
 
 def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
     """The streams of one loop, but for those that an earlier one has brought near."""
     inside = list(statements(loop.body))
-    windows = {one.index: one.extent for one in inside if isinstance(one, Loop)}
-    if any(isinstance(one, Contract) for one in inside):
+    windows = {
+        statement.index: statement.extent for statement in inside if isinstance(statement, Loop)
+    }
+    if any(isinstance(statement, Contract) for statement in inside):
         return []
-    if not all(isinstance(extent, int) and extent <= WINDOW for extent in windows.values()):
+    if not all(
+        isinstance(extent, int) and extent <= MAX_WINDOW_ELEMENTS for extent in windows.values()
+    ):
         return []
-    around = [one.index for one in loops]
-    found: dict[Any, tuple[Load | Store, bool]] = {}
-    for place in touched(inside):
+    around = [loop.index for loop in loops]
+    by_line: dict[Any, tuple[Load | Store, bool]] = {}
+    for place in memory_accesses(inside):
         if place.indirect or place.buffer.local is not None or place.at.stride(loop.index) != 1:
             continue
         if any(place.at.stride(index) == 0 for index in around):
             continue  # the same for all rounds of a loop
-        for one in _spread(place, windows):
-            key = _key(one.buffer, one, loop.index)
+        for access in _spread(place, windows):
+            key = _key(access.buffer, access, loop.index)
             if key not in seen:
-                found[key] = (one, isinstance(one, Store) or (key in found and found[key][1]))
-    if not _far(loops, [place for place, _ in found.values()]):
+                by_line[key] = (
+                    access,
+                    isinstance(access, Store) or (key in by_line and by_line[key][1]),
+                )
+    if not _far(loops, [place for place, _ in by_line.values()]):
         return []
-    seen.update(found)
-    return list(found.values())
+    seen.update(by_line)
+    return list(by_line.values())
 
 
 def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store]:
@@ -106,14 +114,14 @@ def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store
             if not isinstance(stride, int):
                 return []
             steps.append((windows[index], stride))
-    if prod(extent for extent, _ in steps) > WINDOW:
+    if prod(extent for extent, _ in steps) > MAX_WINDOW_ELEMENTS:
         return []
     outer = tuple([term for term in place.at.terms if term[0] not in windows])
-    found: list[Load | Store] = []
+    accesses: list[Load | Store] = []
     for at in product(*(range(extent) for extent, _ in steps)):
         moved = sum(i * stride for i, (_, stride) in zip(at, steps, strict=True))
-        found.append(replace(place, at=Affine(place.at.base + moved, outer)))
-    return found
+        accesses.append(replace(place, at=Affine(place.at.base + moved, outer)))
+    return accesses
 
 
 def _key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
@@ -128,21 +136,25 @@ def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
         if not isinstance(loop.extent, int):
             return total > 0
         total *= loop.extent
-    return total >= LEAST
+    return total >= MIN_STREAM_BYTES
 
 
-def ask(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
+def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
     """Asks for the lines that come a distance behind those of this round."""
     b = context.builder
     far = _far_away(context, streams) if streams.places else False
     for place, written in streams.places:
         type = place.buffer.type
-        near, beyond = (b.integer(n // type.size) for n in (DISTANCE, FAR_DISTANCE))
+        near, beyond = (b.integer(n // type.size) for n in (DISTANCE_BYTES, FAR_DISTANCE_BYTES))
         ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
-        first = b.moved(context.pointer(place.buffer, place.at, scope), ahead, type)
+        first = b.offset_elements(context.pointer(place.buffer, place.at, scope), ahead, type)
         for line in range(max(1, lanes * type.size // LINE_BYTES)):
-            at = b.moved(first, b.integer(line * LINE_BYTES // type.size), type) if line else first
-            prefetch(b, at, written)
+            at = (
+                b.offset_elements(first, b.integer(line * LINE_BYTES // type.size), type)
+                if line
+                else first
+            )
+            emit_prefetch(b, at, written)
 
 
 def _far_away(context: Any, streams: Streams) -> Any:
@@ -154,7 +166,7 @@ def _far_away(context: Any, streams: Streams) -> Any:
             total *= loop.extent
         else:
             unknown.append(loop.extent)
-    most = min(context.target.last * 3 // 4, SPREAD)
+    most = min(context.target.last * 3 // 4, MIN_FAR_BYTES)
     if not unknown:
         return total >= most
     size = b.integer(total)

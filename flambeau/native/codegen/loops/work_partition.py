@@ -15,7 +15,7 @@ _GRID = "flambeau_grid"
 
 
 @dataclass(frozen=True)
-class Share:
+class TileRange:
     """What one thread computes: groups of rows and panels of columns, ends excluded."""
 
     first_group: Number
@@ -24,13 +24,13 @@ class Share:
     last_panel: Number
 
 
-def _grid(module: ir.Module) -> ir.Function:
+def _declare_grid(module: ir.Module) -> ir.Function:
     """i64(threads, groups, panels, tile, panel, group): how many of the threads stand along the
     panels, so that none has more work than it must. The last three are costs: of a tile, and of
     bringing a panel's columns and a group's rows near."""
-    found = module.globals.get(_GRID)
-    if found is not None:
-        return found
+    declared = module.globals.get(_GRID)
+    if declared is not None:
+        return declared
     grid = ir.Function(module, ir.FunctionType(I64, [I64] * 6), _GRID)
     grid.linkage = "internal"
     grid.attributes.add("noinline")
@@ -41,18 +41,18 @@ def _grid(module: ir.Module) -> ir.Function:
     b.position_at_end(attempt)
     across, best, least = b.phi(I64), b.phi(I64), b.phi(I64)
     down = b.udiv(threads, across)
-    one = constant(1)
+    unit = constant(1)
 
     def most(count: ir.Value, parts: ir.Value) -> ir.Value:
-        return b.udiv(b.add(count, b.sub(parts, one)), parts)
+        return b.udiv(b.add(count, b.sub(parts, unit)), parts)
 
     rows, columns = most(groups, down), most(panels, across)
     near = b.add(b.mul(columns, panel), b.mul(rows, group))
     work = b.add(b.mul(b.mul(rows, columns), tile), near)
     better = b.icmp_unsigned("<", work, least)
     now, less = b.select(better, across, best), b.select(better, work, least)
-    fewer = b.sub(across, one)
-    for phi, first, later in ((across, threads, fewer), (best, one, now),
+    fewer = b.sub(across, unit)
+    for phi, first, later in ((across, threads, fewer), (best, unit, now),
                               (least, constant((1 << 62) - 1), less)):  # fmt: skip
         phi.add_incoming(first, entry)
         phi.add_incoming(later, attempt)
@@ -62,22 +62,25 @@ def _grid(module: ir.Module) -> ir.Function:
     return grid
 
 
-def shared(
+def split_tiles(
     b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number,
     costs: Sequence[int] = (1, 0, 0),
-) -> Share:  # fmt: skip
+) -> TileRange:  # fmt: skip
     """The share of thread `tid`; empty for threads that are too many.
 
     `costs`: of a tile, and of bringing a panel of columns and a group of rows near.
     """
     if isinstance(groups, int) and isinstance(panels, int) and groups * panels <= 1:
         mine = b.zext(b.icmp_signed("==", tid, constant(0)), I64)
-        return Share(0, b.mul(mine, constant(groups)), 0, panels)
+        return TileRange(0, b.mul(mine, constant(groups)), 0, panels)
     before = b.block
     several, done = b.append_basic_block("share"), b.append_basic_block("shared")
     b.cbranch(b.icmp_signed(">", threads, constant(1)), several, done)
     b.position_at_end(several)
-    across = b.call(_grid(b.module), [constant(one) for one in (threads, groups, panels, *costs)])
+    across = b.call(
+        _declare_grid(b.module),
+        [constant(argument) for argument in (threads, groups, panels, *costs)],
+    )
     down = b.udiv(threads, across)
     row, column = b.udiv(tid, across), b.urem(tid, across)
     some = b.icmp_signed("<", row, down)
@@ -96,10 +99,10 @@ def shared(
         phi.add_incoming(constant(whole), before)
         phi.add_incoming(mine, after)
         out.append(phi)
-    return Share(*out)
+    return TileRange(*out)
 
 
-def span(b: ir.IRBuilder, context: Context, total: int) -> tuple[ir.Value, ir.Value]:
+def split_units(b: ir.IRBuilder, context: Context, total: int) -> tuple[ir.Value, ir.Value]:
     """Of `total` units in a row, this thread's first one and the one after its last."""
     if context.parallel:
         return constant(0), constant(total)

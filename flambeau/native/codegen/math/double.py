@@ -106,7 +106,7 @@ def log10(m: Lanes, x: Value) -> Value:
 def _times_power(m: Lanes, y: Value, n: Value, zero: Value) -> Value:
     """y * 2**n for whole floats n; 0 where `zero`."""
     if m.permutes:
-        return m.scaled(y, n, zero)
+        return m.scale(y, n, zero)
     whole = m.b.sub(m.bits(m.add(n, MAGIC64)), m.integer(0x4338000000000000))
     return scaled(m, y, whole, 52, zero)
 

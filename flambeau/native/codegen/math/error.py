@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..llvm.libm_calls import by_lane
+from ..llvm.libm_calls import call_per_lane
 from .exponential import exp32, exp64, times_exp32
 from .vector_formulas import Lanes, Value
 from .piecewise_polynomial import Table, Table64
@@ -67,7 +67,7 @@ def erf64(m: Lanes, x: Value) -> Value:
     """erf of float64."""
     if m.permutes:
         return DOUBLE_BY_INTERVAL.emit(m, x)
-    return by_lane(m.b, "erf", (x,), m.lanes)
+    return call_per_lane(m.b, "erf", (x,), m.lanes)
 
 
 def erfc32(m: Lanes, x: Value) -> Value:

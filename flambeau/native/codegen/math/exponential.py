@@ -67,7 +67,7 @@ def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Valu
     y = m.fma(_in_pairs(m, r, square, EXP32), square, r)
     y = m.add(y, 1.0) if parts is None else m.fma(y, parts[0], parts[0])
     if m.permutes:
-        return m.scaled(y, whole, zero)
+        return m.scale(y, whole, zero)
     return scaled(m, y, n, 23, zero)
 
 
@@ -94,7 +94,7 @@ def exp64(m: Lanes, x: Value, terms: tuple[float, ...] = EXP64) -> Value:
     r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
     y = m.add(m.fma(m.polynomial(r, terms), m.mul(r, r), r), 1.0)
     if m.permutes:
-        return m.scaled(y, whole, zero)
+        return m.scale(y, whole, zero)
     return scaled(m, y, n, 52, zero)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..llvm.builder import I32, I64, Builder, iota, vector
+from ..llvm.builder import I32, I64, Builder, lane_numbers, vector
 from ...loop_ir.ir import Type
 from ...loop_ir.philox import MULTIPLIERS, ROUNDS, STEPS
 
@@ -74,14 +74,14 @@ def words_in_order(
     with b.if_else(aligned) as (quick, slow):
         with quick:
             count = lanes // 4
-            counter = b.add(b.splat(b.lshr(start, b.integer(2)), count), iota(count))
+            counter = b.add(b.splat(b.lshr(start, b.integer(2)), count), lane_numbers(count))
             made = _Words(b, count).made(counter, stream, key)
-            together = b.joined([b.trunc(one, vector(I32, count)) for one in made])
+            together = b.concatenate([b.trunc(one, vector(I32, count)) for one in made])
             order = [at % 16 // 4 * count + at // 16 * 4 + at % 4 for at in range(lanes)]
             chosen = ir.Constant(vector(I32, lanes), order)
             first, before = b.shuffle_vector(together, together, chosen), b.block
         with slow:
-            index = b.add(b.splat(start, lanes), iota(lanes))
+            index = b.add(b.splat(start, lanes), lane_numbers(lanes))
             given = [index, *(b.splat(value, lanes) for value in (stream, key))]
             second, after = word(b, given, Type.U64, lanes), b.block
     found = b.phi(first.type)

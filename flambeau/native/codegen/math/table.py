@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ..llvm.builder import Builder
-from ..llvm.libm_calls import by_lane
+from ..llvm.libm_calls import call_per_lane
 from ...loop_ir.ir import Scalar, Type
 from . import double
 from .error import erf32, erf64, erfc32
 from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
 from .vector_formulas import Lanes
-from .logarithm import log1p_32, log2_32, log10_32, log32
+from .logarithm import log10_32, log1p_32, log2_32, log32
 from .power import pow32
 from .remainder import rem32
 from .trigonometric import acos32, asin32, atan2_32, atan32, cos32, sin32, tan32
@@ -47,4 +47,4 @@ def emit(
     if formula is not None:
         return formula(Lanes(b, type, lanes), *values)
     name = "fmod" if operation is Scalar.REM else operation.name.lower()
-    return by_lane(b, name + ("f" if type is Type.F32 else ""), values, lanes)
+    return call_per_lane(b, name + ("f" if type is Type.F32 else ""), values, lanes)

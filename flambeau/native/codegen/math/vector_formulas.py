@@ -7,8 +7,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..llvm.builder import I1, I32, I64, REGISTER, Builder, constant, floating, literal, vector
-from ..llvm.libm_calls import by_lane
+from ..llvm.builder import (
+    I1, I32, I64, REGISTER, Builder, constant, floating, vector, vector_constant,
+)
+from ..llvm.libm_calls import call_per_lane
 from ...loop_ir.ir import Type
 
 Value = Any
@@ -142,29 +144,29 @@ class Lanes:
             table = self.b.table(numbers)
             place = self.b.and_(index, self.integer(len(values) - 1))
             place = place if self.word is I64 else self.b.zext(place, I64)
-            return self.b.read(self.b.moved(table, place, self.type), self.type)
+            return self.b.read(self.b.offset_elements(table, place, self.type), self.type)
         if not self.permutes:
-            return self._picked(index, literal(numbers))
-        low, high = (literal(numbers[k : k + width]) for k in (0, width))
+            return self._picked(index, vector_constant(numbers))
+        low, high = (vector_constant(numbers[k : k + width]) for k in (0, width))
         parts = []
         for start in range(0, self.lanes, width):
             count = min(self.lanes, width)
-            some = self.b.widened(self.b.part(index, start, count), width)
+            some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), width)
             name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
             found = self.b.external(name, low.type, (low, some, high))
-            parts.append(self.b.part(found, 0, count))
-        return self.b.joined(parts)
+            parts.append(self.b.slice_lanes(found, 0, count))
+        return self.b.concatenate(parts)
 
     def _picked(self, index: Value, table: Value) -> Value:
         """The lanes of a register of eight that indices name: AVX2."""
         parts, count = [], min(self.lanes, 8)
         for start in range(0, self.lanes, 8):
-            some = self.b.widened(self.b.part(index, start, count), 8)
+            some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
             found = self.b.external("llvm.x86.avx2.permps", table.type, (table, some))
-            parts.append(self.b.part(found, 0, count))
-        return self.b.joined(parts)
+            parts.append(self.b.slice_lanes(found, 0, count))
+        return self.b.concatenate(parts)
 
-    def scaled(self, y: Value, n: Value, tiny: Value) -> Value:
+    def scale(self, y: Value, n: Value, tiny: Value) -> Value:
         """y * 2**n for whole floats n, and 0 where `tiny`: AVX-512.
 
         A product that underflows takes a hundred times as long, so it is not made there.
@@ -176,11 +178,11 @@ class Lanes:
         count = min(self.lanes, width)
         parts = []
         for start in range(0, self.lanes, width):
-            one, power, kept = (self.b.widened(self.b.part(value, start, count), width)
+            one, power, kept = (self.b.pad_lanes(self.b.slice_lanes(value, start, count), width)
                                 for value in (y, n, keep))  # fmt: skip
             given = (one, power, zeros, self.b.bitcast(kept, mask), ir.Constant(I32, 4))
-            parts.append(self.b.part(self.b.external(name, kind, given), 0, count))
-        return self.b.joined(parts)
+            parts.append(self.b.slice_lanes(self.b.external(name, kind, given), 0, count))
+        return self.b.concatenate(parts)
 
     def exponent(self, x: Value) -> Value:
         """floor(log2(|x|)) as a float, of denormals too; infinities of 0 and infinity: AVX-512."""
@@ -196,10 +198,10 @@ class Lanes:
         kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
         zeros, count, parts = ir.Constant(kind, None), min(self.lanes, width), []
         for start in range(0, self.lanes, width):
-            one = self.b.widened(self.b.part(x, start, count), width)
+            one = self.b.pad_lanes(self.b.slice_lanes(x, start, count), width)
             given = (one, *how, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
-            parts.append(self.b.part(self.b.external(name, kind, given), 0, count))
-        return self.b.joined(parts)
+            parts.append(self.b.slice_lanes(self.b.external(name, kind, given), 0, count))
+        return self.b.concatenate(parts)
 
     def wide(self, x: Value) -> tuple[Lanes, Value]:
         """The same values as float64, and the formulas for them."""
@@ -217,7 +219,7 @@ def where_rare(m: Lanes, rare: Value, name: str, given: Sequence[Value], y: Valu
     some = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (), [rare.type])
     start = b.block
     with b.if_then(some, likely=False):
-        called = m.where(rare, by_lane(b, name, given, m.lanes), y)
+        called = m.where(rare, call_per_lane(b, name, given, m.lanes), y)
         there = b.block
     merged = b.phi(m.kind)
     merged.add_incoming(y, start)

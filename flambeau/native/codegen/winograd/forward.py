@@ -17,13 +17,13 @@ from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, whole
 from ..conv.direct_tile import touched
-from ..loops.privatized_sums import adding_up
+from ..loops.privatized_sums import accumulate_in_registers
 from ..gemm.pack_panels import Block, pack
-from ..loops.scratch import scratch
-from ..loops.work_partition import span
+from ..loops.scratch import borrow_scratch
+from ..loops.work_partition import split_units
 from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved, times
+from ..llvm.address import constant, multiply, offset_bytes
 from .nchw_layout import Images, Turned
 from .plan import Cut, plan
 from .transforms import Square, Tiles, gathered, weighed
@@ -70,24 +70,24 @@ class _Emission:
     def emit(self) -> None:
         """Groups of panels by batches of tiles, this thread's share of them."""
         b, cut = self.b, self.cut
-        low, high = span(b, self.context, -(-cut.count // cut.panels) * cut.units)
-        with scratch(b, self.context.tid) as memory:
+        low, high = split_units(b, self.context, -(-cut.count // cut.panels) * cut.units)
+        with borrow_scratch(b, self.context.tid) as memory:
             (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
-             self.made) = (moved(b, memory, place) for place in self.places)  # fmt: skip
+             self.made) = (offset_bytes(b, memory, place) for place in self.places)  # fmt: skip
             if cut.once:
                 self._spread(constant(0), constant(cut.tiles))
             if self.images is not None:
                 self.images.clear(b, self.image, cut.images)
             units = constant(cut.units)
             end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
-            with b.counted(b.sdiv(low, units), end) as group:
+            with b.counted_loop(b.sdiv(low, units), end) as group:
                 before = b.mul(group, units)
                 start = b.intrinsic("smax", before.type, (b.sub(low, before), constant(0)))
                 stop = b.minimum_of(b.sub(high, before), units)
                 panel = b.mul(group, constant(cut.panels))
                 until = b.minimum_of(b.add(panel, constant(cut.panels)), constant(cut.count))
                 self._weigh(panel, until)
-                with b.counted(start, stop) as unit:
+                with b.counted_loop(start, stop) as unit:
                     self._unit(unit, panel, until)
 
     def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
@@ -96,7 +96,7 @@ class _Emission:
         rest = cut.columns % cut.width
         full = cut.columns // cut.width
         if full:
-            with b.counted(first, b.minimum_of(until, constant(full))) as which:
+            with b.counted_loop(first, b.minimum_of(until, constant(full))) as which:
                 yield which, cut.width
         if rest:
             with b.if_then(b.icmp_signed("==", until, constant(cut.count))):
@@ -113,23 +113,30 @@ class _Emission:
         block = Block(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
         start = self.tiles.address(load, {})
         for which, valid in self._each_panel(first, until):
-            source = moved(b, start, times(b, which, cut.width * block.column * 4))
+            source = offset_bytes(b, start, multiply(b, which, cut.width * block.column * 4))
             pack(b, block, source, self.taps, valid)
             target = self._panel(which, first)
-            with b.counted(0, cut.weights, cut.lanes * 4) as at:
-                self._weigh_vector(moved(b, self.taps, at), moved(b, target, at))
+            with b.counted_loop(0, cut.weights, cut.lanes * 4) as at:
+                self._weigh_vector(offset_bytes(b, self.taps, at), offset_bytes(b, target, at))
 
     def _weigh_vector(self, source: ir.Value, target: ir.Value) -> None:
         b, cut = self.b, self.cut
         rows, columns = (range(3)[::-1] if side.turned else range(3) for side in cut.sides)
-        taps = [[load_vector(b, moved(b, source, (3 * i + j) * cut.weights), cut.type, cut.lanes)
-                 for j in columns] for i in rows]  # fmt: skip
+        taps = [
+            [
+                load_vector(
+                    b, offset_bytes(b, source, (3 * i + j) * cut.weights), cut.type, cut.lanes
+                )
+                for j in columns
+            ]
+            for i in rows
+        ]
         for k, one in enumerate(value for row in weighed(b, taps) for value in row):
-            store_vector(b, one, moved(b, target, k * cut.weights), 4)
+            store_vector(b, one, offset_bytes(b, target, k * cut.weights), 4)
 
     def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
         place = self.b.mul(self.b.sub(which, first), constant(16 * self.cut.weights))
-        return moved(self.b, self.weights, place)
+        return offset_bytes(self.b, self.weights, place)
 
     # ------------------------------------------------------------------------------ tiles
 
@@ -144,17 +151,17 @@ class _Emission:
         total = whole(cut.others[0].extent)
         images = b.minimum_of(b.sub(constant(total), image), constant(cut.images))
         if self.images is not None:
-            with b.counted(constant(0), images) as i:
+            with b.counted_loop(constant(0), images) as i:
                 source = self.tiles.address(self.contract.a,
                                             {cut.others[0].index: b.add(image, i)})  # fmt: skip
-                target = moved(b, self.image, b.mul(i, constant(self.images.bytes)))
+                target = offset_bytes(b, self.image, b.mul(i, constant(self.images.bytes)))
                 self.images.pack(b, source, target, self.square, cut.channels)
         end = b.minimum_of(b.add(begin, constant(cut.span)), constant(cut.tiles))
-        with b.counted(begin, end, cut.batch) as first:
+        with b.counted_loop(begin, end, cut.batch) as first:
             self._batch(first, begin, end, panel, until)
         if self.turned is not None:
             for which, valid in self._each_panel(panel, until):
-                with b.counted(constant(0), images) as i:
+                with b.counted_loop(constant(0), images) as i:
                     source = self._waiting(which, panel, i, constant(0), constant(0))
                     column = b.mul(which, constant(cut.width))
                     self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
@@ -164,7 +171,7 @@ class _Emission:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
         b, each = self.b, self.turned.bytes * self.cut.images
-        start = moved(b, self.made, b.mul(b.sub(which, panel), constant(each)))
+        start = offset_bytes(b, self.made, b.mul(b.sub(which, panel), constant(each)))
         return self.turned.place(b, start, image, y, x)
 
     def _batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
@@ -174,7 +181,7 @@ class _Emission:
         count = b.minimum_of(b.sub(end, first), constant(cut.batch))
         inputs = self.inputs
         if cut.once:
-            inputs = moved(b, inputs, b.mul(first, constant(cut.line)))
+            inputs = offset_bytes(b, inputs, b.mul(first, constant(cut.line)))
         elif self.images is not None:
             self._spread_packed(b.sub(first, begin), count)
         else:
@@ -182,8 +189,8 @@ class _Emission:
         self._note(first, count)
         for which, valid in self._each_panel(panel, until):
             self._products(inputs, self._panel(which, panel), count, which)
-            with b.counted(0, count) as i:
-                source = moved(b, self.sums, b.mul(i, constant(cut.width * 4)))
+            with b.counted_loop(0, count) as i:
+                source = offset_bytes(b, self.sums, b.mul(i, constant(cut.width * 4)))
                 if self.turned is None:
                     self._outputs(b.add(first, i), source, which, valid)
                 else:
@@ -193,9 +200,9 @@ class _Emission:
         """Inputs of some tiles of the packed images in the sixteen places."""
         b, cut, images = self.b, self.cut, self.images
         assert images is not None
-        with b.counted(constant(0), count) as i:
+        with b.counted_loop(constant(0), count) as i:
             start = images.place(b, self.image, *self.tiles.within(b.add(first, i)))
-            target = moved(b, self.inputs, b.mul(i, constant(cut.line)))
+            target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.channelwise(start, (images.row, images.line), cut.channels, cut.lanes,
                                    target, cut.spread_plane)  # fmt: skip
 
@@ -205,18 +212,18 @@ class _Emission:
         start = self._waiting(which, panel, *self.tiles.within(number))
         assert self.turned is not None
         row = self.turned.across * cut.width * 4
-        with b.counted(0, cut.vectors) as j:
+        with b.counted_loop(0, cut.vectors) as j:
             at = b.mul(j, constant(cut.lanes * 4))
-            for k, line in enumerate(self._gathered(moved(b, source, at))):
+            for k, line in enumerate(self._gathered(offset_bytes(b, source, at))):
                 for m, value in enumerate(line):
-                    into = moved(b, start, k * row + m * cut.width * 4)
-                    store_vector(b, value, moved(b, into, at), 4)
+                    into = offset_bytes(b, start, k * row + m * cut.width * 4)
+                    store_vector(b, value, offset_bytes(b, into, at), 4)
 
     def _spread(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles in the sixteen places."""
         b, cut = self.b, self.cut
-        with b.counted(constant(0), count) as i:
-            target = moved(b, self.inputs, b.mul(i, constant(cut.line)))
+        with b.counted_loop(constant(0), count) as i:
+            target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.spread_plane)
 
     def _products(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
@@ -226,19 +233,24 @@ class _Emission:
         tile = Tile(cut.rows, cut.vectors, cut.lanes, cut.type)
         rows = [i * cut.line for i in range(cut.rows)]
         step = cut.width * 4
-        with b.counted(0, 16) as place:
-            a = moved(b, inputs, b.mul(place, constant(cut.spread_plane)))
-            panel = moved(b, weights, b.mul(place, constant(cut.weights)))
-            target = moved(b, self.sums, b.mul(place, constant(cut.made_plane)))
+        with b.counted_loop(0, 16) as place:
+            a = offset_bytes(b, inputs, b.mul(place, constant(cut.spread_plane)))
+            panel = offset_bytes(b, weights, b.mul(place, constant(cut.weights)))
+            target = offset_bytes(b, self.sums, b.mul(place, constant(cut.made_plane)))
             ahead = [self._ahead(stream, place, which) for stream in self.streams]
-            with b.counted(constant(0), count, cut.rows) as i:
+            with b.counted_loop(constant(0), count, cut.rows) as i:
                 self._fetch(i, ahead)
-                source = Source(moved(b, a, b.mul(i, constant(cut.line))), rows, panel, cut.type,
-                                cut.type)  # fmt: skip
+                source = Source(
+                    offset_bytes(b, a, b.mul(i, constant(cut.line))),
+                    rows,
+                    panel,
+                    cut.type,
+                    cut.type,
+                )
                 sums = accumulate(b, tile, source, [Depth(cut.channels, 4, step)], unroll=4)
-                into = moved(b, target, b.mul(i, constant(step)))
+                into = offset_bytes(b, target, b.mul(i, constant(step)))
                 for k, value in enumerate(sums):
-                    store_vector(b, value, moved(b, into, k * cut.lanes * 4), 4)
+                    store_vector(b, value, offset_bytes(b, into, k * cut.lanes * 4), 4)
 
     # What the epilogue will read and write is fetched meanwhile: it would have to wait for it.
 
@@ -257,15 +269,15 @@ class _Emission:
         b = self.b
         zeros = {axis.index: constant(0) for axis in self.contract.rows}
         zeros[self.contract.column.index] = constant(0)
-        with b.counted(constant(0), count) as i:
+        with b.counted_loop(constant(0), count) as i:
             place = zeros | self.tiles.place(b.add(first, i))
             for k, stream in enumerate(self.streams):
                 at = self.context.address(stream.buffer, stream.at, place)
                 b.store(at, self._noted(k, i), align=8)
 
     def _noted(self, stream: int, tile: ir.Value) -> ir.Value:
-        start = moved(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
-        return moved(self.b, start, self.b.mul(tile, constant(8)))
+        start = offset_bytes(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
+        return offset_bytes(self.b, start, self.b.mul(tile, constant(8)))
 
     def _ahead(self, stream: Load | Store, place: ir.Value, which: ir.Value) -> ir.Value:
         """Which bytes of a tile's stream are fetched with one of the sixteen products."""
@@ -284,8 +296,8 @@ class _Emission:
         for k, offset in enumerate(ahead):
             noted = self._noted(k, tile)
             for i in range(self.cut.rows):
-                at = b.load(moved(b, noted, 8 * i), typ=POINTER, align=8)
-                b.intrinsic("prefetch", ir.VoidType(), (moved(b, at, offset), *_INTO_L2),
+                at = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
+                b.intrinsic("prefetch", ir.VoidType(), (offset_bytes(b, at, offset), *_INTO_L2),
                             overloads=(POINTER,))  # fmt: skip
 
     # ---------------------------------------------------------------------------- outputs
@@ -297,20 +309,20 @@ class _Emission:
         column = b.mul(which, constant(cut.width))
         full = valid // cut.lanes
         if full:
-            with b.counted(0, full) as j:
+            with b.counted_loop(0, full) as j:
                 done = b.mul(j, constant(cut.lanes))
-                self._vector(place, moved(b, source, b.mul(done, constant(4))),
+                self._vector(place, offset_bytes(b, source, b.mul(done, constant(4))),
                              b.add(column, done), None)  # fmt: skip
         if valid % cut.lanes:
             done = constant(full * cut.lanes)
-            self._vector(place, moved(b, source, full * cut.lanes * 4), b.add(column, done),
+            self._vector(place, offset_bytes(b, source, full * cut.lanes * 4), b.add(column, done),
                          b.first_lanes(valid % cut.lanes, cut.lanes))  # fmt: skip
 
     def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
                 mask: ir.Value | None) -> None:  # fmt: skip
         """2 x 2 outputs of a vector of columns."""
         odd = any(side.extent % 2 for side in self.cut.sides)
-        with adding_up(self.context, not odd):
+        with accumulate_in_registers(self.context, not odd):
             for i, row in enumerate(self._gathered(source)):
                 for j, value in enumerate(row):
                     self._output(place, (i, j), value, column, mask)
@@ -318,8 +330,15 @@ class _Emission:
     def _gathered(self, source: ir.Value) -> Square:
         """2 x 2 outputs of the sums at `source`."""
         b, cut = self.b, self.cut
-        sums = [[load_vector(b, moved(b, source, (4 * i + j) * cut.made_plane), cut.type, cut.lanes)
-                 for j in range(4)] for i in range(4)]  # fmt: skip
+        sums = [
+            [
+                load_vector(
+                    b, offset_bytes(b, source, (4 * i + j) * cut.made_plane), cut.type, cut.lanes
+                )
+                for j in range(4)
+            ]
+            for i in range(4)
+        ]
         return gathered(b, sums)
 
     def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
@@ -329,7 +348,7 @@ class _Emission:
             row = side.row.index
             known[row] = b.add(place[row], constant(step)) if step else place[row]
             if step and side.extent % 2:
-                there = b.both(there, b.icmp_signed("<", known[row], constant(side.extent)))
+                there = b.and_masks(there, b.icmp_signed("<", known[row], constant(side.extent)))
 
         def store() -> None:
             emit_epilogue(self.context, self.contract.body, known,

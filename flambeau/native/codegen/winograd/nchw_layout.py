@@ -15,7 +15,7 @@ from ..loops.context import Context
 from ..conv.direct_tile import sideways, touched
 from ..gemm.pack_panels import turn
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, moved
+from ..llvm.address import constant, offset_bytes
 from ..llvm.types import Number, memory_type
 from .plan import Side, line_bytes
 
@@ -34,14 +34,14 @@ class Images:
     def clear(self, b: Builder, target: ir.Value, images: int) -> None:
         """Zeros; what is packed later never covers the border."""
         zero = ir.Constant(ir.VectorType(memory_type(Type.F32), 16), None)
-        with b.counted(0, images * self.bytes, 64) as at:
-            store_vector(b, zero, moved(b, target, at), 4)
+        with b.counted_loop(0, images * self.bytes, 64) as at:
+            store_vector(b, zero, offset_bytes(b, target, at), 4)
 
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:  # fmt: skip
         """Where a place's channels are."""
         for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
-            start = moved(b, start, b.mul(at, constant(apart)))
+            start = offset_bytes(b, start, b.mul(at, constant(apart)))
         return start
 
     def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
@@ -50,23 +50,31 @@ class Images:
         lanes, apart = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
         (down, right) = self.sides
         for side in self.sides:
-            source = moved(b, source, -side.shift * side.stride * 4)
-        with b.counted(constant(0), constant(channels), lanes) as c:
+            source = offset_bytes(b, source, -side.shift * side.stride * 4)
+        with b.counted_loop(constant(0), constant(channels), lanes) as c:
             rows = b.minimum_of(b.sub(constant(channels), c), constant(lanes))
-            first = moved(b, source, b.mul(c, constant(apart)))
-            into = moved(b, target, b.mul(c, constant(4)))
-            with b.counted(down.low, down.high) as y:
-                line = moved(b, first, b.mul(y, constant(down.stride * 4)))
-                there = moved(b, into, b.mul(y, constant(self.row)))
-                with b.counted(right.low, right.high, lanes) as x:
+            first = offset_bytes(b, source, b.mul(c, constant(apart)))
+            into = offset_bytes(b, target, b.mul(c, constant(4)))
+            with b.counted_loop(down.low, down.high) as y:
+                line = offset_bytes(b, first, b.mul(y, constant(down.stride * 4)))
+                there = offset_bytes(b, into, b.mul(y, constant(self.row)))
+                with b.counted_loop(right.low, right.high, lanes) as x:
                     count = b.minimum_of(b.sub(constant(right.high), x), constant(lanes))
-                    turn(b, Type.F32, lanes, moved(b, line, b.mul(x, constant(4))), apart, rows,
-                         count, square)  # fmt: skip
-                    with b.counted(constant(0), count) as i:
-                        one = load_vector(b, moved(b, square, b.mul(i, constant(lanes * 4))),
+                    turn(
+                        b,
+                        Type.F32,
+                        lanes,
+                        offset_bytes(b, line, b.mul(x, constant(4))),
+                        apart,
+                        rows,
+                        count,
+                        square,
+                    )
+                    with b.counted_loop(constant(0), count) as i:
+                        one = load_vector(b, offset_bytes(b, square, b.mul(i, constant(lanes * 4))),
                                           Type.F32, lanes)  # fmt: skip
                         at = b.mul(b.add(x, i), constant(self.line))
-                        store_vector(b, one, moved(b, there, at), 4)
+                        store_vector(b, one, offset_bytes(b, there, at), 4)
 
 
 class Turned:
@@ -99,7 +107,7 @@ class Turned:
         """Where an output's columns wait."""
         row = b.add(b.mul(image, constant(self.height)), y)
         pixel = b.add(b.mul(row, constant(self.across)), x)
-        return moved(b, target, b.mul(pixel, constant(self.width * 4)))
+        return offset_bytes(b, target, b.mul(pixel, constant(self.width * 4)))
 
     def emit(self, b: Builder, source: ir.Value, image: ir.Value, column: ir.Value, valid: int,
              square: ir.Value) -> None:  # fmt: skip
@@ -107,12 +115,12 @@ class Turned:
         down, right = self.sides
         rows, run = (1, down.extent * right.extent) if self.flat else (down.extent, right.extent)
         known = {axis.index: constant(0) for axis in self.contract.rows} | {self.image: image}
-        with b.counted(0, rows) as y:
-            line = moved(b, source, b.mul(y, constant(self.across * self.width * 4)))
-            with b.counted(0, run, self.lanes) as x, b.counted(0, valid, self.lanes) as j:
+        with b.counted_loop(0, rows) as y:
+            line = offset_bytes(b, source, b.mul(y, constant(self.across * self.width * 4)))
+            with b.counted_loop(0, run, self.lanes) as x, b.counted_loop(0, valid, self.lanes) as j:
                 count = b.minimum_of(b.sub(constant(run), x), constant(self.lanes))
-                start = moved(b, line, b.mul(x, constant(self.width * 4)))
-                start = moved(b, start, b.mul(j, constant(4)))
+                start = offset_bytes(b, line, b.mul(x, constant(self.width * 4)))
+                start = offset_bytes(b, start, b.mul(j, constant(4)))
                 turn(b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square)
                 left = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
                 at = {**known, down.row.index: y}
@@ -123,8 +131,9 @@ class Turned:
                  row: tuple[Index, ir.Value], count: ir.Value, square: ir.Value
                  ) -> None:  # fmt: skip
         mask = b.first_lanes(count, self.lanes)
-        with b.counted(constant(0), left) as c:
-            found = load_vector(b, moved(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32,
-                                self.lanes)  # fmt: skip
+        with b.counted_loop(constant(0), left) as c:
+            found = load_vector(
+                b, offset_bytes(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32, self.lanes
+            )
             at = {**known, self.contract.column.index: b.add(column, c)}
             emit_epilogue(self.context, self.contract.body, at, row, self.lanes, found, mask)

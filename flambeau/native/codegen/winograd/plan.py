@@ -57,7 +57,8 @@ class Side:
 class Cut:
     """A convolution cut: tiles are numbered through all images, `batch` of them at a time.
 
-    `rows` x `vectors` is the register tile, `panels` how many panels of columns are made at a time.
+    `rows` x `vectors` is the register tile, `panels` how many panels of columns are
+    made at a time.
     """
 
     contract: Contract

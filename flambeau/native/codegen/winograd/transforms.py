@@ -10,7 +10,7 @@ from ...loop_ir.ir import Affine, Axis, Index, Load
 from ..llvm.builder import Builder
 from ..loops.context import Context
 from ..llvm.vectors import load_vector, splat, store_vector
-from ..llvm.address import constant, moved, times
+from ..llvm.address import constant, multiply, offset_bytes
 from ..llvm.types import Number
 from .plan import Side
 
@@ -88,13 +88,13 @@ class Tiles:
         b, place = self.b, self.place(number)
         start = self.address(self.load, {**place, **(known or {})})
         for side in self.sides:
-            start = moved(b, start, -side.shift * side.stride * 4)
+            start = offset_bytes(b, start, -side.shift * side.stride * 4)
         inside = [self._inside(side, place[side.row.index]) for side in self.sides]
         whole = None
         for side, each in zip(self.sides, inside, strict=True):
             if any(one is not None for one in each):
                 h = place[side.row.index]
-                whole = b.both(whole, b.both(b.icmp_signed(">=", h, constant(side.low)),
+                whole = b.and_masks(whole, b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
                                b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
         apart = (self.sides[0].stride * 4, self.sides[1].stride * 4)
         if whole is None:
@@ -121,21 +121,40 @@ class Tiles:
     def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
                     target: ir.Value, plane: int,
                     inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:  # fmt: skip
-        """The channels of a tile that begins at `start`; `apart`: bytes from place to place."""
+        """The channels of a tile that begins at `start`; `apart`: bytes from place
+        to place.
+        """
         b = self.b
-        masks = None if inside is None else [
-            [None if (one := b.both(x, y)) is None else splat(b, one, lanes) for y in inside[1]]
-            for x in inside[0]]  # fmt: skip
+        masks = (
+            None
+            if inside is None
+            else [
+                [
+                    None if (one := b.and_masks(x, y)) is None else splat(b, one, lanes)
+                    for y in inside[1]
+                ]
+                for x in inside[0]
+            ]
+        )
 
         def vector(c: ir.Value, rest: ir.Value | None) -> None:
-            source = moved(b, start, times(b, c, 4))
-            tile = [[
-                load_vector(b, moved(b, source, i * apart[0] + j * apart[1]), self.load.type, lanes,
-                            b.both(rest, None if masks is None else masks[i][j]))
-                for j in range(4)] for i in range(4)]  # fmt: skip
-            into = moved(b, target, times(b, c, 4))
+            source = offset_bytes(b, start, multiply(b, c, 4))
+            tile = [
+                [
+                    load_vector(
+                        b,
+                        offset_bytes(b, source, i * apart[0] + j * apart[1]),
+                        self.load.type,
+                        lanes,
+                        b.and_masks(rest, None if masks is None else masks[i][j]),
+                    )
+                    for j in range(4)
+                ]
+                for i in range(4)
+            ]
+            into = offset_bytes(b, target, multiply(b, c, 4))
             for k, one in enumerate(value for row in spread(b, tile) for value in row):
-                store_vector(b, one, moved(b, into, k * plane), 4)
+                store_vector(b, one, offset_bytes(b, into, k * plane), 4)
 
         self.by_vectors(channels, self.channels, lanes, vector)
 
@@ -148,7 +167,7 @@ class Tiles:
         """
         b = self.b
         full = b.and_(constant(count), constant(-lanes))
-        with b.counted(constant(0), full, lanes) as first:
+        with b.counted_loop(constant(0), full, lanes) as first:
             body(first, None)
         if extent % lanes:
             with b.if_then(b.icmp_signed("<", full, constant(count))):

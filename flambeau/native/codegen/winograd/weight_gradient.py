@@ -19,11 +19,11 @@ from ..llvm.builder import Builder, vector
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, whole
-from ..loops.scratch import scratch
-from ..loops.work_partition import Share, shared
+from ..loops.scratch import borrow_scratch
+from ..loops.work_partition import TileRange, split_tiles
 from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
 from ..llvm.vectors import load_vector, splat, store_vector
-from ..llvm.address import constant, moved, times
+from ..llvm.address import constant, multiply, offset_bytes
 from .nchw_layout import Images
 from .plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
 from .transforms import Square, Tiles, both_ways
@@ -34,8 +34,9 @@ _SUMS = 1 << 19  # bytes of sums at a time
 
 @dataclass(frozen=True)
 class Cut:
-    """A gradient cut: register tiles of `rows` x `vectors`, and sums of at most `channels` x
-    `columns` at a time. Channels and columns are shared out by vectors and by panels."""
+    """A gradient cut: register tiles of `rows` x `vectors`, and sums of at most
+    `channels` x `columns` at a time. Channels and columns are shared out by vectors and by
+    panels."""
 
     contract: Contract
     sides: tuple[Side, Side]
@@ -191,9 +192,9 @@ class _Emission:
         b, cut = self.b, self.cut
         share = self._share()
         channels = whole(cut.channel.extent)
-        with scratch(b, self.context.tid) as memory:
+        with borrow_scratch(b, self.context.tid) as memory:
             self.inputs, self.outputs, self.sums, self.square, *self.packed = (
-                moved(b, memory, place) for place in self.places
+                offset_bytes(b, memory, place) for place in self.places
             )
             low = b.mul(constant(share.first_group), constant(cut.lanes))
             high = b.minimum_of(b.mul(constant(share.last_group), constant(cut.lanes)),
@@ -201,31 +202,31 @@ class _Emission:
             left = b.mul(constant(share.first_panel), constant(cut.width))
             right = b.minimum_of(b.mul(constant(share.last_panel), constant(cut.width)),
                                  constant(whole(self.contract.column.extent)))  # fmt: skip
-            with b.counted(low, high, cut.channels) as channel:
+            with b.counted_loop(low, high, cut.channels) as channel:
                 count = b.minimum_of(b.sub(high, channel), constant(cut.channels))
-                with b.counted(left, right, cut.columns) as column:
+                with b.counted_loop(left, right, cut.columns) as column:
                     across = b.minimum_of(b.sub(right, column), constant(cut.columns))
                     self._part(channel, count, column, across)
 
-    def _share(self) -> Share:
+    def _share(self) -> TileRange:
         cut, context = self.cut, self.context
         groups = -(-whole(cut.channel.extent) // cut.lanes)
         panels = -(-whole(self.contract.column.extent) // cut.width)
         if context.parallel:
-            return Share(0, groups, 0, panels)
-        return shared(self.b, context.tid, context.threads, groups, panels, cut.costs)
+            return TileRange(0, groups, 0, panels)
+        return split_tiles(self.b, context.tid, context.threads, groups, panels, cut.costs)
 
     def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
               ) -> None:  # fmt: skip
         """The sums of some channels and columns over all tiles."""
         b, cut = self.b, self.cut
         zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
-        with b.counted(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
-            store_vector(b, zero, moved(b, self.sums, at), 4)
+        with b.counted_loop(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
+            store_vector(b, zero, offset_bytes(b, self.sums, at), 4)
         if not cut.packed:
-            with b.counted(0, cut.tiles, _BATCH) as first:
+            with b.counted_loop(0, cut.tiles, _BATCH) as first:
                 tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH))
-                with b.counted(constant(0), tiles) as i:
+                with b.counted_loop(constant(0), tiles) as i:
                     number = b.add(first, i)
                     inputs, outputs = self._targets(i)
                     self.tiles.spread(number, count, cut.lanes, inputs, cut.planes[0],
@@ -239,7 +240,7 @@ class _Emission:
     def _targets(self, tile: ir.Value) -> list[ir.Value]:
         """Where a tile's inputs and gradients go."""
         starts = zip((self.inputs, self.outputs), self.cut.lines, strict=True)
-        return [moved(self.b, p, self.b.mul(tile, constant(line))) for p, line in starts]
+        return [offset_bytes(self.b, p, self.b.mul(tile, constant(line))) for p, line in starts]
 
     # ----------------------------------------------------------------- rows innermost
 
@@ -251,21 +252,26 @@ class _Emission:
         each = cut.sides[0].tiles * cut.sides[1].tiles
         for images, target in zip(self.sources, self.packed, strict=True):
             images.clear(b, target, cut.images)
-        with b.counted(0, whole(image.extent), cut.images) as first:
+        with b.counted_loop(0, whole(image.extent), cut.images) as first:
             images_here = b.minimum_of(b.sub(constant(whole(image.extent)), first),
                                        constant(cut.images))  # fmt: skip
-            with b.counted(constant(0), images_here) as i:
+            with b.counted_loop(constant(0), images_here) as i:
                 known = {image.index: b.add(first, i)}
                 wanted = ((channel, count), (column, across))
                 for images, target, (low, size) in zip(self.sources, self.packed, wanted,
                                                        strict=True):  # fmt: skip
                     source = self.tiles.address(images.load, {**known, images.channel: low})
-                    images.pack(b, source, moved(b, target, b.mul(i, constant(images.bytes))),
-                                self.square, size)  # fmt: skip
+                    images.pack(
+                        b,
+                        source,
+                        offset_bytes(b, target, b.mul(i, constant(images.bytes))),
+                        self.square,
+                        size,
+                    )
             end = b.mul(images_here, constant(each))
-            with b.counted(constant(0), end, _BATCH) as start:
+            with b.counted_loop(constant(0), end, _BATCH) as start:
                 tiles = b.minimum_of(b.sub(end, start), constant(_BATCH))
-                with b.counted(constant(0), tiles) as i:
+                with b.counted_loop(constant(0), tiles) as i:
                     self._spread_packed(b.add(start, i), i, count, across)
                 self._products(tiles, count, across)
 
@@ -293,7 +299,7 @@ class _Emission:
         there = [[None, None] if side.extent % 2 == 0 else
                  [None, b.icmp_signed("<", place[side.row.index], constant(side.extent - 1))]
                  for side in cut.sides]  # fmt: skip
-        masks = [[None if (one := b.both(x, y)) is None else splat(b, one, cut.lanes)
+        masks = [[None if (one := b.and_masks(x, y)) is None else splat(b, one, cut.lanes)
                   for y in there[1]] for x in there[0]]  # fmt: skip
 
         self._columnwise(start, (down, right), across, target, masks)
@@ -304,12 +310,12 @@ class _Emission:
         b, cut = self.b, self.cut
 
         def vector(j: ir.Value, rest: ir.Value | None) -> None:
-            source, into = (moved(b, p, times(b, j, 4)) for p in (start, target))
-            tile = [[load_vector(b, moved(b, source, y * apart[0] + x * apart[1]), Type.F32,
-                                 cut.lanes, b.both(rest, masks[y][x] if masks else None))
+            source, into = (offset_bytes(b, p, multiply(b, j, 4)) for p in (start, target))
+            tile = [[load_vector(b, offset_bytes(b, source, y * apart[0] + x * apart[1]), Type.F32,
+                                 cut.lanes, b.and_masks(rest, masks[y][x] if masks else None))
                      for x in (0, 1)] for y in (0, 1)]  # fmt: skip
             for k, one in enumerate(value for row in _spread(b, tile) for value in row):
-                store_vector(b, one, moved(b, into, k * cut.planes[1]), 4)
+                store_vector(b, one, offset_bytes(b, into, k * cut.planes[1]), 4)
 
         self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
 
@@ -318,17 +324,18 @@ class _Emission:
         b, cut = self.b, self.cut
         tile = Tile(cut.rows, cut.vectors, cut.lanes, Type.F32)
         rows = [4 * i for i in range(cut.rows)]
-        with b.counted(0, PLACES) as place:
+        with b.counted_loop(0, PLACES) as place:
             starts = zip((self.inputs, self.outputs, self.sums), cut.planes, strict=True)
-            a, g, sums = (moved(b, p, b.mul(place, constant(plane))) for p, plane in starts)
-            with b.counted(constant(0), across, cut.width) as j:
-                right = moved(b, g, b.mul(j, constant(4)))
-                with b.counted(constant(0), count, cut.rows) as i:
-                    source = Source(moved(b, a, b.mul(i, constant(4))), rows, right, Type.F32,
-                                    Type.F32)  # fmt: skip
-                    into = moved(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
+            a, g, sums = (offset_bytes(b, p, b.mul(place, constant(plane))) for p, plane in starts)
+            with b.counted_loop(constant(0), across, cut.width) as j:
+                right = offset_bytes(b, g, b.mul(j, constant(4)))
+                with b.counted_loop(constant(0), count, cut.rows) as i:
+                    source = Source(
+                        offset_bytes(b, a, b.mul(i, constant(4))), rows, right, Type.F32, Type.F32
+                    )
+                    into = offset_bytes(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
                                                 constant(4)))  # fmt: skip
-                    places = [moved(b, into, (r * cut.columns + v * cut.lanes) * 4)
+                    places = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
                               for r in range(cut.rows) for v in range(cut.vectors)]  # fmt: skip
                     held = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
                     depth = [Depth(tiles, *cut.lines)]
@@ -342,14 +349,24 @@ class _Emission:
               ) -> None:  # fmt: skip
         """The nine taps of each channel and column."""
         b, cut = self.b, self.cut
-        with b.counted(constant(0), count) as i:
-            line = moved(b, self.sums, b.mul(i, constant(cut.columns * 4)))
+        with b.counted_loop(constant(0), count) as i:
+            line = offset_bytes(b, self.sums, b.mul(i, constant(cut.columns * 4)))
             known = {cut.channel.index: b.add(channel, i)}
 
             def vector(j: ir.Value, rest: ir.Value | None) -> None:
-                start = moved(b, line, times(b, j, 4))
-                sums = [[load_vector(b, moved(b, start, (4 * y + x) * cut.planes[2]), Type.F32,
-                                     cut.lanes) for x in range(4)] for y in range(4)]  # fmt: skip
+                start = offset_bytes(b, line, multiply(b, j, 4))
+                sums = [
+                    [
+                        load_vector(
+                            b,
+                            offset_bytes(b, start, (4 * y + x) * cut.planes[2]),
+                            Type.F32,
+                            cut.lanes,
+                        )
+                        for x in range(4)
+                    ]
+                    for y in range(4)
+                ]
                 self._stored(_gathered(b, sums), known, b.add(column, constant(j)), rest)
 
             self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
