@@ -5,16 +5,16 @@ from __future__ import annotations
 from ..loop_ir.ir import Contract, Kernel, Store, statements
 from ..target.machine import host
 from .winograd import plan, weight_gradient
-from .conv.implicit_gemm import any_conv
-from .conv.implicit_gemm_weight import any_weight
-from .conv.direct import conv
+from .conv.implicit_gemm import emit_implicit_gemm
+from .conv.implicit_gemm_weight import emit_implicit_gemm_weight
+from .conv.direct import emit_direct_conv
 from .conv.direct_blocking import Unsupported
-from .gemm.dispatch import gemm
+from .gemm.dispatch import emit_gemm
 from .loops.context import Context, Scope
 from .loops.contraction_loops import emit_contraction_loops
 from .loops.statement import EMITTERS, hoist_invariants
 from .loops.vectorization import written_values
-from .winograd.forward import winograd
+from .winograd.forward import emit_winograd
 
 
 def emit_contract(context: Context, scope: Scope, statement: Contract) -> None:
@@ -35,9 +35,15 @@ EMITTERS[Contract] = emit_contract
 
 def _emit_tiled(context: Context, statement: Contract) -> bool:
     """Emits a Contract with register tiles; False where no kernel covers it."""
-    if gemm(context, statement):
+    if emit_gemm(context, statement):
         return True
-    for emit in (any_conv, any_weight, winograd, weight_gradient.winograd_weight, conv):
+    for emit in (
+        emit_implicit_gemm,
+        emit_implicit_gemm_weight,
+        emit_winograd,
+        weight_gradient.emit_winograd_weight,
+        emit_direct_conv,
+    ):
         try:
             emit(context, statement)
         except Unsupported:
@@ -52,6 +58,6 @@ def check_winograd(kernel: Kernel) -> None:
     if not isinstance(contraction, Contract):
         raise Unsupported("several contractions")
     try:
-        plan.plan(contraction, host())
+        plan.plan_winograd(contraction, host())
     except Unsupported:
-        weight_gradient.plan(contraction, host())
+        weight_gradient.plan_winograd_weight(contraction, host())

@@ -23,7 +23,7 @@ from .cpu import describe_cpu
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileShape:
     """A register tile of a contraction: `rows` by `vectors` of accumulators."""
 
     rows: int
@@ -46,7 +46,7 @@ class Target:
     features: str
     vector_bytes: int
     vector_registers: int
-    tiles: tuple[Tile, ...]
+    tiles: tuple[TileShape, ...]
     halves: bool = True
     parts: int = 0
     pairs: bool = False
@@ -59,8 +59,8 @@ class Target:
 
 
 _TILES = {
-    32: (Tile(6, 4), Tile(8, 3), Tile(12, 2), Tile(24, 1)),
-    16: (Tile(4, 3), Tile(6, 2), Tile(12, 1)),
+    32: (TileShape(6, 4), TileShape(8, 3), TileShape(12, 2), TileShape(24, 1)),
+    16: (TileShape(4, 3), TileShape(6, 2), TileShape(12, 1)),
 }  # fmt: skip
 TARGETS = {
     "amx": Target("x86_64-unknown-linux-gnu", "sapphirerapids", "-prefer-256-bit", 64, 32,

@@ -158,11 +158,11 @@ def _axes(
 @lru_cache
 def _by_unit(dtype: np.dtype, parts: int) -> bool:
     """Whether products of such numbers may go to the matrix unit."""
-    from ...native.codegen.gemm.amx_split import count
+    from ...native.codegen.gemm.amx_split import count_bf16_terms
     from ...native.loop_ir.ir import Type
     from ...native.target.machine import host
 
-    return 0 < count(Type(dtype.name), parts) <= host().parts
+    return 0 < count_bf16_terms(Type(dtype.name), parts) <= host().parts
 
 
 @lru_cache

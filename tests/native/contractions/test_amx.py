@@ -15,7 +15,7 @@ import pytest
 
 from flambeau.native.target import machine
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.codegen.gemm.amx_tiles import pairs
+from flambeau.native.codegen.gemm.amx_tiles import term_products
 from flambeau.native.kernels.gemm import Layout, product
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type, statements
 from flambeau.native.jit.elf_loader import load
@@ -32,7 +32,7 @@ DTYPES = {Type.F32: np.float32, Type.BF16: ml_dtypes.bfloat16}
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """The unit is used wherever it can be, for whatever it costs."""
-    monkeypatch.setattr("flambeau.native.codegen.gemm.amx_blocking._FLOPS", 1.0)
+    monkeypatch.setattr("flambeau.native.codegen.gemm.amx_blocking._FMA_FLOPS_PER_CYCLE", 1.0)
 
 
 def precise(kernel: Kernel, precision: int) -> Kernel:
@@ -168,10 +168,10 @@ def test_the_eager_kernel_rounds_once():
 
 
 def test_which_products_of_parts_count():
-    assert sorted(pairs(3, 3)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
-    assert sorted(pairs(2, 2)) == [(0, 0), (0, 1), (1, 0)]
-    assert pairs(1, 1) == [(0, 0)]
-    assert sorted(pairs(3, 1)) == [(0, 0), (1, 0), (2, 0)]
+    assert sorted(term_products(3, 3)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+    assert sorted(term_products(2, 2)) == [(0, 0), (0, 1), (1, 0)]
+    assert term_products(1, 1) == [(0, 0)]
+    assert sorted(term_products(3, 1)) == [(0, 0), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize(("precision", "products"), ((3, 6), (2, 3), (1, 1)))

@@ -10,7 +10,7 @@ import pytest
 
 from flambeau.native.jit.kernel_function import Function, compiled
 from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
-from flambeau.native.codegen.conv.direct_blocking import Unsupported, plan
+from flambeau.native.codegen.conv.direct_blocking import Unsupported, plan_direct_conv
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.kernels import conv_static
 from flambeau.native.loop_ir.ir import Apply, Contract, Kernel, Loop, Scalar, Type
@@ -178,7 +178,7 @@ def test_every_case_is_tiled() -> None:
                 found = contracts(build(g))
                 assert found
                 for one in found:
-                    plan(one, host())
+                    plan_direct_conv(one, host())
 
 
 PLANS = (winograd_plan, winograd_plan, weight_gradient)
@@ -221,7 +221,9 @@ def test_three_by_three_taps_are_made_in_sixteen_places() -> None:
 
 def test_tiles_span_short_rows() -> None:
     """Four positions in a row would leave the units idle."""
-    cut = plan(contracts(conv_static.forward(geometry("tiles across rows", True, True)))[0], host())
+    cut = plan_direct_conv(
+        contracts(conv_static.forward(geometry("tiles across rows", True, True)))[0], host()
+    )
     assert cut.shape.rows * cut.shape.vectors >= 8
     assert cut.shape.rows > 4
 
@@ -229,7 +231,7 @@ def test_tiles_span_short_rows() -> None:
 def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
     """All rows are one tile: threads have nothing to share but panels."""
     case = "one channel"
-    cut = plan(
+    cut = plan_direct_conv(
         contracts(conv_static.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"]
     )
     assert cut.units == 1
@@ -243,7 +245,7 @@ def test_long_depths_are_cut() -> None:
         ("gradient in blocks", conv_static.backward_weight),
     ):
         for layout in LAYOUTS:
-            cut = plan(contracts(build(geometry(case, *layout)))[0], TARGETS["avx512"])
+            cut = plan_direct_conv(contracts(build(geometry(case, *layout)))[0], TARGETS["avx512"])
             assert cut.blocks > 1
             assert cut.steps * cut.width * 4 <= 1 << 20
 

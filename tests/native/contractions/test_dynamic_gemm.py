@@ -92,7 +92,7 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
     def mark(b: ir.IRBuilder, place: ir.Value) -> None:
         b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
 
-    monkeypatch.setattr(macro_kernel, "_ask", mark)
+    monkeypatch.setattr(macro_kernel, "_prefetch_line", mark)
     kernel, name = sized(Form(Type.F32, True, False)), f"asking_{n}"
     address = load_codes({name: (name, *made(kernel, name, host()))})[name]
     m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly

@@ -9,7 +9,7 @@ from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.conv import direct_blocking
 from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
 from flambeau.native.codegen.conv.direct_blocking import Unsupported
-from flambeau.native.codegen.gemm.blocking import best_tile
+from flambeau.native.codegen.gemm.blocking import choose_tile
 from flambeau.native.kernels import conv_static
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type
 from flambeau.native.target.load_balance import utilization
@@ -50,12 +50,16 @@ def kernels(layer: tuple, shares: int) -> list[Kernel]:
 
 def pieces(contract: Contract) -> int:
     """Of how many pieces each thread takes its share."""
-    for plan in (winograd_plan.plan, weight_gradient.plan, direct_blocking.plan):
+    for plan in (
+        winograd_plan.plan_winograd,
+        weight_gradient.plan_winograd_weight,
+        direct_blocking.plan_direct_conv,
+    ):
         try:
             cut = plan(contract, host())
         except Unsupported:
             continue
-        if isinstance(cut, weight_gradient.Cut):
+        if isinstance(cut, weight_gradient.WinogradWeightPlan):
             return 1 << 20  # rectangles, by a grid
         return -(-cut.count // cut.panels) * cut.units
     return 1 << 20
@@ -104,12 +108,12 @@ def test_what_is_cut_for_many_is_what_is_cut_for_two(layer: tuple, shares: int) 
 @pytest.mark.parametrize("threads", MANY)
 def test_small_products_have_tiles_for_all(threads: int) -> None:
     """A layer of a perceptron: 64 rows, 256 columns."""
-    rows, vectors = best_tile(64, 256, 784, 16, 32, threads)
+    rows, vectors = choose_tile(64, 256, 784, 16, 32, threads)
     groups, panels = -(-64 // rows), -(-16 // vectors)
     largest = min(-(-groups // (threads // across)) * -(-panels // across)
                   for across in range(1, threads + 1))  # fmt: skip
     assert 4 * 16 / (largest * rows / 16 * vectors * threads) > 0.7
-    assert best_tile(64, 256, 784, 16, 32, 2) == best_tile(64, 256, 784, 16, 32, 2, True)
+    assert choose_tile(64, 256, 784, 16, 32, 2) == choose_tile(64, 256, 784, 16, 32, 2, True)
 
 
 @pytest.mark.parametrize(("count", "rows", "threads", "blocks"), [

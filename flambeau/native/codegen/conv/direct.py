@@ -16,31 +16,31 @@ from ...loop_ir.ir import Affine, Contract, Index, Load
 from ..llvm.scratch_abi import USABLE_BYTES
 from ..llvm.builder import Builder, vector
 from ..loops.context import Context
-from .direct_blocking import Line, Plan, Unsupported, plan
-from .direct_tile import Bindings, Epilogue, Placed
-from .pack_window import Window
-from ..gemm.pack_panels import Block, pack
+from .direct_blocking import ConvPlan, PaddedCoordinate, Unsupported, plan_direct_conv
+from .direct_tile import Bindings, ConvEpilogue, PlacedTile
+from .pack_window import WindowPacker
+from ..gemm.pack_panels import StridedBlock, pack_block
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import split_units
-from ..gemm.micro_kernel import Depth, Source, Sums, accumulate
+from ..gemm.micro_kernel import DepthLoop, Sums, TileSource, emit_accumulation
 from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import memory_type
 
 
-def conv(context: Context, contract: Contract) -> None:
+def emit_direct_conv(context: Context, contract: Contract) -> None:
     """Emits a contraction of any number of row and depth axes, shared out among the threads.
 
     Raises Unsupported, before anything is emitted, where it is not of a kind known here.
     """
-    cut = plan(contract, context.target, context.parallel)
-    _Emission(context, contract, cut).emit()
+    cut = plan_direct_conv(contract, context.target, context.parallel)
+    _DirectConvEmitter(context, contract, cut).emit()
 
 
-class _Emission:
+class _DirectConvEmitter:
     """One contraction being emitted."""
 
-    def __init__(self, context: Context, contract: Contract, cut: Plan) -> None:
+    def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
         self.size = cut.type.size
@@ -48,12 +48,12 @@ class _Emission:
         tile = cut.shape.rows * cut.width * self.size
         self.tile_bytes = tile
         window = -(-cut.scratch * self.size // 64) * 64 + 64 if cut.lines else 0
-        held = tile * cut.tiles * cut.held * cut.panels if cut.blocks > 1 else 0
-        parts = (cut.lanes * cut.lanes * self.size, tile, cut.panels * self.panel_bytes, held)
+        sum_bytes = tile * cut.tiles * cut.units_at_once * cut.panels if cut.blocks > 1 else 0
+        parts = (cut.lanes * cut.lanes * self.size, tile, cut.panels * self.panel_bytes, sum_bytes)
         self.places = [sum(parts[:k]) for k in range(len(parts) + 1)]
         if self.places[-1] + window > USABLE_BYTES:
             raise Unsupported("too much scratch")
-        self.epilogue = Epilogue(context, contract, cut)
+        self.epilogue = ConvEpilogue(context, contract, cut)
 
     # ------------------------------------------------------------------------ what is where
 
@@ -67,9 +67,9 @@ class _Emission:
             total += sum(c // step * stride for i, c in line.terms if i is index)
         return total * self.size
 
-    def _depth(self) -> list[Depth]:
+    def _depth(self) -> list[DepthLoop]:
         """The loops over a block of the depth, merged where `a` allows it."""
-        out: list[Depth] = []
+        out: list[DepthLoop] = []
         width = self.cut.width * self.size
         for axis, extent in zip(reversed(self.cut.depth), reversed(self.cut.block), strict=True):
             if extent == 1 and out:
@@ -77,9 +77,9 @@ class _Emission:
             stride = self.a_stride(axis.index)
             step = prod(int(d.extent) for d in out)
             if out and stride == out[0].extent * out[0].a:
-                out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)
+                out[0] = DepthLoop(out[0].extent * extent, out[0].a, out[0].b)
             else:
-                out.insert(0, Depth(extent, stride, step * width))
+                out.insert(0, DepthLoop(extent, stride, step * width))
         return out
 
     # ----------------------------------------------------------------------------- the loops
@@ -122,13 +122,13 @@ class _Emission:
     def _blocked(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """A few units' sums wait in scratch while the blocks of the depth pass."""
         b, cut = self.b, self.cut
-        with b.counted_loop(start, stop, cut.held) as first:
-            last = b.minimum_of(b.add(first, constant(cut.held)), stop)
+        with b.counted_loop(start, stop, cut.units_at_once) as first:
+            last = b.minimum_of(b.add(first, constant(cut.units_at_once)), stop)
 
             def each(body: Callable[..., None]) -> None:
                 for which, valid in self._each_panel(panel, until):
                     with b.counted_loop(first, last) as unit:
-                        place = b.add(b.mul(b.sub(which, panel), constant(cut.held)),
+                        place = b.add(b.mul(b.sub(which, panel), constant(cut.units_at_once)),
                                       b.sub(unit, first))  # fmt: skip
                         place = b.mul(place, constant(cut.tiles * self.tile_bytes))
                         rows = self._unit_rows(unit)
@@ -199,10 +199,10 @@ class _Emission:
         def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
             a, packed = self._placed(rows, at), self._panel(which, panel)
 
-            def one(tile: Placed, n: ir.Value) -> None:
+            def accumulate_tile(tile: PlacedTile, n: ir.Value) -> None:
                 self._kept(tile, sums, n, self._summed(tile, a, packed, valid, (sums, n)), valid)
 
-            self._tiles(rows, one)
+            self._tiles(rows, accumulate_tile)
 
         return add
 
@@ -224,12 +224,12 @@ class _Emission:
         column = int(load.at.stride(self.contract.column.index))  # type: ignore[arg-type]
         axes = [(n, int(load.at.stride(a.index)))  # type: ignore[arg-type]
                 for a, n in zip(cut.depth, cut.block, strict=True)]  # fmt: skip
-        block = Block(axes, column, cut.type, cut.lanes, cut.width, self.square)
+        block = StridedBlock(axes, column, cut.type, cut.lanes, cut.width, self.square)
         bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
         start = self._address(load, bindings)
         for which, valid in self._each_panel(panel, until):
             source = offset_bytes(b, start, multiply(b, which, cut.width * column * self.size))
-            pack(b, block, source, self._panel(which, panel), valid)
+            pack_block(b, block, source, self._panel(which, panel), valid)
 
     def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
         place = self.b.mul(self.b.sub(which, first), constant(self.panel_bytes))
@@ -280,12 +280,12 @@ class _Emission:
             counts.append(self._fewer(line, values))
         reach = [cut.reach(line) for line in cut.lines]
         strides = [stride for _, stride in cut.local]
-        Window(b, cut.type, cut.lanes, cut.lines, reach, strides, lows, counts).pack(
+        WindowPacker(b, cut.type, cut.lanes, cut.lines, reach, strides, lows, counts).pack(
             source, self.window
         )
         return offset_bytes(b, self.window, shift * self.size)
 
-    def _fewer(self, line: Line, values: Bindings) -> ir.Value | None:
+    def _fewer(self, line: PaddedCoordinate, values: Bindings) -> ir.Value | None:
         """How many values of an unpadded coordinate there are, where a unit may have fewer."""
         cut = self.cut
         extent, each = cut.row_extents[cut.first], cut.unit[cut.first]
@@ -315,7 +315,7 @@ class _Emission:
             moved_rows = list(rows)
             moved_rows[k] = constant(add(b, start[k], multiply(b, i, step)))
             if k == shape.axis:
-                placed = Placed(cut, self.contract, b, start, moved_rows, size)
+                placed = PlacedTile(cut, self.contract, b, start, moved_rows, size)
                 body(placed, constant(add(b, number, i)))
                 return
             count = -(-cut.unit[k + 1] // (shape.extent if k + 1 == shape.axis else 1))
@@ -337,34 +337,38 @@ class _Emission:
         with b.if_then(here):
             at(b.sdiv(left, constant(step)), extent % step)
 
-    def _summed(self, tile: Placed, a: ir.Value, packed: ir.Value, valid: int,
-                kept: tuple[ir.Value, ir.Value] | None) -> Sums:  # fmt: skip
+    def _summed(self, tile: PlacedTile, a: ir.Value, packed: ir.Value, valid: int,
+                waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:  # fmt: skip
         """A tile's sums over a block of the depth."""
         b, cut = self.b, self.cut
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
             if row is not start:
                 delta = b.sub(row, start)
                 a = offset_bytes(b, a, b.mul(delta, constant(self.a_stride(axis.index))))
-        source = Source(a, tile.offsets(self.a_stride), packed, cut.type, cut.type)
-        sums = None if kept is None else self._waiting(tile, *kept, valid)
-        return accumulate(b, tile.shape(valid), source, self._depth(), sums)
+        source = TileSource(a, tile.offsets(self.a_stride), packed, cut.type, cut.type)
+        sums = None if waiting_sums is None else self._waiting(tile, *waiting_sums, valid)
+        return emit_accumulation(b, tile.shape(valid), source, self._depth(), sums)
 
-    def _sum_places(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> list[ir.Value]:
+    def _sum_places(
+        self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int
+    ) -> list[ir.Value]:
         b = self.b
         shape, step = tile.shape(valid), self.cut.lanes * self.size
         base = offset_bytes(b, sums, b.mul(n, constant(self.tile_bytes)))
         return [offset_bytes(b, base, i * step) for i in range(shape.rows * shape.vectors)]
 
-    def _waiting(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
+    def _waiting(self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
                 for place in self._sum_places(tile, sums, n, valid)]  # fmt: skip
 
-    def _kept(self, tile: Placed, sums: ir.Value, n: ir.Value, found: Sums, valid: int) -> None:
+    def _kept(
+        self, tile: PlacedTile, sums: ir.Value, n: ir.Value, values: Sums, valid: int
+    ) -> None:
         places = self._sum_places(tile, sums, n, valid)
-        for value, place in zip(found, places, strict=True):
+        for value, place in zip(values, places, strict=True):
             store_vector(self.b, value, place, self.size)
 
-    def _finished(self, tile: Placed, sums: Sums, which: ir.Value, valid: int) -> None:
+    def _finished(self, tile: PlacedTile, sums: Sums, which: ir.Value, valid: int) -> None:
         """The contraction's body, for every row and vector of a tile."""
         column = self.b.mul(which, constant(self.cut.width))
         self.epilogue.emit(tile, sums, column, valid, self.square, self.turning)

@@ -17,8 +17,8 @@ from ...target.machine import Target
 from ..llvm.types import sum_type
 
 L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
-EVEN = 0.88  # of the time that threads should be at work
-_STREAM = 2.5  # cycles that a vector of b takes to come from the L2 cache
+MIN_UTILIZATION = 0.88  # of the time that threads should be at work
+_STREAM_CYCLES_PER_LINE = 2.5  # cycles that a vector of b takes to come from the L2 cache
 
 
 class Unsupported(Exception):
@@ -29,7 +29,7 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class PaddedCoordinate:
     """A coordinate of `a`: offset + the sum of coefficient * index, inside [0, extent).
 
     `extent` None: always inside. `stride` is what a step of it moves in memory, in elements.
@@ -41,13 +41,13 @@ class Line:
     stride: int
 
 
-def _bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
+def _mask_bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
     """The comparisons of positions with numbers that a mask is the conjunction of."""
     if mask is None:
         return
     if isinstance(mask, Apply) and mask.operation is Scalar.AND:
-        for one in mask.operands:
-            yield from _bounds(one)
+        for operand in mask.operands:
+            yield from _mask_bounds(operand)
         return
     if isinstance(mask, Apply) and mask.operation in (Scalar.GE, Scalar.LT):
         left, right = mask.operands
@@ -57,7 +57,7 @@ def _bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
     raise Unsupported("a mask that is not a window")
 
 
-def whole(value: object) -> int:
+def require_static(value: object) -> int:
     """An extent or stride that must be known while emitting."""
     if not isinstance(value, int):
         raise Unsupported("run-time extents")
@@ -66,24 +66,24 @@ def whole(value: object) -> int:
 
 def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, int], ...]:
     """The terms along axes longer than 1."""
-    return tuple((i, whole(s)) for i, s in position.terms if extents.get(i, 1) > 1)
+    return tuple((i, require_static(s)) for i, s in position.terms if extents.get(i, 1) > 1)
 
 
-def window(a: Load, extents: dict[Index, int]) -> list[Line]:
+def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
     """The coordinates of a load, the padded ones first; empty where nothing is masked."""
     limits: dict[tuple[tuple[Index, int], ...], list[int]] = {}
-    for position, operation, value in _bounds(a.mask):
+    for position, operation, value in _mask_bounds(a.mask):
         terms = _terms(position, extents)
         low = sum(min(0, c * (extents[i] - 1)) for i, c in terms)
         high = 1 + sum(max(0, c * (extents[i] - 1)) for i, c in terms)
-        held = limits.setdefault(terms, [low, high])
+        limits_of_terms = limits.setdefault(terms, [low, high])
         if operation is Scalar.GE:
-            held[0] = max(held[0], value - position.base)
+            limits_of_terms[0] = max(limits_of_terms[0], value - position.base)
         else:
-            held[1] = min(held[1], value - position.base)
+            limits_of_terms[1] = min(limits_of_terms[1], value - position.base)
     if limits.get((), [0, 1]) == [0, 1]:
         limits.pop((), None)  # one position, which is inside
-    lines = [_line(a.at, terms, low, high) for terms, (low, high) in limits.items()]
+    lines = [_padded_coordinate(a.at, terms, low, high) for terms, (low, high) in limits.items()]
     taken = [i for line in lines for i, _ in line.terms]
     if len(set(taken)) < len(taken):
         raise Unsupported("a window across axes")
@@ -91,48 +91,53 @@ def window(a: Load, extents: dict[Index, int]) -> list[Line]:
         return []
     for index, stride in _terms(a.at, extents):
         if index not in taken:
-            lines.append(Line(((index, 1),), 0, None, stride))
+            lines.append(PaddedCoordinate(((index, 1),), 0, None, stride))
     return lines
 
 
-def _paired(made: Plan, extents: dict[Index, int]) -> list[Line]:
+def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordinate]:
     """Coordinates of an `a` without padding: a row axis and a depth axis whose strides are near
     multiples of one another move along one of them. Any pairing is right, a good one is small."""
-    terms = dict(_terms(made.contract.a.at, extents))
+    terms = dict(_terms(plan.contract.a.at, extents))
     if any(stride <= 0 for stride in terms.values()):
         return []
-    left = sorted((i for a in made.rows if (i := a.index) in terms), key=lambda i: -terms[i])
-    lines: list[Line] = []
-    for axis in sorted(made.depth, key=lambda a: -terms.get(a.index, 0)):
+    left = sorted((i for a in plan.rows if (i := a.index) in terms), key=lambda i: -terms[i])
+    lines: list[PaddedCoordinate] = []
+    for axis in sorted(plan.depth, key=lambda a: -terms.get(a.index, 0)):
         stride = terms.get(axis.index)
         if stride is None:
             continue
-        one: tuple[tuple[Index, int], ...] = ((axis.index, 1),)
+        coordinate_terms: tuple[tuple[Index, int], ...] = ((axis.index, 1),)
         for other in left:
             step = min(stride, terms[other])
             if max(stride, terms[other]) in (step, 2 * step, 3 * step, 4 * step):
-                one, stride = ((axis.index, stride // step), (other, terms[other] // step)), step
+                coordinate_terms, stride = (
+                    ((axis.index, stride // step), (other, terms[other] // step)),
+                    step,
+                )
                 left.remove(other)
                 break
-        lines.append(Line(one, 0, None, stride))
-    return [*lines, *(Line(((i, 1),), 0, None, terms[i]) for i in left)]
+        lines.append(PaddedCoordinate(coordinate_terms, 0, None, stride))
+    return [*lines, *(PaddedCoordinate(((i, 1),), 0, None, terms[i]) for i in left)]
 
 
-def _line(at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int) -> Line:
+def _padded_coordinate(
+    at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int
+) -> PaddedCoordinate:
     """A padded coordinate, whose indices move `at` in proportion."""
     if not terms or high <= low:
         raise Unsupported("a mask that is all or nothing")
-    strides = {divmod(whole(at.stride(i)), c) for i, c in terms}
+    strides = {divmod(require_static(at.stride(i)), c) for i, c in terms}
     if len(strides) > 1 or any(rest for _, rest in strides):
         raise Unsupported("a window across axes")
-    return Line(terms, -low, high - low, strides.pop()[0])
+    return PaddedCoordinate(terms, -low, high - low, strides.pop()[0])
 
 
 # --------------------------------------------------------------------------------- tile shapes
 
 
 @dataclass(frozen=True)
-class Shape:
+class TileExtents:
     """A register tile: extents along the row axes, and vectors of columns.
 
     Axes after `axis` are whole in each tile; `axis` is cut into tiles; before it, tiles are one
@@ -151,23 +156,23 @@ class Shape:
         return self.extent * self.inner
 
 
-def _pieces(total: int, each: int) -> list[tuple[int, int]]:
+def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
     """(how many, of what extent) that an axis falls into."""
     full, rest = divmod(total, each)
     return [(n, e) for n, e in ((full, each), (1 if rest else 0, rest)) if n]
 
 
-def _cycles(rows: int, vectors: int, depth: int) -> float:
+def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
     """Cycles of one tile, were caches and decoders no limit but for what is counted here."""
     loads = (rows + vectors) / 2
-    step = max(rows * vectors / 2, loads, _STREAM * vectors, 2.0) + loads / 6
+    step = max(rows * vectors / 2, loads, _STREAM_CYCLES_PER_LINE * vectors, 2.0) + loads / 6
     return step * depth + rows * vectors * 2 + 20
 
 
-def tile_shape(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
-               ) -> Shape:  # fmt: skip
+def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
+               ) -> TileExtents:  # fmt: skip
     """The tile that a simple count of cycles likes best."""
-    best: tuple[float, Shape] | None = None
+    best: tuple[float, TileExtents] | None = None
     across = -(-columns // lanes)
     for vectors in range(1, min(6, across) + 1):
         limit = (registers - 1 - vectors) // vectors
@@ -179,13 +184,15 @@ def tile_shape(extents: Sequence[int], columns: int, depth: int, lanes: int, reg
                 if each * inner > limit or (parts > 1 and -(-extent // (parts - 1)) == each):
                     continue
                 cost = 0.0
-                for n, e in _pieces(extent, each):
-                    for m, v in _pieces(across, vectors):
-                        cost += n * m * _cycles(e * inner, v, depth)
+                for n, e in _split_axis(extent, each):
+                    for m, v in _split_axis(across, vectors):
+                        cost += n * m * _tile_cycles(e * inner, v, depth)
                 cost *= prod(extents[:axis])
-                cost *= 1 + 0.002 * (len(_pieces(extent, each)) + len(_pieces(across, vectors)))
+                cost *= 1 + 0.002 * (
+                    len(_split_axis(extent, each)) + len(_split_axis(across, vectors))
+                )
                 if best is None or cost < best[0]:
-                    best = cost, Shape(axis, each, inner, vectors, extent % each)
+                    best = cost, TileExtents(axis, each, inner, vectors, extent % each)
                 if each <= 2:
                     break
             inner *= extent
@@ -199,7 +206,7 @@ def tile_shape(extents: Sequence[int], columns: int, depth: int, lanes: int, reg
 
 
 @dataclass
-class Plan:
+class ConvPlan:
     """A contraction cut: what conv.py emits.
 
     `rows`, `depth`: axes. `shape`: the register tile. `unit`: extents of a unit of rows, which
@@ -214,24 +221,24 @@ class Plan:
     columns: int
     lanes: int
     type: Type
-    shape: Shape
-    lines: list[Line]
+    shape: TileExtents
+    lines: list[PaddedCoordinate]
     first: int = 0
     unit: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
     panels: int = 1
-    held: int = 1  # units whose sums are kept while the depth's blocks pass
+    units_at_once: int = 1  # units whose sums are kept while the depth's blocks pass
     local: list[tuple[int, int]] = field(default_factory=list)
     scratch: int = 0  # elements that a packed `a` takes
     once: bool = False  # `a` is packed for all rows at the beginning
 
     @property
     def row_extents(self) -> list[int]:
-        return [whole(a.extent) for a in self.rows]
+        return [require_static(a.extent) for a in self.rows]
 
     @property
     def depth_extents(self) -> list[int]:
-        return [whole(a.extent) for a in self.depth]
+        return [require_static(a.extent) for a in self.depth]
 
     @property
     def width(self) -> int:
@@ -272,7 +279,7 @@ class Plan:
         k = self.shape.axis
         return prod(self.unit[self.first : k]) * -(-self.unit[k] // self.shape.extent)
 
-    def reach(self, line: Line) -> tuple[int, int]:
+    def reach(self, line: PaddedCoordinate) -> tuple[int, int]:
         """A line's extent over one unit and block, and the step that all its values share."""
         spans = self.spans()
         step = gcd(*(c for _, c in line.terms)) or 1
@@ -281,7 +288,7 @@ class Plan:
     def spans(self) -> dict[Index, int]:
         """The extents of every axis that one packing of `a` covers."""
         if self.blocks > 1 or self.once:  # what is packed is for all the rows
-            spans = {a.index: whole(a.extent) for a in self.rows}
+            spans = {a.index: require_static(a.extent) for a in self.rows}
         else:
             spans = {a.index: n for a, n in zip(self.rows, self.unit, strict=True)}
         spans.update({a.index: n for a, n in zip(self.depth, self.block, strict=True)})
@@ -292,7 +299,7 @@ class Plan:
         return prod(self.reach(line)[0] for line in self.lines)
 
 
-def plan(contract: Contract, target: Target, alone: bool = False) -> Plan:
+def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) -> ConvPlan:
     """Cuts a contraction, for one thread where it is `alone`. Unsupported where its extents,
     strides or types are not for this."""
     type = sum_type(contract.a.type)
@@ -302,148 +309,152 @@ def plan(contract: Contract, target: Target, alone: bool = False) -> Plan:
         raise Unsupported("gathers")
     rows = [a for a in contract.rows if a.extent != 1] or [contract.rows[-1]]
     depth = [a for a in contract.depth if a.extent != 1] or [contract.depth[-1]]
-    extents = {a.index: whole(a.extent) for a in (*rows, *depth)}
-    if not prod(extents.values()) or not whole(contract.column.extent):
+    extents = {a.index: require_static(a.extent) for a in (*rows, *depth)}
+    if not prod(extents.values()) or not require_static(contract.column.extent):
         raise Unsupported("nothing to do")
-    columns, lanes = whole(contract.column.extent), target.lanes(type)
-    steps = prod(whole(a.extent) for a in depth)
-    shape = tile_shape([whole(a.extent) for a in rows], columns, steps, lanes,
+    columns, lanes = require_static(contract.column.extent), target.lanes(type)
+    steps = prod(require_static(a.extent) for a in depth)
+    shape = choose_tile_extents([require_static(a.extent) for a in rows], columns, steps, lanes,
                        target.vector_registers)  # fmt: skip
-    shape = shape if alone else _shared(shape, whole(rows[0].extent), columns, lanes)
-    lines = sorted(window(contract.a, extents), key=lambda line: -abs(line.stride))
-    made = Plan(contract, rows, depth, columns, lanes, type, shape, lines)
-    _cut_rows(made)
-    made.block = made.depth_extents
+    shape = (
+        shape
+        if alone
+        else _narrow_for_threads(shape, require_static(rows[0].extent), columns, lanes)
+    )
+    lines = sorted(match_window(contract.a, extents), key=lambda line: -abs(line.stride))
+    cut = ConvPlan(contract, rows, depth, columns, lanes, type, shape, lines)
+    _cut_rows(cut)
+    cut.block = cut.depth_extents
     size = type.size
     if lines:
-        _shorten_unit(made)
-    apart = whole(contract.a.at.stride(depth[-1].index)) * size
-    crowded = not lines and made.steps > 512 and apart >= 1024 and apart % 512 == 0
-    if crowded or made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
+        _shorten_unit(cut)
+    apart = require_static(contract.a.at.stride(depth[-1].index)) * size
+    crowded = not lines and cut.steps > 512 and apart >= 1024 and apart % 512 == 0
+    if crowded or cut.steps * cut.width * size > L2 or (lines and cut.region() * size > L2):
         if not lines:  # steps of the depth may be far apart, and share sets of the caches
-            lines = made.lines = sorted(_paired(made, extents), key=lambda line: -line.stride)
-        _cut_depth(made)
+            lines = cut.lines = sorted(_pair_axes(cut, extents), key=lambda line: -line.stride)
+        _cut_depth(cut)
     shares = 1 if alone else contract.shares
     if lines:
-        _pack_once(made)
-        _grow_unit(made, 4 * max(shares, 2))
-    _choose_panels(made, shares)
-    if made.blocks > 1:
-        each = made.tiles * made.shape.rows * made.width * size * made.panels
-        made.held = max(1, min(made.units, L2 // each))
-    _place_local(made)
-    return made
+        _pack_once(cut)
+        _grow_unit(cut, 4 * max(shares, 2))
+    _choose_panels(cut, shares)
+    if cut.blocks > 1:
+        each = cut.tiles * cut.shape.rows * cut.width * size * cut.panels
+        cut.units_at_once = max(1, min(cut.units, L2 // each))
+    _place_local(cut)
+    return cut
 
 
-def _choose_panels(made: Plan, shares: int) -> None:
+def _choose_panels(plan: ConvPlan, shares: int) -> None:
     """How many panels are packed at a time, and units that so many threads can share."""
-    limit = L2 if made.blocks == 1 else L2 // 4
-    panel = made.steps * made.width * made.type.size
-    made.panels = max(1, min(made.count, limit // panel))
-    if made.units == 1 and shares > 1:
-        made.panels = 1  # threads have nothing but panels to share
+    limit = L2 if plan.blocks == 1 else L2 // 4
+    panel = plan.steps * plan.width * plan.type.size
+    plan.panels = max(1, min(plan.count, limit // panel))
+    if plan.units == 1 and shares > 1:
+        plan.panels = 1  # threads have nothing but panels to share
     if shares > 2:
-        _even_out(made, shares)
+        _balance_units(plan, shares)
 
 
-def _shared(shape: Shape, rows: int, columns: int, lanes: int) -> Shape:
+def _narrow_for_threads(shape: TileExtents, rows: int, columns: int, lanes: int) -> TileExtents:
     """Half as wide where one tile would be all there is, for one thread: two have a panel each."""
     if shape.axis or shape.extent < rows or not lanes < columns <= shape.vectors * lanes:
         return shape
     return replace(shape, vectors=-(-shape.vectors // 2))
 
 
-def _cut_rows(made: Plan) -> None:
+def _cut_rows(plan: ConvPlan) -> None:
     """Units: a line of tiles."""
-    extents, shape = made.row_extents, made.shape
-    made.first = shape.axis
-    made.unit = [1] * shape.axis + extents[shape.axis :]
+    extents, shape = plan.row_extents, plan.shape
+    plan.first = shape.axis
+    plan.unit = [1] * shape.axis + extents[shape.axis :]
     if shape.axis < len(extents) - 1:
-        made.unit[shape.axis] = shape.extent
+        plan.unit[shape.axis] = shape.extent
 
 
-def _shorten_unit(made: Plan) -> None:
+def _shorten_unit(plan: ConvPlan) -> None:
     """Cuts long lines of tiles, until what one reads of `a` fits into the caches.
 
     Only where windows slide along the line: in other lines the depth is what is long.
     """
-    k, step = made.first, made.shape.extent
-    index = made.rows[k].index
-    if not any(len(n.terms) > 1 and any(i is index for i, _ in n.terms) for n in made.lines):
+    k, step = plan.first, plan.shape.extent
+    index = plan.rows[k].index
+    if not any(len(n.terms) > 1 and any(i is index for i, _ in n.terms) for n in plan.lines):
         return
-    while made.region() * made.type.size > 8 * L1 and made.unit[k] > step:
-        made.unit[k] = -(-made.unit[k] // (2 * step)) * step
+    while plan.region() * plan.type.size > 8 * L1 and plan.unit[k] > step:
+        plan.unit[k] = -(-plan.unit[k] // (2 * step)) * step
 
 
-def _pack_once(made: Plan) -> None:
+def _pack_once(plan: ConvPlan) -> None:
     """Where `a` would be packed again for many panels, and all of it fits into scratch."""
-    panel = made.steps * made.width * made.type.size
-    if made.blocks == 1 and made.count > 2 * (L2 // panel):
-        made.once = True
-        made.once = made.region() * made.type.size + max(panel, L2) <= 7 * L2 // 2
+    panel = plan.steps * plan.width * plan.type.size
+    if plan.blocks == 1 and plan.count > 2 * (L2 // panel):
+        plan.once = True
+        plan.once = plan.region() * plan.type.size + max(panel, L2) <= 7 * L2 // 2
 
 
-def _even_out(made: Plan, threads: int) -> None:
+def _balance_units(plan: ConvPlan, threads: int) -> None:
     """Smaller units, where so many threads could not share those that there are evenly."""
-    k, step, groups = made.first, made.shape.extent, -(-made.count // made.panels)
-    if k != made.shape.axis:
+    k, step, groups = plan.first, plan.shape.extent, -(-plan.count // plan.panels)
+    if k != plan.shape.axis:
         step = 1
-    largest, best, even = made.unit[k], made.unit[k], 0.0
+    largest, best, even = plan.unit[k], plan.unit[k], 0.0
     for each in range(-(-largest // step) * step, 0, -step):
-        made.unit[k] = min(each, largest)
-        now = utilization(groups * made.units, threads)
+        plan.unit[k] = min(each, largest)
+        now = utilization(groups * plan.units, threads)
         if now > even + 0.03:
-            best, even = made.unit[k], now
-        if even >= EVEN:
+            best, even = plan.unit[k], now
+        if even >= MIN_UTILIZATION:
             break
-    made.unit[k] = best
+    plan.unit[k] = best
 
 
-def _grow_unit(made: Plan, least: int) -> None:
+def _grow_unit(plan: ConvPlan, least: int) -> None:
     """Takes more rows into a unit while what it packs of `a` stays small, and so many are left."""
-    if made.blocks > 1 or made.once:
+    if plan.blocks > 1 or plan.once:
         return
-    extents, size = made.row_extents, made.type.size
-    while made.region() * size < 5 * L1:
-        k = made.first
-        step = made.shape.extent if k == made.shape.axis else 1
-        kept = k, list(made.unit)
-        if made.unit[k] < extents[k]:
-            made.unit[k] = min(extents[k], made.unit[k] + step)
+    extents, size = plan.row_extents, plan.type.size
+    while plan.region() * size < 5 * L1:
+        k = plan.first
+        step = plan.shape.extent if k == plan.shape.axis else 1
+        previous = k, list(plan.unit)
+        if plan.unit[k] < extents[k]:
+            plan.unit[k] = min(extents[k], plan.unit[k] + step)
         elif k:
-            made.first, made.unit[k - 1] = k - 1, min(2, extents[k - 1])
+            plan.first, plan.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if made.region() * size > 8 * L1 or made.units < least:
-            made.first, made.unit = kept
+        if plan.region() * size > 8 * L1 or plan.units < least:
+            plan.first, plan.unit = previous
             return
 
 
-def _cut_depth(made: Plan) -> None:
+def _cut_depth(plan: ConvPlan) -> None:
     """Blocks of the depth of a few hundred steps, of which what is read stays in the caches."""
-    size, extents = made.type.size, made.depth_extents
+    size, extents = plan.type.size, plan.depth_extents
     for axis, extent in enumerate(extents):
         for parts in range(1, extent + 1):
             each = -(-extent // parts)
             if parts > 1 and each == -(-extent // (parts - 1)):
                 continue
             even = [d for d in range(each, each // 2, -1) if extent % d == 0]
-            made.block = [1] * axis + [even[0] if even else each] + extents[axis + 1 :]
-            small = not made.lines or made.region() * size <= L2 // 4
-            if made.blocks > 1 and made.steps <= 512 and small:
+            plan.block = [1] * axis + [even[0] if even else each] + extents[axis + 1 :]
+            small = not plan.lines or plan.region() * size <= L2 // 4
+            if plan.blocks > 1 and plan.steps <= 512 and small:
                 return
 
 
-def _place_local(made: Plan) -> None:
+def _place_local(plan: ConvPlan) -> None:
     """Where a packed `a` lies in scratch: lines in order, the last one contiguous.
 
     Strides of many cache lines are made odd ones, or a tile's rows would share a set of the cache.
     """
-    stride, line_elements = 1, 64 // made.type.size
-    for line in reversed(made.lines):
-        extent = made.reach(line)[0]
-        made.local.insert(0, (extent, stride))
+    stride, line_elements = 1, 64 // plan.type.size
+    for line in reversed(plan.lines):
+        extent = plan.reach(line)[0]
+        plan.local.insert(0, (extent, stride))
         stride *= extent
-        if stride * made.type.size >= 512 and stride * made.type.size % 128 == 0:
+        if stride * plan.type.size >= 512 and stride * plan.type.size % 128 == 0:
             stride += line_elements
-    made.scratch = stride
+    plan.scratch = stride

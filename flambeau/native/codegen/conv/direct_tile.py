@@ -19,53 +19,55 @@ from ...loop_ir.ir import (
 from ..llvm.builder import Builder
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
-from .direct_blocking import Plan
-from ..gemm.blocking import cheap
+from .direct_blocking import ConvPlan
+from ..gemm.blocking import is_cheap_epilogue
 from ..loops.privatized_sums import accumulate_in_registers
-from ..gemm.pack_panels import turn
-from ..gemm.micro_kernel import Sums, Tile
+from ..gemm.pack_panels import transpose_into
+from ..gemm.micro_kernel import MicroTile, Sums
 from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
 
 Bindings = dict[Index, ir.Value]
 
 
-def touched(contract: Contract) -> Iterator[Load | Store]:
+def epilogue_accesses(contract: Contract) -> Iterator[Load | Store]:
     """Everything that the epilogue's body reads or writes."""
     inside = list(statements(contract.body))
-    yield from (one for one in inside if isinstance(one, Store))
-    roots = (one for statement in inside for one in expressions(statement))
-    yield from (one for one in subexpressions(roots) if isinstance(one, Load))
+    yield from (statement for statement in inside if isinstance(statement, Store))
+    roots = (expression for statement in inside for expression in expressions(statement))
+    yield from (expression for expression in subexpressions(roots) if isinstance(expression, Load))
 
 
 def _is_long(contract: Contract) -> bool:
     """Whether an epilogue is long work, on elements that are not added up."""
-    stores = [one for one in contract.body if isinstance(one, Store)]
-    return not cheap(contract.body) and all(one.buffer.parts is None for one in stores)
+    stores = [statement for statement in contract.body if isinstance(statement, Store)]
+    return not is_cheap_epilogue(contract.body) and all(
+        store.buffer.parts is None for store in stores
+    )
 
 
-def _nearer(x: Extent, y: Extent) -> bool:
+def _is_shorter_step(x: Extent, y: Extent) -> bool:
     """Whether stride x is a step in memory, and a shorter one than y."""
     return isinstance(x, int) and isinstance(y, int) and 0 < abs(x) < abs(y)
 
 
-def sideways(contract: Contract, last: Index) -> bool:
+def runs_along_rows(contract: Contract, last: Index) -> bool:
     """Whether an epilogue's stores are nearer to one another along the row axis `last`."""
     column = contract.column.index
     places = [s.at for s in contract.body if isinstance(s, Store)]
     return bool(places) and all(
-        p.stride(column) not in (0, 1) and _nearer(p.stride(last), p.stride(column))
+        p.stride(column) not in (0, 1) and _is_shorter_step(p.stride(last), p.stride(column))
         for p in places
     )
 
 
-class Placed:
+class PlacedTile:
     """One register tile where it stands: its first row, and its extent along the cut axis.
 
     `start` is the first row of its unit.
     """
 
-    def __init__(self, cut: Plan, contract: Contract, b: Builder, start: list[ir.Value],
+    def __init__(self, cut: ConvPlan, contract: Contract, b: Builder, start: list[ir.Value],
                  rows: list[ir.Value], extent: int) -> None:  # fmt: skip
         self.cut, self.contract, self.b = cut, contract, b
         self.start, self.rows, self.extent = start, rows, extent
@@ -88,32 +90,32 @@ class Placed:
     def bindings(self, deltas: tuple[int, ...]) -> Bindings:
         """The rows' indices for one of its rows; axes of one row are at 0."""
         cut, b = self.cut, self.b
-        found = {a.index: constant(0) for a in self.contract.rows}
-        found |= {a.index: v for a, v in zip(cut.rows, self.rows, strict=True)}
+        indices = {a.index: constant(0) for a in self.contract.rows}
+        indices |= {a.index: v for a, v in zip(cut.rows, self.rows, strict=True)}
         for axis, delta in zip(cut.rows[cut.shape.axis :], deltas, strict=True):
             if delta:
-                found[axis.index] = b.add(found[axis.index], constant(delta))
-        return found
+                indices[axis.index] = b.add(indices[axis.index], constant(delta))
+        return indices
 
-    def shape(self, valid: int) -> Tile:
+    def shape(self, valid: int) -> MicroTile:
         """Its shape, over a panel of `valid` columns."""
         cut = self.cut
-        return Tile(prod(self.extents()), -(-valid // cut.lanes), cut.lanes, cut.type)
+        return MicroTile(prod(self.extents()), -(-valid // cut.lanes), cut.lanes, cut.type)
 
 
-class Epilogue:
+class ConvEpilogue:
     """What is done with a tile's sums."""
 
-    def __init__(self, context: Context, contract: Contract, cut: Plan) -> None:
+    def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
-        self.sideways = sideways(contract, cut.rows[-1].index)
+        self.sideways = runs_along_rows(contract, cut.rows[-1].index)
         self.flat = self.sideways and self._flat()
         self.long_sums = not self.sideways and _is_long(contract)
 
     def _flat(self) -> bool:
         """Whether a whole tile's rows are one run of memory for the epilogue."""
         axes = self.cut.rows[self.cut.shape.axis :]
-        for place in touched(self.contract):
+        for place in epilogue_accesses(self.contract):
             strides = [place.at.stride(a.index) for a in axes]
             if not any(strides):
                 continue
@@ -124,7 +126,7 @@ class Epilogue:
                 step *= int(axis.extent)  # type: ignore[arg-type]
         return True
 
-    def emit(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
+    def emit(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
              turning: ir.Value) -> None:  # fmt: skip
         """The body, for a tile over `valid` columns from `column` on; the rest is scratch."""
         if self.sideways:
@@ -146,7 +148,7 @@ class Epilogue:
                         (self.contract.column.index, start), cut.lanes,
                         sums[i * vectors + j], mask)  # fmt: skip
 
-    def _looped(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
+    def _looped(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
                 ) -> None:  # fmt: skip
         """The same vector by vector: beside all the sums no register is left for long work."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
@@ -154,14 +156,18 @@ class Epilogue:
         for k, value in enumerate(sums):
             store_vector(b, value, offset_bytes(b, turning, k * lanes * size), size)
 
-        def one(known: Bindings, row: ir.Value, j: ir.Value, mask: ir.Value | None) -> None:
+        def emit_vector(known: Bindings, row: ir.Value, j: ir.Value, mask: ir.Value | None) -> None:
             place = b.add(b.mul(row, constant(vectors)), j)
-            found = load_vector(b, offset_bytes(b, turning, b.mul(place, constant(lanes * size))),
-                                self.cut.type, lanes)  # fmt: skip
+            vector_sums = load_vector(
+                b,
+                offset_bytes(b, turning, b.mul(place, constant(lanes * size))),
+                self.cut.type,
+                lanes,
+            )
             start = b.add(column, b.mul(j, constant(lanes)))
             emit_epilogue(self.context, self.contract.body, known,
                           (self.contract.column.index, start),
-                                  lanes, found, mask)  # fmt: skip
+                                  lanes, vector_sums, mask)  # fmt: skip
 
         with ExitStack() as loops:
             known, row = tile.bindings((0,) * len(tile.extents())), constant(0)
@@ -172,11 +178,11 @@ class Epilogue:
                 row = b.add(b.mul(row, constant(extent)), i)
             if full:
                 with b.counted_loop(0, full) as j:
-                    one(known, row, j, None)
+                    emit_vector(known, row, j, None)
             if valid % lanes:
-                one(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
+                emit_vector(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
 
-    def _turned(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
+    def _turned(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
                 turning: ir.Value) -> None:  # fmt: skip
         """The same with lanes along the rows."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
@@ -193,7 +199,7 @@ class Epilogue:
                 with b.counted_loop(0, vectors) as j:
                     source = offset_bytes(b, turning, multiply(b, j, lanes * size))
                     source = offset_bytes(b, source, begin * width)
-                    turn(b, self.cut.type, lanes, source, width, count, lanes, square)
+                    transpose_into(b, self.cut.type, lanes, source, width, count, lanes, square)
                     done = b.mul(j, constant(lanes))
                     left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
                     row = b.add(start, constant(begin - first))
@@ -206,6 +212,6 @@ class Epilogue:
         mask = None if count == lanes else b.first_lanes(count, lanes)
         with b.counted_loop(0, left) as c:
             place = offset_bytes(b, square, b.mul(c, constant(lanes * self.cut.type.size)))
-            found = load_vector(b, place, self.cut.type, lanes)
+            vector_sums = load_vector(b, place, self.cut.type, lanes)
             known = {**bindings, self.contract.column.index: b.add(column, c)}
-            emit_epilogue(self.context, self.contract.body, known, row, lanes, found, mask)
+            emit_epilogue(self.context, self.contract.body, known, row, lanes, vector_sums, mask)

@@ -13,20 +13,20 @@ from typing import Any
 from llvmlite import ir
 
 from ..llvm.builder import Builder
-from .image_loads import Image
-from ..gemm.micro_kernel import Tile
+from .image_loads import WindowedImage
+from ..gemm.micro_kernel import MicroTile
 from ..llvm.loop import emit_loop
 from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import I32, I64, POINTER, Number
 
-_NOWHERE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
+_OUTSIDE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
 
 
-class WindowPanel:
+class Im2colPacker:
     """Packs panels of windows. Steps of the depth are ordered (channel, row, place)."""
 
-    def __init__(self, context: Any, image: Image, tile: Tile) -> None:
+    def __init__(self, context: Any, image: WindowedImage, tile: MicroTile) -> None:
         self.b: Builder = context.builder
         self.image, self.tile, self.size = image, tile, tile.type.size
         b, lines = self.b, (image.rows, image.columns)
@@ -35,7 +35,7 @@ class WindowPanel:
         columns = tile.columns
         self.offsets = b.entry_slot(I64, columns, "offsets", 64)
         self.places = [b.entry_slot(I32, columns, "places", 64) for _ in lines]
-        self.extents = [splat(b, b.trunc(one.extent, I32), tile.lanes) for one in lines]
+        self.extents = [splat(b, b.trunc(line.extent, I32), tile.lanes) for line in lines]
         step = b.mul(image.columns.stride, image.columns.apart)
         long = b.icmp_signed(">=", image.columns.outputs, constant(tile.lanes - 1))
         self.in_rows = [  # by steps: whether a vector lies in two rows of positions at most
@@ -51,26 +51,28 @@ class WindowPanel:
         first = constant(first)
         number, at = b.udiv(first, self.each), b.urem(first, self.each)
         row, column = b.udiv(at, image.columns.outputs), b.urem(at, image.columns.outputs)
-        zero, one = constant(0), constant(1)
+        zero, unit = constant(0), constant(1)
 
-        def lane(i: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-            number, row, column = held
+        def lane(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            number, row, column = carried
             there = b.icmp_signed("<", i, constant(count))
             offset = b.mul(number, image.image_apart)
             for line, at, places in zip((image.rows, image.columns), (row, column), self.places,
                                         strict=True):  # fmt: skip
                 start = b.sub(b.mul(at, line.stride), line.padding)
                 offset = b.add(offset, b.mul(start, line.apart))
-                kept = b.select(there, start, constant(_NOWHERE))
-                b.store(b.trunc(kept, I32), offset_bytes(b, places, multiply(b, i, 4)), align=4)
+                valid_start = b.select(there, start, constant(_OUTSIDE))
+                b.store(
+                    b.trunc(valid_start, I32), offset_bytes(b, places, multiply(b, i, 4)), align=4
+                )
             b.store(offset, offset_bytes(b, self.offsets, multiply(b, i, 8)), align=8)
-            column = b.add(column, one)
+            column = b.add(column, unit)
             over = b.icmp_signed("==", column, image.columns.outputs)
             column = b.select(over, zero, column)
-            row = b.select(over, b.add(row, one), row)
+            row = b.select(over, b.add(row, unit), row)
             below = b.icmp_signed("==", row, image.rows.outputs)
             row = b.select(below, zero, row)
-            return [b.select(below, b.add(number, one), number), row, column]
+            return [b.select(below, b.add(number, unit), number), row, column]
 
         emit_loop(b, self.tile.columns, [number, row, column], lane)
         self.column = column
@@ -155,9 +157,9 @@ class WindowPanel:
             left = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
             last = b.minimum_of(left, constant(lanes - 1))
             at = offset_bytes(b, self.offsets, v * lanes * 8)
-            one = b.load(at, typ=I64, align=8)
+            base = b.load(at, typ=I64, align=8)
             other = b.load(offset_bytes(b, at, multiply(b, last, 8)), typ=I64, align=8)
-            bases.append((one, b.sub(other, multiply(b, last, steps * self.size))))
+            bases.append((base, b.sub(other, multiply(b, last, steps * self.size))))
             firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(left, I32), lanes)))
             whole = b.and_(whole, b.icmp_signed("==", left, constant(lanes)))
             column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
@@ -188,8 +190,8 @@ class WindowPanel:
         else:
             parts = [[(offset, [mask]) for offset, mask in some] for some in parts]
 
-        def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-            source, target = held
+        def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            source, target = carried
             for v, some in enumerate(parts):
                 read = [
                     self._read(offset_bytes(b, source, offset), masks) for offset, masks in some
@@ -243,8 +245,8 @@ class WindowPanel:
                   for v in vectors]  # fmt: skip
 
         def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value) -> None:
-            def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-                source, target = held
+            def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+                source, target = carried
                 for v in vectors:
                     where = b.gep(offset_bytes(b, source, offset), [places[v]],
                                   source_etype=ir.IntType(8))  # fmt: skip

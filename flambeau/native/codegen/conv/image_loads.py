@@ -18,7 +18,7 @@ _Terms = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
-class Line:
+class WindowAxis:
     """A coordinate of an image: output * stride + entry * dilation - padding, in [0, extent).
 
     `apart` is what a step of it moves in memory, in bytes.
@@ -36,7 +36,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Image:
+class WindowedImage:
     """What windows are taken of: axes of images and channels, strides in bytes, coordinates."""
 
     load: Load
@@ -46,14 +46,14 @@ class Image:
     channels: ir.Value
     image_apart: ir.Value
     channel_apart: ir.Value
-    rows: Line
-    columns: Line
+    rows: WindowAxis
+    columns: WindowAxis
     start: ir.Value
 
 
-def image_of(
+def match_image(
     context: Any, statement: Contract, outputs: Sequence[Axis], entries: Sequence[Axis]
-) -> Image:
+) -> WindowedImage:
     """The image that a Contract of any size reads windows of; raises Unsupported where it is none.
 
     `outputs`: the axes of images and of the windows' positions; `entries`: those of channels and
@@ -61,27 +61,29 @@ def image_of(
     """
     if not all(isinstance(a.extent, Size) for a in (*outputs, statement.column, *entries)):
         raise Unsupported("known extents")
-    image = _image(context, statement.a, outputs, entries)
+    image = _build_image(context, statement.a, outputs, entries)
     if len(outputs) != 3 or len(entries) != 3 or len(statement.body) != 1:
         raise Unsupported("other axes than a convolution's")
     return image
 
 
-def _image(context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[Axis]) -> Image:
+def _build_image(
+    context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[Axis]
+) -> WindowedImage:
     if load.at.base or len(load.indirect) != 2:
         raise Unsupported("no windows of an image")
-    limits = dict(_limits(load.mask))
+    limits = dict(_mask_limits(load.mask))
     lines = []
     for place, apart in load.indirect:
         if place not in limits:
             raise Unsupported("no mask of a window")
-        lines.append(_line(context, place, limits[place], (outputs, entries), (load, apart)))
+        lines.append(_window_axis(context, place, limits[place], (outputs, entries), (load, apart)))
     size, own = load.type.size, [axis.index for axis in (*outputs, *entries)]
     around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in own]))
     (image, image_apart), (channel, channel_apart) = (
-        _term(load.at, axes) for axes in (outputs, entries)
+        _single_term(load.at, axes) for axes in (outputs, entries)
     )
-    return Image(
+    return WindowedImage(
         load, image, channel, context.extent(image.extent), context.extent(channel.extent),
         multiply(context.builder, context.extent(image_apart), size),
         multiply(context.builder, context.extent(channel_apart), size), lines[0], lines[1],
@@ -89,20 +91,20 @@ def _image(context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[
     )  # fmt: skip
 
 
-def _limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
+def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
     """Each place that a mask keeps in [0, size), and the size."""
-    found: dict[tuple[Expression, Scalar], Expression] = {}
+    bounds: dict[tuple[Expression, Scalar], Expression] = {}
     stack = [mask]
     while stack:
-        one = stack.pop()
-        if not isinstance(one, Apply):
+        condition = stack.pop()
+        if not isinstance(condition, Apply):
             raise Unsupported("a mask that is no window")
-        if one.operation is Scalar.AND:
-            stack += one.operands
+        if condition.operation is Scalar.AND:
+            stack += condition.operands
         else:
-            found[one.operands[0], one.operation] = one.operands[1]
-    for (place, operation), limit in found.items():
-        least = found.get((place, Scalar.GE))
+            bounds[condition.operands[0], condition.operation] = condition.operands[1]
+    for (place, operation), limit in bounds.items():
+        least = bounds.get((place, Scalar.GE))
         if operation is Scalar.LT and isinstance(limit, SizeValue):
             if not isinstance(least, Constant) or least.value != 0:
                 raise Unsupported("a mask that is no window")
@@ -111,30 +113,30 @@ def _limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
             raise Unsupported("a mask that is no window")
 
 
-def _term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
+def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
     """The one of the axes that a position moves along, and its stride."""
     strides = dict(at.terms)
-    found = [(axis, strides[axis.index]) for axis in axes if axis.index in strides]
-    if len(found) != 1:
+    terms = [(axis, strides[axis.index]) for axis in axes if axis.index in strides]
+    if len(terms) != 1:
         raise Unsupported("a position along other axes")
-    return found[0]
+    return terms[0]
 
 
-def _line(
+def _window_axis(
     context: Any, place: Expression, extent: Size, axes: tuple[Sequence[Axis], Sequence[Axis]],
     memory: tuple[Load, Any],
-) -> Line:  # fmt: skip
+) -> WindowAxis:  # fmt: skip
     if not (isinstance(place, Apply) and place.operation is Scalar.SUB):
         raise Unsupported("no coordinate of a window")
     moved, padding = place.operands
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("no coordinate of a window")
-    (output, stride), (entry, dilation) = (_term(moved.value, some) for some in axes)
+    (output, stride), (entry, dilation) = (_single_term(moved.value, some) for some in axes)
     if moved.value.terms[0][0] is not output.index:  # either way is right: they say which is meant
         raise Unsupported("positions and entries of a window, the other way round")
     load, apart = memory
     size = context.extent
-    return Line(
+    return WindowAxis(
         output, entry, size(output.extent), size(entry.extent), size(stride), size(dilation),
         size(padding.size), size(extent), multiply(context.builder, size(apart), load.type.size),
     )  # fmt: skip

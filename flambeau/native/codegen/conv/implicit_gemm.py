@@ -13,33 +13,33 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
 from ..loops.epilogue import emit_epilogue
-from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
-from ..gemm.blocking import Problem
-from .image_loads import Image, image_of
-from ..gemm.pack import minimum
-from ..gemm.macro_kernel import Columns
-from ..gemm.micro_kernel import Sums, Tile
+from ..gemm.macro_kernel_dynamic import DynamicMacroKernel, plan_dynamic
+from ..gemm.blocking import GemmProblem
+from .image_loads import WindowedImage, match_image
+from ..gemm.pack import min_of
+from ..gemm.macro_kernel import PanelColumns
+from ..gemm.micro_kernel import MicroTile, Sums
 from ..llvm.loop import emit_loop
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
-from .im2col_panels import WindowPanel
+from .im2col_panels import Im2colPacker
 
 
-def any_conv(context: Any, statement: Contract) -> None:
+def emit_implicit_gemm(context: Any, statement: Contract) -> None:
     """Emits a convolution of any size; raises Unsupported where the Contract is none."""
-    image = image_of(context, statement, statement.rows, statement.depth)
-    AnyConv(context, statement, image).emit()
+    image = match_image(context, statement, statement.rows, statement.depth)
+    ImplicitGemmConv(context, statement, image).emit()
 
 
-class AnyConv(AnyProduct):
+class ImplicitGemmConv(DynamicMacroKernel):
     """The emission of one convolution."""
 
-    def __init__(self, context: Any, statement: Contract, image: Image) -> None:
+    def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, size, self.image = context.builder, context.extent, image
         weights, rows = statement.b, (image.rows, image.columns)
         at = [size(weights.at.stride(axis.index)) for axis in (
             statement.column, image.channel, *(line.entry for line in rows))]  # fmt: skip
-        self.weight_apart = [multiply(b, one, weights.type.size) for one in at]
+        self.weight_apart = [multiply(b, stride, weights.type.size) for stride in at]
         taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
@@ -48,13 +48,13 @@ class AnyConv(AnyProduct):
         turned = Contract((statement.column,), column, statement.depth, statement.a, weights,
                           statement.sum, statement.body)  # fmt: skip
         kind = statement.sum.type
-        p = Problem(
+        p = GemmProblem(
             statement.column.index, size(statement.column.extent), b.mul(image.images, self.each),
             b.mul(image.channels, taps), start, image.start, self.weight_apart[0],
             weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3, False,
         )  # fmt: skip
-        super().__init__(context, turned, p, any_plan(context, p))
-        self.panel = WindowPanel(context, image, self.tile)
+        super().__init__(context, turned, p, plan_dynamic(context, p))
+        self.panel = Im2colPacker(context, image, self.tile)
         self._layouts(at, taps)
 
     def _layouts(self, weights: list[ir.Value], taps: ir.Value) -> None:
@@ -63,8 +63,8 @@ class AnyConv(AnyProduct):
         wanted = (taps, line.entries, constant(1))
         self.in_order = self.same(*zip(weights[1:], wanted, strict=True))
         store = self.only_store()
-        apart = [self.context.extent(store.at.stride(one.output.index))
-                 for one in (self.image.rows, line)]  # fmt: skip
+        apart = [self.context.extent(store.at.stride(axis.output.index))
+                 for axis in (self.image.rows, line)]  # fmt: skip
         self.flat = self.same(*zip(apart, (line.outputs, constant(1)), strict=True))
         self.flat_body = self.in_lanes(line.output.index)
 
@@ -89,7 +89,7 @@ class AnyConv(AnyProduct):
             into = offset_bytes(b, self.memory, local)
             first, last = multiply(b, g, rows), add(b, p.m, -1)
             sources = [
-                offset_bytes(b, p.a, multiply(b, minimum(b, add(b, first, i), last), p.a_row))
+                offset_bytes(b, p.a, multiply(b, min_of(b, add(b, first, i), last), p.a_row))
                 for i in range(rows)
             ]
 
@@ -101,8 +101,8 @@ class AnyConv(AnyProduct):
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
                 apart = multiply(b, panel.taps, rows * self.size)
 
-                def one(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-                    offset, target = held
+                def copy_weight(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+                    offset, target = carried
                     for i, source in enumerate(sources):
                         value = b.load(offset_bytes(b, source, offset), typ=memory_type(p.type),
                                        align=self.size)  # fmt: skip
@@ -110,21 +110,21 @@ class AnyConv(AnyProduct):
                     return [b.add(offset, channel), offset_bytes(b, target, apart)]
 
                 target = offset_bytes(b, into, multiply(b, step, rows * self.size))
-                emit_loop(b, b.sub(high, low), [at, target], one)
+                emit_loop(b, b.sub(high, low), [at, target], copy_weight)
                 return []
 
             emit_loop(b, panel.taps, [], tap)
 
         self._between(g0, g1, group)
 
-    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         self.panel.place(columns.first, columns.count)
         self.panel.pack(start, depth, self._packed(local))
 
     # ------------------------------------------------------------------------------ results
 
     def _finish(
-        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+        self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Whole vectors where all of a tile's positions lie in a row, else one number at a time."""
         b = self.builder
@@ -140,7 +140,7 @@ class AnyConv(AnyProduct):
                 self._keep(tile, sums, slot)
                 self._numbers(slot, first, valid, columns.count, number, at)
 
-    def _vectors(self, tile: Tile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
+    def _vectors(self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
                  ) -> None:  # fmt: skip
         b, image = self.builder, self.image
         known = {image.image.index: number, image.rows.output.index: constant(0)}
@@ -156,10 +156,10 @@ class AnyConv(AnyProduct):
                  number: ir.Value, at: ir.Value) -> None:  # fmt: skip
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
-        zero, one = constant(0), constant(1)
+        zero, unit = constant(0), constant(1)
 
-        def position(j: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-            number, row, column = held
+        def position(j: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            number, row, column = carried
             known = {image.image.index: number, image.rows.output.index: row,
                      image.columns.output.index: column}  # fmt: skip
 
@@ -172,11 +172,11 @@ class AnyConv(AnyProduct):
                 return []
 
             emit_loop(b, valid, [], channel)
-            column = b.add(column, one)
+            column = b.add(column, unit)
             over = b.icmp_signed("==", column, image.columns.outputs)
-            row = b.select(over, b.add(row, one), row)
+            row = b.select(over, b.add(row, unit), row)
             below = b.icmp_signed("==", row, image.rows.outputs)
-            return [b.select(below, b.add(number, one), number), b.select(below, zero, row),
+            return [b.select(below, b.add(number, unit), number), b.select(below, zero, row),
                     b.select(over, zero, column)]  # fmt: skip
 
         emit_loop(b, count, [number, row, column], position)

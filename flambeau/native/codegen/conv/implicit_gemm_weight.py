@@ -14,39 +14,39 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
 from ..loops.epilogue import emit_epilogue
-from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
-from ..gemm.blocking import Problem
-from .image_loads import Image, image_of
-from ..gemm.pack import Panel, minimum, pack
-from ..gemm.pack_panels import turn
-from ..gemm.macro_kernel import Columns, Work, difference
-from ..gemm.micro_kernel import Depth, Source, Sums, Tile, accumulate
+from ..gemm.macro_kernel_dynamic import DynamicMacroKernel, plan_dynamic
+from ..gemm.blocking import GemmProblem
+from .image_loads import WindowedImage, match_image
+from ..gemm.pack import PackedPanel, min_of, pack_panel
+from ..gemm.pack_panels import transpose_into
+from ..gemm.macro_kernel import DepthBlock, PanelColumns, subtract
+from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
 from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
-from .im2col_panels import WindowPanel
+from .im2col_panels import Im2colPacker
 
-_DEPTH = 256  # positions of a block, about
+_BLOCK_POSITIONS = 256  # positions of a block, about
 
 
-def any_weight(context: Any, statement: Contract) -> None:
+def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
     """Emits the gradient of a weight of any size; raises Unsupported where it is none."""
-    image = image_of(context, statement, statement.depth, statement.rows)
-    AnyWeight(context, statement, image).emit()
+    image = match_image(context, statement, statement.depth, statement.rows)
+    ImplicitGemmWeight(context, statement, image).emit()
 
 
-class AnyWeight(AnyProduct):
+class ImplicitGemmWeight(DynamicMacroKernel):
     """The emission of one gradient."""
 
-    def __init__(self, context: Any, statement: Contract, image: Image) -> None:
+    def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, self.image = context.builder, image
         lines, result = (image.rows, image.columns), statement.b
         taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         strides = [context.extent(result.at.stride(axis.index)) for axis in (
             statement.column, image.image, *(line.output for line in lines))]  # fmt: skip
-        apart = [multiply(b, one, result.type.size) for one in strides]
+        apart = [multiply(b, stride, result.type.size) for stride in strides]
         self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
         zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
         start = context.address(result.buffer, result.at, zero)
@@ -54,23 +54,23 @@ class AnyWeight(AnyProduct):
         turned = Contract((row,), statement.column, statement.depth, statement.a, result,
                           statement.sum, statement.body)  # fmt: skip
         kind = statement.sum.type
-        p = Problem(
+        p = GemmProblem(
             row.index, b.mul(image.channels, taps), context.extent(statement.column.extent),
             b.mul(image.images, self.each), image.start, start, image.columns.apart,
             image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3, False,
         )  # fmt: skip
-        super().__init__(context, turned, p, any_plan(context, p, _DEPTH))
-        self.panel = WindowPanel(context, image, self.tile)
+        super().__init__(context, turned, p, plan_dynamic(context, p, _BLOCK_POSITIONS))
+        self.panel = Im2colPacker(context, image, self.tile)
         self._layouts(strides, taps)
 
     def _layouts(self, strides: list[ir.Value], taps: ir.Value) -> None:
         """Whether images' positions follow one another, and weights lie as rows do."""
         line = self.image.columns
-        store, one = self.only_store(), constant(1)
-        self.flat = self.same((strides[2], line.outputs), (strides[3], one))
+        store, unit = self.only_store(), constant(1)
+        self.flat = self.same((strides[2], line.outputs), (strides[3], unit))
         axes = (self.image.channel, self.image.rows.entry, line.entry)
         apart = [self.context.extent(store.at.stride(axis.index)) for axis in axes]
-        self.in_order = self.same((apart[0], taps), (apart[1], line.entries), (apart[2], one))
+        self.in_order = self.same((apart[0], taps), (apart[1], line.entries), (apart[2], unit))
         self.ordered_body = self.in_lanes(line.entry.index)
         self.square = self._stack(self.tile.lanes * self.tile.lanes * self.size)
 
@@ -90,30 +90,30 @@ class AnyWeight(AnyProduct):
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
-        there = minimum(b, count, b.sub(constant(self.p.m), constant(first)))
+        there = min_of(b, count, b.sub(constant(self.p.m), constant(first)))
         self.apart = multiply(b, count, columns * self.size)
 
         def some(i: ir.Value, _: Sums) -> Sums:
             done = multiply(b, i, columns)
-            left = minimum(b, columns, b.sub(constant(depth), constant(done)))
+            left = min_of(b, columns, b.sub(constant(depth), constant(done)))
             self.panel.place(add(b, start, done), left)
             self.panel.pack(first, there, offset_bytes(b, self.memory, multiply(b, i, self.apart)))
             return []
 
         emit_loop(b, ceil_divide(b, depth, columns), [], some)
 
-    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
         b, p = self.builder, self.p
         source = offset_bytes(b, p.b, multiply(b, columns.first, self.channel_apart))
-        first, last = (b.udiv(constant(one), self.each) for one in (
+        first, last = (b.udiv(constant(bound), self.each) for bound in (
             start, add(b, add(b, start, depth), -1)))  # fmt: skip
 
         def image(i: ir.Value, _: Sums) -> Sums:
             number = b.add(first, i)
             begin = b.mul(number, self.each)
             low = b.intrinsic("smax", begin.type, (begin, constant(start)))
-            end = minimum(b, b.add(begin, self.each), add(b, start, depth))
+            end = min_of(b, b.add(begin, self.each), add(b, start, depth))
             done = b.sub(low, constant(start))
             into = offset_bytes(
                 b, self._packed(local), multiply(b, done, self.tile.columns * self.size)
@@ -122,10 +122,10 @@ class AnyWeight(AnyProduct):
             with b.if_else(self.flat) as (runs, other):
                 with runs:
                     at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
-                    panel = Panel(at, self.channel_apart, self.size, p.b_type, p.type,
+                    panel = PackedPanel(at, self.channel_apart, self.size, p.b_type, p.type,
                                   self.tile.columns, columns.count, b.sub(end, low),
                                   self.tile.lanes)  # fmt: skip
-                    pack(b, panel, into)
+                    pack_panel(b, panel, into)
                 with other:
                     self._elements(here, b.sub(low, begin), b.sub(end, low), columns.count, into)
             return []
@@ -137,8 +137,8 @@ class AnyWeight(AnyProduct):
         """Some positions of an image, one number after another."""
         b, kind, line = self.builder, memory_type(self.p.type), self.image.columns
 
-        def position(i: ir.Value, held: Sums) -> Sums:
-            row, place = held
+        def position(i: ir.Value, carried: Sums) -> Sums:
+            row, place = carried
             at = offset_bytes(
                 b, image, b.add(b.mul(row, self.row_apart), b.mul(place, self.place_apart))
             )
@@ -161,36 +161,36 @@ class AnyWeight(AnyProduct):
     # ------------------------------------------------------------------------------- tiles
 
     def _tile(
-        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
-        work: Work,
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
+        work: DepthBlock,
     ) -> None:  # fmt: skip
         """One tile: its sums over a block of positions, and what becomes of them."""
         b, tile, p = self.builder, self.tile, self.p
         run, step = tile.columns * self.size, self.tile.columns * self.size
-        local = difference(b, group, work.g0)
+        local = subtract(b, group, work.g0)
         a = offset_bytes(b, self.memory, multiply(b, local, rows * run))
-        at = self._packed(difference(b, panel, work.near))
-        kept = self._kept(local, panel, work)
+        at = self._packed(subtract(b, panel, work.near))
+        partial_sums = self._kept(local, panel, work)
         assert work.ends is not None
-        sums = self._resumed(tile, kept, work.ends[0])
+        sums = self._resumed(tile, partial_sums, work.ends[0])
         offsets = [i * run for i in range(rows)]
         full = b.udiv(constant(work.depth), constant(tile.columns))
         rest = b.urem(constant(work.depth), constant(tile.columns))
-        whole = [Depth(full, self.apart, tile.columns * step),
-                 Depth(tile.columns, self.size, step)]  # fmt: skip
-        source = Source(a, offsets, at, p.type, p.type)
-        sums = accumulate(b, tile, source, whole, sums, self.plan.unroll)
+        whole = [DepthLoop(full, self.apart, tile.columns * step),
+                 DepthLoop(tile.columns, self.size, step)]  # fmt: skip
+        source = TileSource(a, offsets, at, p.type, p.type)
+        sums = emit_accumulation(b, tile, source, whole, sums, self.plan.unroll)
         source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.apart)),
                          b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))  # fmt: skip
-        sums = accumulate(b, tile, source, [Depth(rest, self.size, step)], sums)
+        sums = emit_accumulation(b, tile, source, [DepthLoop(rest, self.size, step)], sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, multiply(b, group, rows), valid, columns)
             with more:
-                self._keep(tile, sums, kept)
+                self._keep(tile, sums, partial_sums)
 
     def _finish(
-        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+        self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Runs of rows where weights lie so, else one number at a time."""
         b, slot = self.builder, self._tile_slot()
@@ -201,20 +201,20 @@ class AnyWeight(AnyProduct):
             with other:
                 self._numbers(slot, first, valid, columns)
 
-    def _runs(self, slot: ir.Value, first: Number, valid: Number, columns: Columns) -> None:
+    def _runs(self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns) -> None:
         """Squares of rows by columns are turned, so that lanes run along the rows."""
         b, tile = self.builder, self.tile
         lanes, stride = tile.lanes, tile.columns * self.size
 
         def square(v: ir.Value, _: Sums) -> Sums:
             done = multiply(b, v, lanes)
-            left = minimum(b, lanes, b.sub(constant(columns.count), constant(done)))
+            left = min_of(b, lanes, b.sub(constant(columns.count), constant(done)))
             column = add(b, constant(columns.first), done)
             for begin in range(0, tile.rows, lanes):
                 source = offset_bytes(b, slot, begin * stride)
                 source = offset_bytes(b, source, multiply(b, done, self.size))
                 rows = min(lanes, tile.rows - begin)
-                turn(b, tile.type, lanes, source, stride, rows, lanes, self.square)
+                transpose_into(b, tile.type, lanes, source, stride, rows, lanes, self.square)
                 mask = first_lanes(b, constant(add(b, valid, -begin)), lanes)
                 self._turned(column, left, constant(add(b, first, begin)), mask)
             return []
@@ -237,7 +237,7 @@ class AnyWeight(AnyProduct):
 
         emit_loop(b, count, [], channel)
 
-    def _numbers(self, slot: ir.Value, first: Number, valid: Number, columns: Columns) -> None:
+    def _numbers(self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         entries = image.columns.entries
 
@@ -248,7 +248,7 @@ class AnyWeight(AnyProduct):
                      image.columns.entry.index: b.urem(tap, entries)}  # fmt: skip
             source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))
 
-            def one(j: ir.Value, _: Sums) -> Sums:
+            def store_number(j: ir.Value, _: Sums) -> Sums:
                 value = b.load(
                     offset_bytes(b, source, multiply(b, j, self.size)), typ=kind, align=self.size
                 )
@@ -258,7 +258,7 @@ class AnyWeight(AnyProduct):
                 )
                 return []
 
-            emit_loop(b, constant(columns.count), [], one)
+            emit_loop(b, constant(columns.count), [], store_number)
             return []
 
         emit_loop(b, valid, [], row)

@@ -12,13 +12,13 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from ..llvm.builder import I1, I64, POINTER, Builder, lane_numbers, vector
-from .direct_blocking import Line
+from .direct_blocking import PaddedCoordinate
 from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
 
 
-class Window:
+class WindowPacker:
     """A window being packed.
 
     `lines`, `reach` (extent, step), `strides` (elements in scratch) and `lows` (the least value,
@@ -26,7 +26,7 @@ class Window:
     """
 
     def __init__(
-        self, b: Builder, type: Type, lanes: int, lines: Sequence[Line],
+        self, b: Builder, type: Type, lanes: int, lines: Sequence[PaddedCoordinate],
         reach: Sequence[tuple[int, int]], strides: Sequence[int], lows: Sequence[ir.Value],
         counts: Sequence[ir.Value | None],
     ) -> None:  # fmt: skip
@@ -136,9 +136,9 @@ class Window:
 
         def chunk(first: Number, count: int) -> None:
             mask = None if count == lanes else b.first_lanes(count, lanes)
-            found = self._read(last, source, first, mask)
+            value = self._read(last, source, first, mask)
             store_vector(
-                b, found, offset_bytes(b, target, multiply(b, first, self.size)), self.size, mask
+                b, value, offset_bytes(b, target, multiply(b, first, self.size)), self.size, mask
             )
 
         self._chunks(extent, chunk)

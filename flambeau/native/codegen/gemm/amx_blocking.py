@@ -5,49 +5,49 @@ from __future__ import annotations
 from typing import Any
 
 from ...loop_ir.ir import Type
-from .blocking import Plan, Problem, known
-from .amx_tiles import SIDE, STEP, pairs
-from .amx_split import count
-from .micro_kernel import Tile
+from .blocking import GemmPlan, GemmProblem, is_known
+from .amx_tiles import DEPTH_PER_TILE, SIDE, term_products
+from .amx_split import count_bf16_terms
+from .micro_kernel import MicroTile
 
-TILE = Tile(2 * SIDE, 2, SIDE, Type.F32)
+TILE = MicroTile(2 * SIDE, 2, SIDE, Type.F32)
 _WHOLE_DEPTH = 1024  # up to which a depth is not cut
 _BLOCK_DEPTH = 512
 # For a product of tiles. The unit needs 16, but waits for its operands where another thread has a
 # share of the core.
 _TILE_CYCLES = 40
-_LEAST = SIDE  # rows, columns and depth, below which a tile is mostly padding
+_MIN_EXTENT = SIDE  # rows, columns and depth, below which a tile is mostly padding
 # Cycles to bring an element into parts: as it lies, and transposed.
-_AS_IT_LIES, _TURNED = 0.4, 0.8
-_START = 500.0  # cycles: to configure the tiles, and until they are under way
-_FLOPS = 20.0  # multiply-adds a cycle that register tiles reach
+_PACK_CYCLES_CONTIGUOUS, _PACK_CYCLES_TRANSPOSED = 0.4, 0.8
+_STARTUP_CYCLES = 500.0  # cycles: to configure the tiles, and until they are under way
+_FMA_FLOPS_PER_CYCLE = 20.0  # multiply-adds a cycle that register tiles reach
 
 
-def pays(p: Problem, target: Any) -> bool:
+def is_profitable(p: GemmProblem, target: Any) -> bool:
     """Whether the matrix unit computes a product faster than multiply-adds would."""
-    of_a, of_b = count(p.a_type, p.precision), count(p.b_type, p.precision)
+    of_a, of_b = count_bf16_terms(p.a_type, p.precision), count_bf16_terms(p.b_type, p.precision)
     if p.type is not Type.F32 or not 0 < min(of_a, of_b) <= max(of_a, of_b) <= target.parts:
         return False
-    if not (known(p.m) and known(p.n) and known(p.k)) or min(p.m, p.n, p.k) < _LEAST:
+    if not (is_known(p.m) and is_known(p.n) and is_known(p.k)) or min(p.m, p.n, p.k) < _MIN_EXTENT:
         return False
     if p.a_type.size not in (p.a_row, p.a_depth) or p.b_type.size not in (p.b_depth, p.b_column):
         return False
-    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / _FLOPS
+    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / _FMA_FLOPS_PER_CYCLE
 
 
 def _cycles(p: Any, of_a: int, of_b: int) -> float:
     """Of one core for the whole product."""
-    tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // STEP)
-    a = _AS_IT_LIES if p.a_depth == p.a_type.size else _TURNED
-    b = _AS_IT_LIES if p.b_column == p.b_type.size else _TURNED
+    tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // DEPTH_PER_TILE)
+    a = _PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else _PACK_CYCLES_TRANSPOSED
+    b = _PACK_CYCLES_CONTIGUOUS if p.b_column == p.b_type.size else _PACK_CYCLES_TRANSPOSED
     packing = p.k * (p.m * a * of_a + p.n * b * of_b) / 3
-    return tiles * len(pairs(of_a, of_b)) * _TILE_CYCLES + packing + _START
+    return tiles * len(term_products(of_a, of_b)) * _TILE_CYCLES + packing + _STARTUP_CYCLES
 
 
-def divided(p: Problem) -> Plan:
+def plan_amx(p: GemmProblem) -> GemmPlan:
     """How a product is cut whose panels are packed."""
     if p.k <= _WHOLE_DEPTH:
-        return Plan(TILE, True, True, p.k, False, 1)
+        return GemmPlan(TILE, True, True, p.k, False, 1)
     blocks = -(-p.k // _BLOCK_DEPTH)
-    depth = -(-p.k // blocks // STEP) * STEP
-    return Plan(TILE, True, True, depth, True, 1)
+    depth = -(-p.k // blocks // DEPTH_PER_TILE) * DEPTH_PER_TILE
+    return GemmPlan(TILE, True, True, depth, True, 1)

@@ -12,23 +12,28 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Type
 from ..loops.epilogue_prefetch import prefetch_tile
-from .blocking import Plan, Problem
-from .amx_tiles import SIDE, TILE, configured, multiplier, pairs, steps_of
-from .pack import minimum
-from .amx_split import Operand, careful, count, packer
-from .macro_kernel import Columns, Product, Work, difference
+from .blocking import GemmPlan, GemmProblem
+from .amx_tiles import (
+    SIDE, TILE_BYTES, configured_tiles, count_tile_steps, declare_multiplier, term_products,
+)
+from .pack import min_of
+from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
+from .macro_kernel import DepthBlock, MacroKernel, PanelColumns, subtract
 from ..loops.work_partition import TileRange
-from .micro_kernel import Sums, Tile
+from .micro_kernel import MicroTile, Sums
 from ..llvm.loop import emit_loop
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import I64, Number
 
 
-class PartsProduct(Product):
+class AmxMacroKernel(MacroKernel):
     """The emission of one product in parts."""
 
-    def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
-        self.parts = count(p.a_type, p.precision), count(p.b_type, p.precision)
+    def __init__(self, context: Any, statement: Contract, p: GemmProblem, plan: GemmPlan) -> None:
+        self.parts = (
+            count_bf16_terms(p.a_type, p.precision),
+            count_bf16_terms(p.b_type, p.precision),
+        )
         self.checked = max(self.parts) > 1  # what is not finite is so in a single part
         super().__init__(context, statement, p, plan)
         self.a_flags_at = self.bytes
@@ -37,15 +42,15 @@ class PartsProduct(Product):
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a panel: for each step of the depth two tiles of each part."""
-        parts = count(stored, self.p.precision)
-        return multiply(self.builder, steps_of(self.builder, depth), 2 * TILE * parts)
+        parts = count_bf16_terms(stored, self.p.precision)
+        return multiply(self.builder, count_tile_steps(self.builder, depth), 2 * TILE_BYTES * parts)
 
     def costs(self) -> tuple[int, int, int]:
         """In half cycles a step of the depth, as for register tiles."""
-        return 4 * len(pairs(*self.parts)), 8 * self.parts[1], 8 * self.parts[0]
+        return 4 * len(term_products(*self.parts)), 8 * self.parts[1], 8 * self.parts[0]
 
     def _share(self, share: TileRange) -> None:
-        with configured(self.builder):
+        with configured_tiles(self.builder):
             super()._share(share)
 
     # -------------------------------------------------------------------- packing
@@ -54,36 +59,36 @@ class PartsProduct(Product):
         b, p = self.builder, self.p
         source = offset_bytes(b, p.a, multiply(b, start, p.a_depth))
 
-        def one(i: ir.Value, _: Sums) -> Sums:
+        def pack_group(i: ir.Value, _: Sums) -> Sums:
             first = multiply(b, add(b, i, g0), self.tile.rows)
-            valid = minimum(b, self.tile.rows, difference(b, p.m, first))
+            valid = min_of(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
-            operand = Operand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
+            operand = SplitOperand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
                               self.parts[0], False, self.checked)  # fmt: skip
             into = offset_bytes(b, self.memory, multiply(b, i, self.group_bytes))
             self._packed_parts(operand, into, self._flag(self.a_flags_at, i))
             return []
 
-        emit_loop(b, difference(b, g1, g0), [], one)
+        emit_loop(b, subtract(b, g1, g0), [], pack_group)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
         self._pack_each(q0, q1, q0, start, depth)
 
-    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
                    multiply(b, start, p.b_depth))  # fmt: skip
-        operand = Operand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
+        operand = SplitOperand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
                           self.parts[1], True, self.checked)  # fmt: skip
         self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
 
-    def _packed_parts(self, operand: Operand, into: ir.Value, flag: ir.Value) -> None:
+    def _packed_parts(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
         """Packs a panel and notes whether it asks for care."""
         b = self.builder
         along = operand.depth_stride == operand.stored.size
         stride = operand.width_stride if along else operand.depth_stride
-        given = [operand.pointer, *map(constant, (stride, operand.valid, operand.depth)), into]
-        b.store(b.call(packer(b.module, operand), given), flag, align=8)
+        arguments = [operand.pointer, *map(constant, (stride, operand.valid, operand.depth)), into]
+        b.store(b.call(declare_packer(b.module, operand), arguments), flag, align=8)
 
     def _flag(self, first: int, i: Number) -> ir.Value:
         b = self.builder
@@ -92,12 +97,12 @@ class PartsProduct(Product):
     # ---------------------------------------------------------------------- tiles
 
     def _tile(
-        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
-        work: Work,
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
+        work: DepthBlock,
     ) -> None:  # fmt: skip
         b = self.builder
-        tile = Tile(rows, columns.vectors, self.tile.lanes, Type.F32)
-        local, near = difference(b, group, work.g0), difference(b, panel, work.near)
+        tile = MicroTile(rows, columns.vectors, self.tile.lanes, Type.F32)
+        local, near = subtract(b, group, work.g0), subtract(b, panel, work.near)
         first = multiply(b, group, self.tile.rows)
         if work.ends is None:
             prefetch_tile(self.context, self.streams, (self.row, first, rows),
@@ -106,17 +111,17 @@ class PartsProduct(Product):
             self._multiply(tile, local, near, work.depth, sums, constant(0))
             self._looped(tile, sums, first, valid, columns)
             return
-        index = add(b, multiply(b, local, self.block_panels), difference(b, panel, work.p0))
-        kept = offset_bytes(
+        index = add(b, multiply(b, local, self.block_panels), subtract(b, panel, work.p0))
+        partial_sums = offset_bytes(
             b, offset_bytes(b, self.memory, self.sums_at), multiply(b, index, self.tile_bytes)
         )
         resume = b.zext(b.not_(work.ends[0]), I64)
-        self._multiply(tile, local, near, work.depth, kept, resume)
+        self._multiply(tile, local, near, work.depth, partial_sums, resume)
         with b.if_then(work.ends[1]):
-            self._looped(tile, kept, first, valid, columns)
+            self._looped(tile, partial_sums, first, valid, columns)
 
     def _multiply(
-        self, tile: Tile, local: Number, near: Number, depth: Number, sums: ir.Value,
+        self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
         resume: ir.Value,
     ) -> None:  # fmt: skip
         """The sums of a tile, by the unit or with care."""
@@ -125,11 +130,11 @@ class PartsProduct(Product):
             offset_bytes(b, self.memory, multiply(b, local, self.group_bytes)),
             self._packed(near),
         )
-        steps = constant(steps_of(b, depth))
-        given = [a, panel, steps, sums, resume]
-        unit = multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.parts)
+        steps = constant(count_tile_steps(b, depth))
+        arguments = [a, panel, steps, sums, resume]
+        unit = declare_multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.parts)
         if not self.checked:
-            b.call(unit, given)
+            b.call(unit, arguments)
             return
         flags = [b.load(self._flag(at, i), typ=I64, align=8)
                  for at, i in ((self.a_flags_at, local), (self.b_flags_at, near))]  # fmt: skip
@@ -137,6 +142,6 @@ class PartsProduct(Product):
         with b.if_else(odd, likely=False) as (rare, usual):
             with rare:
                 shape = [constant(tile.rows), constant(tile.vectors)]
-                b.call(careful(b.module, self.parts), [*given, *shape])
+                b.call(declare_fallback(b.module, self.parts), [*arguments, *shape])
             with usual:
-                b.call(unit, given)
+                b.call(unit, arguments)

@@ -6,7 +6,7 @@ three products count, and some 16 bits are right. (Henry, Tang, Heinecke: Levera
 Artificial Intelligence Datatype For Higher-Precision Computations, 2019.)
 
 What is not finite, and panels of numbers so small that the unit takes parts for 0, are told apart
-while packing: `careful` multiplies those, number by number.
+while packing: `declare_fallback` multiplies those, number by number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from .amx_tiles import SIDE, STEP, TILE, steps_of
+from .amx_tiles import DEPTH_PER_TILE, SIDE, TILE_BYTES, count_tile_steps
 from ..llvm.transpose import transpose_block
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.vectors import first_lanes, fma, load_vector, splat, store_vector, widen
@@ -32,7 +32,7 @@ _INFINITY, _QUIET = 0x7F800000, 0x00400000
 _SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
 
 
-def count(type: Type, precision: int) -> int:
+def count_bf16_terms(type: Type, precision: int) -> int:
     """How many parts a number is made of; 0 for a type that is not made of such parts.
 
     `precision`: how many of a float32's count. (Products of float16 numbers, of two parts, would
@@ -42,7 +42,7 @@ def count(type: Type, precision: int) -> int:
 
 
 @dataclass(frozen=True)
-class Operand:
+class SplitOperand:
     """What is packed: `valid` of the 32 rows of a panel (columns, of b), `depth` steps of each.
 
     Strides are in bytes; one of them is an element's size. `turned`: two steps of
@@ -63,14 +63,14 @@ class Operand:
     @property
     def step(self) -> int:
         """Bytes from one step of the depth to the next in the panel."""
-        return 2 * TILE * self.parts
+        return 2 * TILE_BYTES * self.parts
 
 
-def _all(value: int) -> ir.Value:
+def _broadcast(value: int) -> ir.Value:
     return ir.Constant(_WIDE, [value] * SIDE)
 
 
-def _split(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
+def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
     """The parts of float32 numbers, each in the upper half of its lane; lower halves may be dirty.
 
     The first of several is cut off, so that nothing overflows, others are rounded: what is left of
@@ -78,32 +78,32 @@ def _split(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
     """
     bits = b.bitcast(x, _WIDE)
     if count == 1:
-        quiet = b.or_(bits, _all(_QUIET))
-        return [b.select(b.fcmp_unordered("uno", x, x), quiet, _rounded(b, bits))]
-    first = b.bitcast(b.and_(bits, _all(_HIGH)), _FLOATS)
+        quiet = b.or_(bits, _broadcast(_QUIET))
+        return [b.select(b.fcmp_unordered("uno", x, x), quiet, _round_to_bf16(b, bits))]
+    first = b.bitcast(b.and_(bits, _broadcast(_HIGH)), _FLOATS)
     # Infinity less itself would be no number.
     differs = b.fcmp_unordered("!=", x, first)
     rest = b.select(differs, b.fsub(x, first), ir.Constant(_FLOATS, None))
-    second = _rounded(b, b.bitcast(rest, _WIDE))
+    second = _round_to_bf16(b, b.bitcast(rest, _WIDE))
     if count == 2:
         return [bits, second]
-    second = b.and_(second, _all(_HIGH))
+    second = b.and_(second, _broadcast(_HIGH))
     third = b.fsub(rest, b.bitcast(second, _FLOATS))
     return [bits, second, b.bitcast(third, _WIDE)]
 
 
-def _rounded(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
     """Numbers whose upper halves are the nearest to what they were."""
-    return b.add(bits, _all(_HALF_PLACE))
+    return b.add(bits, _broadcast(_HALF_PLACE))
 
 
-def _magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
+def _max_magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
     """The greatest magnitude so far, as bits."""
-    bits = b.and_(b.bitcast(x, _WIDE), _all(_MAGNITUDE))
+    bits = b.and_(b.bitcast(x, _WIDE), _broadcast(_MAGNITUDE))
     return b.select(b.icmp_unsigned(">", bits, most), bits, most)
 
 
-def packer(module: ir.Module, operand: Operand) -> ir.Function:
+def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
     """i64(source, stride, valid, depth, panel): packs a panel; whether it asks for care."""
     along = operand.depth_stride == operand.stored.size
     name = f"parts{operand.parts}_{operand.stored.value}_{'depth' if along else 'width'}" \
@@ -116,24 +116,24 @@ def packer(module: ir.Module, operand: Operand) -> ir.Function:
     for pointer in (source, panel):
         pointer.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    body = _along_depth if along else _along_width
-    steps = steps_of(b, depth)
+    body = _pack_along_depth if along else _pack_along_width
+    steps = count_tile_steps(b, depth)
     turn = along == operand.turned
 
-    def step(s: ir.Value, held: list) -> list:
+    def step(s: ir.Value, carried: list) -> list:
         into = offset_bytes(b, panel, multiply(b, s, operand.step))
-        left = b.sub(depth, multiply(b, s, STEP))
-        most = body(b, operand, source, stride, valid, s, left, into, held[0])
+        left = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
+        most = body(b, operand, source, stride, valid, s, left, into, carried[0])
         if turn:
-            emit_loop(b, 2 * operand.parts, [], lambda i, _: _turn(b, into, i))
+            emit_loop(b, 2 * operand.parts, [], lambda i, _: _transpose_tile(b, into, i))
         return [most]
 
     [most] = emit_loop(b, steps, [ir.Constant(_WIDE, None)], step)
-    b.ret(_odd(b, most) if operand.checked else constant(0))
+    b.ret(_needs_fallback(b, most) if operand.checked else constant(0))
     return function
 
 
-def _turn(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
+def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
     """Transposes a tile of pairs where it lies."""
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
@@ -147,44 +147,44 @@ def _turn(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
         for r, row in enumerate(transpose_block(inner, rows)):
             store_vector(inner, row, offset_bytes(inner, at, r * 64), 4)
         inner.ret_void()
-    b.call(function, [offset_bytes(b, tiles, multiply(b, i, TILE))])
+    b.call(function, [offset_bytes(b, tiles, multiply(b, i, TILE_BYTES))])
     return []
 
 
-def _odd(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
+def _needs_fallback(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
     """1 where the greatest magnitude is not finite, or small but not 0."""
     name = "llvm.vector.reduce.umax.v16i32"
     function = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(I32, [_WIDE]), name)  # fmt: skip
-    one = b.call(function, [most])
-    some = b.icmp_unsigned("!=", one, ir.Constant(I32, 0))
+    classified = b.call(function, [most])
+    some = b.icmp_unsigned("!=", classified, ir.Constant(I32, 0))
     least = ir.Constant(I32, _SMALL)
-    beyond = b.icmp_unsigned(">=", b.sub(one, least), ir.Constant(I32, _INFINITY - _SMALL))
+    beyond = b.icmp_unsigned(">=", b.sub(classified, least), ir.Constant(I32, _INFINITY - _SMALL))
     return b.zext(b.and_(some, beyond), I64)
 
 
-def _along_depth(
-    b: ir.IRBuilder, operand: Operand, source: ir.Value, stride: ir.Value, valid: ir.Value,
+def _pack_along_depth(
+    b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
 ) -> ir.Value:  # fmt: skip
     """A step of the depth of all rows, along each of which the depth lies."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, left, -first), SIDE) for first in (0, SIDE)]
-    at = offset_bytes(b, source, multiply(b, s, STEP * size))
+    at = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
     odd = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
 
-    def row(i: ir.Value, held: list) -> list:
-        greatest, split = held[0], []
+    def row(i: ir.Value, carried: list) -> list:
+        greatest, split = carried[0], []
         pointer = offset_bytes(b, at, b.mul(i, stride))
         for first, mask in enumerate(masks):
             here = offset_bytes(b, pointer, first * SIDE * size)
             x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-            greatest = _magnitude(b, x, greatest) if operand.checked else greatest
-            split.append(_split(b, x, operand.parts))
+            greatest = _max_magnitude(b, x, greatest) if operand.checked else greatest
+            split.append(_split_terms(b, x, operand.parts))
         for part, (low, high) in enumerate(zip(*split, strict=True)):
             both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd)
             target = offset_bytes(b, into, multiply(b, i, 64))
-            store_vector(b, both, offset_bytes(b, target, part * 2 * TILE), 2)
+            store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
         return [greatest]
 
     [most] = emit_loop(b, valid, [most], row)
@@ -192,42 +192,44 @@ def _along_depth(
     def none(i: ir.Value, _: list) -> list:
         target = offset_bytes(b, into, multiply(b, b.add(valid, i), 64))
         for part in range(operand.parts):
-            store_vector(b, ir.Constant(_WIDE, None), offset_bytes(b, target, part * 2 * TILE), 4)
+            store_vector(
+                b, ir.Constant(_WIDE, None), offset_bytes(b, target, part * 2 * TILE_BYTES), 4
+            )
         return []
 
     emit_loop(b, b.sub(constant(2 * SIDE), valid), [], none)
     return most
 
 
-def _along_width(
-    b: ir.IRBuilder, operand: Operand, source: ir.Value, stride: ir.Value, valid: ir.Value,
+def _pack_along_width(
+    b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
 ) -> ir.Value:  # fmt: skip
     """A step of the depth, two rows at a time, along which the width lies."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]
-    sixteen = _all(16)
+    sixteen = _broadcast(16)
     odd = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
     none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
-    def pair(i: ir.Value, held: list) -> list:
-        greatest = held[0]
-        first = add(b, multiply(b, s, STEP), multiply(b, i, 2))
+    def pair(i: ir.Value, carried: list) -> list:
+        greatest = carried[0]
+        first = add(b, multiply(b, s, DEPTH_PER_TILE), multiply(b, i, 2))
         for tile in (0, 1):
             split = []
-            for one in (0, 1):
-                there = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), one)), left)
+            for half in (0, 1):
+                there = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), half)), left)
                 mask = b.select(there, masks[tile], none)
-                here = offset_bytes(b, source, b.mul(constant(add(b, first, one)), stride))
+                here = offset_bytes(b, source, b.mul(constant(add(b, first, half)), stride))
                 here = offset_bytes(b, here, tile * SIDE * size)
                 x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-                greatest = _magnitude(b, x, greatest) if operand.checked else greatest
-                split.append(_split(b, x, operand.parts))
+                greatest = _max_magnitude(b, x, greatest) if operand.checked else greatest
+                split.append(_split_terms(b, x, operand.parts))
             for part, (even, uneven) in enumerate(zip(*split, strict=True)):
                 low = b.bitcast(b.lshr(even, sixteen), _SHORT)
                 both = b.select(odd, b.bitcast(uneven, _SHORT), low)
                 target = offset_bytes(b, into, multiply(b, i, 64))
-                place = part * 2 * TILE + tile * TILE
+                place = part * 2 * TILE_BYTES + tile * TILE_BYTES
                 store_vector(b, both, offset_bytes(b, target, place), 2)
         return [greatest]
 
@@ -237,7 +239,7 @@ def _along_width(
 # ------------------------------------------------------------------------------ number by number
 
 
-def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
+def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     """void(a, b, steps, sums, resume, rows, columns): what a `multiplier` does, in float32.
 
     `rows` are single ones, `columns` tiles.
@@ -252,72 +254,76 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     line = b.mul(columns, constant(64))
     vectors = b.mul(rows, columns)
     with b.if_then(b.icmp_signed("==", resume, constant(0))):
-        _clear(b, sums, vectors)
+        _clear_sums(b, sums, vectors)
 
     def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
         right = offset_bytes(
-            b, other, add(b, multiply(b, s, 2 * TILE * parts[1]), multiply(b, pair, 64))
+            b, other, add(b, multiply(b, s, 2 * TILE_BYTES * parts[1]), multiply(b, pair, 64))
         )
-        right = offset_bytes(b, right, multiply(b, tile, TILE))
-        y = _sum_of(
-            b, [_half(b, offset_bytes(b, right, p * 2 * TILE), half) for p in range(parts[1])]
+        right = offset_bytes(b, right, multiply(b, tile, TILE_BYTES))
+        y = _add_terms(
+            b,
+            [
+                _load_half(b, offset_bytes(b, right, p * 2 * TILE_BYTES), half)
+                for p in range(parts[1])
+            ],
         )
-        left = offset_bytes(b, a, multiply(b, s, 2 * TILE * parts[0]))
+        left = offset_bytes(b, a, multiply(b, s, 2 * TILE_BYTES * parts[0]))
         left = offset_bytes(b, left, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
         into = offset_bytes(b, sums, multiply(b, tile, 64))
 
         def row(r: ir.Value, _: list) -> list:
-            x = splat(b, _number(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
+            x = splat(b, _join_terms(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
             place = offset_bytes(b, into, b.mul(r, line))
             store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
             return []
 
         emit_loop(b, rows, [], row)
 
-    _nested(b, [steps, constant(SIDE), constant(2), columns], element)
+    _nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
     b.ret_void()
     return function
 
 
-def _clear(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
+def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
     """Sets so many vectors of sums to zero."""
-    def one(i: ir.Value, _: list) -> list:
+    def clear_vector(i: ir.Value, _: list) -> list:
         store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
         return []
 
-    emit_loop(b, vectors, [], one)
+    emit_loop(b, vectors, [], clear_vector)
 
 
-def _nested(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
+def _nested_loops(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
     """Loops inside one another, around body(index of each)."""
-    def one(i: ir.Value, _: list) -> list:
-        _nested(b, extents[1:], partial(body, i))
+    def inner(i: ir.Value, _: list) -> list:
+        _nested_loops(b, extents[1:], partial(body, i))
         return []
 
     if extents:
-        emit_loop(b, extents[0], [], one)
+        emit_loop(b, extents[0], [], inner)
     else:
         body()
 
 
-def _number(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
+def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
     """The number whose parts lie in tiles one behind the other."""
-    found = []
+    terms = []
     for part in range(parts):
-        bits = b.load(offset_bytes(b, place, part * 2 * TILE), typ=I16, align=2)
-        found.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
-    return _sum_of(b, found)
+        bits = b.load(offset_bytes(b, place, part * 2 * TILE_BYTES), typ=I16, align=2)
+        terms.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
+    return _add_terms(b, terms)
 
 
-def _half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
+def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
     """One of the two numbers in each lane of a row of pairs."""
     bits = load_vector(b, place, Type.I32, SIDE)
-    low = b.shl(bits, _all(16))
-    high = b.and_(bits, _all(_HIGH))
+    low = b.shl(bits, _broadcast(16))
+    high = b.and_(bits, _broadcast(_HIGH))
     return b.bitcast(b.select(b.icmp_signed("==", half, constant(0)), low, high), _FLOATS)
 
 
-def _sum_of(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
+def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
     """The number that parts make: the least are added first, which is exact."""
     total = parts[-1]
     for part in reversed(parts[:-1]):

@@ -16,56 +16,62 @@ from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 SIDE = 16  # rows and columns of a tile of sums
-STEP = 32  # of the depth, in one instruction
-TILE = 1024  # bytes
-_LINE = 64  # bytes of a tile's row
+DEPTH_PER_TILE = 32  # of the depth, in one instruction
+TILE_BYTES = 1024  # bytes
+_ROW_BYTES = 64  # bytes of a tile's row
 _A, _B = 4, 6  # the tiles behind the four of the sums
 _ZERO, _LOAD, _STORE = "tilezero", "tileloadd64", "tilestored64"
 
 
-def _intrinsic(b: ir.IRBuilder, name: str, given: Sequence[ir.Value]) -> None:
+def _call_intrinsic(b: ir.IRBuilder, name: str, arguments: Sequence[ir.Value]) -> None:
     full = f"llvm.x86.{name}"
-    kind = ir.FunctionType(ir.VoidType(), [one.type for one in given])
-    b.call(b.module.globals.get(full) or ir.Function(b.module, kind, full), given)
+    kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+    b.call(b.module.globals.get(full) or ir.Function(b.module, kind, full), arguments)
 
 
-def _tile(number: int) -> ir.Value:
+def _tile_number(number: int) -> ir.Value:
     return ir.Constant(BYTE, number)
 
 
-def _shape(module: ir.Module) -> ir.GlobalVariable:
+def _declare_tile_shape(module: ir.Module) -> ir.GlobalVariable:
     """How all eight tiles are configured: whole."""
-    found = module.globals.get("tile_shape")
-    if found is not None:
-        return found
-    given = [1, *[0] * 15, *[_LINE, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
-    kind = ir.ArrayType(BYTE, len(given))
-    made = ir.GlobalVariable(module, kind, "tile_shape")
-    made.linkage, made.global_constant, made.align = "internal", True, 64
-    made.initializer = ir.Constant(kind, given)
-    made.type = POINTER
-    return made
+    variable = module.globals.get("tile_shape")
+    if variable is not None:
+        return variable
+    configuration = [1, *[0] * 15, *[_ROW_BYTES, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
+    kind = ir.ArrayType(BYTE, len(configuration))
+    constant_configuration = ir.GlobalVariable(module, kind, "tile_shape")
+    (
+        constant_configuration.linkage,
+        constant_configuration.global_constant,
+        constant_configuration.align,
+    ) = "internal", True, 64
+    constant_configuration.initializer = ir.Constant(kind, configuration)
+    constant_configuration.type = POINTER
+    return constant_configuration
 
 
 @contextmanager
-def configured(b: ir.IRBuilder) -> Iterator[None]:
+def configured_tiles(b: ir.IRBuilder) -> Iterator[None]:
     """Tiles can be used within; afterwards they are released, so that nobody need save them."""
-    _intrinsic(b, "ldtilecfg", [_shape(b.module)])
+    _call_intrinsic(b, "ldtilecfg", [_declare_tile_shape(b.module)])
     yield
-    _intrinsic(b, "tilerelease", [])
+    _call_intrinsic(b, "tilerelease", [])
 
 
 # Which part of a meets which part of b: each but those that are too small to count, in an order in
 # which one of the two stays where it is. The least products come first.
-_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
+_TERM_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 
 
-def pairs(a: int, b: int) -> list[tuple[int, int]]:
+def term_products(a: int, b: int) -> list[tuple[int, int]]:
     """The products that make up one of numbers in `a` and in `b` parts."""
-    return [(i, j) for i, j in _ORDER if i < a and j < b and i + j < max(a, b)]
+    return [(i, j) for i, j in _TERM_ORDER if i < a and j < b and i + j < max(a, b)]
 
 
-def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int]) -> ir.Function:
+def declare_multiplier(
+    module: ir.Module, rows: int, columns: int, parts: tuple[int, int]
+) -> ir.Function:
     """void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two panels.
 
     A panel has for each step of the depth two tiles of each part. `sums` are contiguous rows, from
@@ -78,7 +84,7 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
     function = declare_internal(module, name, kind)
     a, other, steps, sums, resume = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    where = _Sums(rows, columns, sums)
+    where = _SumTiles(rows, columns, sums)
     with b.if_else(b.icmp_signed("!=", resume, constant(0))) as (more, fresh):
         with more:
             where.each(b, _LOAD)
@@ -86,9 +92,9 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
             where.each(b, _ZERO)
 
     def step(i: ir.Value, _: list) -> list:
-        left = offset_bytes(b, a, multiply(b, i, 2 * TILE * parts[0]))
-        right = offset_bytes(b, other, multiply(b, i, 2 * TILE * parts[1]))
-        _step(b, left, right, (rows, columns), pairs(*parts))
+        left = offset_bytes(b, a, multiply(b, i, 2 * TILE_BYTES * parts[0]))
+        right = offset_bytes(b, other, multiply(b, i, 2 * TILE_BYTES * parts[1]))
+        _emit_step(b, left, right, (rows, columns), term_products(*parts))
         return []
 
     emit_loop(b, steps, [], step)
@@ -97,7 +103,7 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
     return function
 
 
-class _Sums:
+class _SumTiles:
     """Where the tiles of sums lie in memory."""
 
     def __init__(self, rows: int, columns: int, pointer: ir.Value) -> None:
@@ -105,37 +111,37 @@ class _Sums:
 
     def each(self, b: ir.IRBuilder, name: str) -> None:
         """Zeroes, loads or stores all of them."""
-        line = self.columns * _LINE
+        line = self.columns * _ROW_BYTES
         for i in range(self.rows):
             for j in range(self.columns):
-                given = [_tile(2 * i + j)]
+                operands = [_tile_number(2 * i + j)]
                 if name != _ZERO:
-                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * _LINE)
-                    given += [at, constant(line)]
-                _intrinsic(b, name, given)
+                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * _ROW_BYTES)
+                    operands += [at, constant(line)]
+                _call_intrinsic(b, name, operands)
 
 
-def _step(
+def _emit_step(
     b: ir.IRBuilder, left: ir.Value, right: ir.Value, tiles: tuple[int, int],
     order: Sequence[tuple[int, int]],
 ) -> None:  # fmt: skip
     """One step of the depth: each pair of parts, a tile loaded only where it is another."""
-    held = [-1, -1]
+    loaded = [-1, -1]
     for pair in order:
         for side, (pointer, first, count) in enumerate(
             ((left, _A, tiles[0]), (right, _B, tiles[1]))
         ):
-            if held[side] != pair[side]:
-                held[side] = pair[side]
+            if loaded[side] != pair[side]:
+                loaded[side] = pair[side]
                 for i in range(count):
-                    at = offset_bytes(b, pointer, (2 * pair[side] + i) * TILE)
-                    _intrinsic(b, _LOAD, [_tile(first + i), at, constant(_LINE)])
+                    at = offset_bytes(b, pointer, (2 * pair[side] + i) * TILE_BYTES)
+                    _call_intrinsic(b, _LOAD, [_tile_number(first + i), at, constant(_ROW_BYTES)])
         for i in range(tiles[0]):
             for j in range(tiles[1]):
-                given = [_tile(2 * i + j), _tile(_A + i), _tile(_B + j)]
-                _intrinsic(b, "tdpbf16ps", given)
+                operands = [_tile_number(2 * i + j), _tile_number(_A + i), _tile_number(_B + j)]
+                _call_intrinsic(b, "tdpbf16ps", operands)
 
 
-def steps_of(b: ir.IRBuilder, depth: Number) -> Number:
+def count_tile_steps(b: ir.IRBuilder, depth: Number) -> Number:
     """How many steps cover a depth."""
-    return ceil_divide(b, depth, STEP)
+    return ceil_divide(b, depth, DEPTH_PER_TILE)

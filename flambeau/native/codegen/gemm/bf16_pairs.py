@@ -18,43 +18,43 @@ from ..llvm.types import I1, I16, I32, Number
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 
 
-class _Bfloat(ir.Type):  # type: ignore[misc]
+class _BFloatType(ir.Type):  # type: ignore[misc]
     """LLVM's type, which llvmlite has no name for."""
 
     def _to_string(self) -> str:
         return "bfloat"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Bfloat)
+        return isinstance(other, _BFloatType)
 
     def __hash__(self) -> int:
-        return hash(_Bfloat)
+        return hash(_BFloatType)
 
 
-def added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def dot_accumulate(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """z and the products of both halves of the lanes of x and y."""
     return b.call(declare(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
-def added_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def dot_accumulate_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """z and the products of the first halves alone: nothing, or what is there, follows in x."""
     low = ir.Constant(x.type, [0xFFFF] * x.type.count)
-    return added(b, b.and_(x, low), y, z)
+    return dot_accumulate(b, b.and_(x, low), y, z)
 
 
-def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
+def count_pair_steps(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
     """How many lanes a depth makes: with a half of nothing where it is odd."""
     return ceil_divide(b, depth, 2) if pairs else depth
 
 
-def halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
+def split_depth(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
     """How many whole pairs a depth makes, and whether one step is left."""
     if isinstance(depth, int):
         return depth // 2, depth % 2 == 1
     return b.lshr(depth, constant(1)), b.trunc(depth, I1)
 
 
-def where(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
+def emit_if(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
     """body() runs where a condition holds, which may be known."""
     if isinstance(holds, bool):
         if holds:
@@ -64,9 +64,11 @@ def where(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -
         body()
 
 
-def paired(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value:
+def pack_pair(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value:
     """Of one or two steps of the depth, elements or vectors as they came from memory."""
-    halves = [b.zext(one, _like(one, I32)) for one in (_bits(b, x, stored) for x in steps)]
+    halves = [
+        b.zext(bits, _vector_like(bits, I32)) for bits in (_bf16_bits(b, x, stored) for x in steps)
+    ]
     if len(halves) == 1:
         return halves[0]
     kind = halves[1].type
@@ -74,18 +76,18 @@ def paired(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value
     return b.or_(halves[0], b.shl(halves[1], ir.Constant(kind, sixteen)))
 
 
-def in_a_row(b: ir.IRBuilder, numbers: ir.Value, stored: Type) -> ir.Value:
+def pack_consecutive(b: ir.IRBuilder, numbers: ir.Value, stored: Type) -> ir.Value:
     """Of a vector of numbers that follow one another along the depth."""
-    bits = _bits(b, numbers, stored)
+    bits = _bf16_bits(b, numbers, stored)
     return b.bitcast(bits, ir.VectorType(I32, bits.type.count // 2))
 
 
-def _bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
+def _bf16_bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
     """bfloat16 numbers as integers; float32 ones are rounded."""
     if stored is Type.BF16:
         return x
-    return b.bitcast(b.fptrunc(x, _like(x, _Bfloat())), _like(x, I16))
+    return b.bitcast(b.fptrunc(x, _vector_like(x, _BFloatType())), _vector_like(x, I16))
 
 
-def _like(x: ir.Value, element: ir.Type) -> ir.Type:
+def _vector_like(x: ir.Value, element: ir.Type) -> ir.Type:
     return ir.VectorType(element, x.type.count) if isinstance(x.type, ir.VectorType) else element

@@ -9,35 +9,40 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, subexpressions
-from .amx_split import count as count_parts
-from .micro_kernel import Tile
+from .amx_split import count_bf16_terms as count_parts
+from .micro_kernel import MicroTile
 from ..llvm.address import constant, multiply
 from ..llvm.types import Number, sum_type
 
-WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
-SIZED_DEPTH = 1024  # nor up to this where it is known only at the call
-NEAR_DEPTH = 256  # of operands that are said to be near, at most
+MAX_UNCUT_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
+MAX_UNCUT_DYNAMIC_DEPTH = 1024  # nor up to this where it is known only at the call
+MAX_CACHED_DEPTH = 256  # of operands that are said to be near, at most
 BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
-A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from afar for each block
-FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
-_LONG = 384  # steps of a on lines of their own beyond this do not stay in the nearest cache
-_APART = 1536 << 10  # steps of a over this much memory are too many pages
-_FEW_STEPS = 64  # of the depth, for which long rounds are only more code
-_WAYS = 16  # of a second-level cache
-_FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
-_MANY = 60  # vectors of columns whose number is not known
-ALONE = 200_000  # multiply-adds that are hardly worth sharing
-EVENER = 0.9  # of the time, which another tile for many threads must take less than
-SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
-SUMS_ALONE = 3 << 20  # where no rows of a are packed beside them
-_CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
-_COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
+# for packed rows of a: many, since panels of b come from afar for each block
+PACKED_A_BYTES = 4608 << 10
+L1_BYTES = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
+# steps of a on lines of their own beyond this do not stay in the nearest cache
+_MAX_UNPACKED_A_DEPTH = 384
+_MAX_UNPACKED_A_SPAN_BYTES = 1536 << 10  # steps of a over this much memory are too many pages
+_MIN_DEPTH_TO_UNROLL = 64  # of the depth, for which long rounds are only more code
+_L2_WAYS = 16  # of a second-level cache
+# of a, from which on packing b pays where it is far, and near
+_MIN_ROWS_TO_PACK_FAR_B, _MIN_ROWS_TO_PACK_CACHED_B = 18, 128
+_ASSUMED_COLUMN_VECTORS = 60  # vectors of columns whose number is not known
+MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # multiply-adds that are hardly worth sharing
+# of the time, which another tile for many threads must take less than
+MAX_RELATIVE_COST_TO_SPLIT = 0.9
+PARTIAL_SUM_BYTES = 2 << 20  # for partial sums while the depth is cut
+PARTIAL_SUM_BYTES_WITHOUT_A = 3 << 20  # where no rows of a are packed beside them
+# operations in an epilogue that is worth repeating for each vector of a tile
+_MAX_CHEAP_OPERATIONS = 6
+_COSTLY_OPERATIONS = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
     s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
 }
 
 
 @dataclass(frozen=True)
-class Problem:
+class GemmProblem:
     """A product's extents, its operands' first elements and their strides in bytes.
 
     `row` is the index of its rows: one that nothing else knows where it is a vector times b.
@@ -62,7 +67,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Near:
+class L2Budget:
     """Shares of a core's second-level cache of so many bytes; measured with two megabytes."""
 
     bytes: int
@@ -89,17 +94,17 @@ class Near:
 
     def lines(self, stride: int) -> int:
         """How many lines it holds that are so many bytes apart."""
-        return places(stride, self.bytes // _WAYS, _WAYS)
+        return cache_lines_reached(stride, self.bytes // _L2_WAYS, _L2_WAYS)
 
 
 @dataclass(frozen=True)
-class Plan:
+class GemmPlan:
     """How a product is computed: its tile, what is packed, how the depth is cut.
 
     `pairs`: bfloat16 numbers are packed two at a time, for one instruction that multiplies both.
     """
 
-    tile: Tile
+    tile: MicroTile
     pack_a: bool
     pack_b: bool
     depth: int  # of a block, at most
@@ -108,12 +113,12 @@ class Plan:
     pairs: bool = False
 
 
-def known(value: Number) -> bool:
+def is_known(value: Number) -> bool:
     """Whether a number is known while emitting."""
     return isinstance(value, int)
 
 
-def problem(context: Any, statement: Contract) -> Problem | None:
+def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
     """What a Contract computes, or None where it is no plain product."""
     if len(statement.rows) > 1 or len(statement.depth) != 1:
         return None
@@ -136,7 +141,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
     def stride(load: Load, axis: Any) -> Number:
         return multiply(context.builder, number(load.at.stride(axis.index)), load.type.size)
 
-    return Problem(
+    return GemmProblem(
         row.index, number(row.extent), number(column.extent), number(depth.extent),
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
@@ -149,22 +154,22 @@ def problem(context: Any, statement: Contract) -> Problem | None:
 
 # What a step costs beside what the ports would need, by the vectors of a tile: measured with
 # 32 registers (AVX-512) and packed panels, with rows of b that lie apart, with 16 registers (AVX2).
-_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
-_OVERHEAD_APART = {**_OVERHEAD, 4: 1.06}
-_OVERHEAD_FEW = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
+_STEP_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
+_STEP_OVERHEAD_STRIDED_B = {**_STEP_OVERHEAD, 4: 1.06}
+_STEP_OVERHEAD_16_REGISTERS = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
 
 
-def tile_cost(rows: int, vectors: int, packed: bool, registers: int) -> float:
+def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
     """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
     if not rows or not vectors:
         return 0.0
-    overhead = _OVERHEAD if packed else _OVERHEAD_APART
+    overhead = _STEP_OVERHEAD if packed else _STEP_OVERHEAD_STRIDED_B
     if registers == 16:
-        overhead = _OVERHEAD_FEW
+        overhead = _STEP_OVERHEAD_16_REGISTERS
     return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead[vectors]
 
 
-def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
+def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
     """In half cycles a step of the depth: a tile, a panel of columns or group of rows read.
 
     Two elements a cycle come from memory that other kernels wrote, and are packed.
@@ -172,7 +177,7 @@ def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
     return rows * vectors, vectors * lanes, rows
 
 
-def _cost(
+def _gemm_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
 ) -> float:
     """Cycles of so many rows and vectors of columns, in tiles."""
@@ -182,13 +187,13 @@ def _cost(
     for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
         for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
             near = 0.1 * rows  # to bring rows of a into the nearest cache
-            step = tile_cost(rows, wide, packed, registers) + near
+            step = tile_cycles(rows, wide, packed, registers) + near
             # Each step has a price of its own.
             cost += count * many * (depth * (step + 0.8) + 12 + rows * wide)
     return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
 
 
-def _share_cost(
+def _largest_share_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
     registers: int, shares: int,
 ) -> float:  # fmt: skip
@@ -197,12 +202,12 @@ def _share_cost(
         rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
         return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
 
-    return min(_cost(rows, columns, tile, depth, packed, registers)
+    return min(_gemm_cycles(rows, columns, tile, depth, packed, registers)
                + depth / 2 * (rows + columns * lanes)
                for rows, columns in map(part, range(1, shares + 1)))  # fmt: skip
 
 
-def best_tile(
+def choose_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,
 ) -> tuple[int, int]:  # fmt: skip
@@ -211,102 +216,112 @@ def best_tile(
     `shares`: among how many threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
     wide = (6, 4) if registers == 32 else (4, 3)
-    if not known(m):
+    if not is_known(m):
         return wide
-    vectors = -(-n // lanes) if known(n) else _MANY
-    depth = k if known(k) else 256
-    if m * vectors * lanes * depth <= ALONE:
+    vectors = -(-n // lanes) if is_known(n) else _ASSUMED_COLUMN_VECTORS
+    depth = k if is_known(k) else 256
+    if m * vectors * lanes * depth <= MIN_MULTIPLY_ADDS_TO_SPLIT:
         shares = 1
 
     def cost(tile: tuple[int, int], shares: int) -> float:
         if shares > 1:
-            found = _share_cost(m, vectors, tile, depth, lanes, packed, registers, shares)
+            cycles = _largest_share_cycles(
+                m, vectors, tile, depth, lanes, packed, registers, shares
+            )
         else:
-            found = _cost(m, vectors, tile, depth, packed, registers)
+            cycles = _gemm_cycles(m, vectors, tile, depth, packed, registers)
         r, v = tile
-        found *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
-        return found * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
+        cycles *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
+        return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
 
     tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
              for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]  # fmt: skip
     best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=wide)
     if shares > 2:  # smaller tiles read more: so they are worth it where many would be idle
         other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)
-        best = other if cost(other, shares) < EVENER * cost(best, shares) else best
+        best = (
+            other if cost(other, shares) < MAX_RELATIVE_COST_TO_SPLIT * cost(best, shares) else best
+        )
     return best
 
 
-def planned(p: Problem, target: Any, shares: int) -> Plan:
+def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
     """Chooses tile, packing and blocks from what is known, for so many threads."""
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
-    near = Near(target.near)
-    pairs = _in_pairs(p, target)
+    near = L2Budget(target.near)
+    pairs = _uses_bf16_pairs(p, target)
     lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
     pack_a = not lie_in_pairs and (half or pairs or _packs_a(p, near))
     pack_b = pairs or _packs_b(p, near)
     beside = p.a_row == p.a_type.size
-    rows, vectors = best_tile(
+    rows, vectors = choose_tile(
         p.m, p.n, p.k, lanes, registers, shares, pack_b, pack_a and beside
     )
-    if registers == 16 and p.near and beside and not known(p.m):
+    if registers == 16 and p.near and beside and not is_known(p.m):
         rows, vectors = 6, 2  # one pointer serves all rows
-    tile = Tile(rows, vectors, lanes, p.type)
+    tile = MicroTile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = pairs = False
-    cut = not p.near if not known(p.k) else p.k > WHOLE_DEPTH
-    depth = p.k if known(p.k) else NEAR_DEPTH if p.near else SIZED_DEPTH
-    if cut and known(p.k):
-        depth = _divided(p.k)
+    cut = not p.near if not is_known(p.k) else p.k > MAX_UNCUT_DEPTH
+    depth = p.k if is_known(p.k) else MAX_CACHED_DEPTH if p.near else MAX_UNCUT_DYNAMIC_DEPTH
+    if cut and is_known(p.k):
+        depth = _block_depth(p.k)
         depth += depth % 2 if pairs else 0
-    unroll = unrolled(rows, vectors, registers, depth, half and not pairs)
-    unroll *= 2 if registers == 32 and unroll == 2 and not (known(p.k) or p.near) else 1
-    return Plan(tile, pack_a, pack_b, depth, cut, unroll, pairs)
+    unroll = choose_unroll(rows, vectors, registers, depth, half and not pairs)
+    unroll *= 2 if registers == 32 and unroll == 2 and not (is_known(p.k) or p.near) else 1
+    return GemmPlan(tile, pack_a, pack_b, depth, cut, unroll, pairs)
 
 
-def _in_pairs(p: Problem, target: Any) -> bool:
+def _uses_bf16_pairs(p: GemmProblem, target: Any) -> bool:
     """Whether numbers are multiplied two at a time: those that are one bfloat16 number each, or
     need not be more. Memory must run along one axis of each operand."""
-    parts = [count_parts(one, p.precision) for one in (p.a_type, p.b_type)]
+    parts = [count_parts(operand_type, p.precision) for operand_type in (p.a_type, p.b_type)]
     if not target.pairs or p.type is not Type.F32 or parts != [1, 1]:
         return False
     return p.a_type.size in (p.a_row, p.a_depth) and p.b_type.size in (p.b_depth, p.b_column)
 
 
-def unrolled(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:
+def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:
     """Steps in a round: short ones of narrow vectors would be half counting and asking ahead."""
     if half:
         return 1
     if registers == 16:
-        return 4 if depth > _FEW_STEPS else 2
+        return 4 if depth > _MIN_DEPTH_TO_UNROLL else 2
     return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
-def _packs_a(p: Problem, near: Near) -> bool:
+def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
     """Whether rows of a are packed: steps of the depth lie far apart, or nobody knows how far."""
     if p.a_depth == p.a_type.size or (p.near and p.a_row == p.a_type.size):
         return False
-    if not (known(p.a_depth) and known(p.k)):
+    if not (is_known(p.a_depth) and is_known(p.k)):
         return True
-    return p.k > _LONG or p.k * p.a_depth > _APART or 2 * p.k > near.lines(p.a_depth)
+    return (
+        p.k > _MAX_UNPACKED_A_DEPTH
+        or p.k * p.a_depth > _MAX_UNPACKED_A_SPAN_BYTES
+        or 2 * p.k > near.lines(p.a_depth)
+    )
 
 
-def _packs_b(p: Problem, near: Near) -> bool:
+def _packs_b(p: GemmProblem, near: L2Budget) -> bool:
     """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
     if p.b_column != p.b_type.size:
         return True
     if p.near:
         return False
-    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > near.b
-    return not known(p.m) or p.m >= (_FEW_ROWS if far else _MANY_ROWS)
+    far = not (is_known(p.k) and is_known(p.b_depth)) or p.k * p.b_depth > near.b
+    return not is_known(p.m) or p.m >= (
+        _MIN_ROWS_TO_PACK_FAR_B if far else _MIN_ROWS_TO_PACK_CACHED_B
+    )
 
 
-def places(stride: int, page: int, ways: int) -> int:
+def cache_lines_reached(stride: int, page: int, ways: int) -> int:
     """Lines so far apart that a cache holds: a stride that divides its pages reaches few sets."""
     return page // gcd(page, max(stride, 64)) * ways
 
 
-def _divided(depth: int) -> int:
+def _block_depth(depth: int) -> int:
     """The length of the blocks of a long depth: all the same where a divisor is near."""
     least = -(-depth // BLOCK_DEPTH)
     for blocks in range(least, 2 * least):
@@ -315,10 +330,16 @@ def _divided(depth: int) -> int:
     return -(-depth // least)
 
 
-def cheap(body: list) -> bool:
+def is_cheap_epilogue(body: list) -> bool:
     """Whether an epilogue is short enough to be emitted for every vector of a tile."""
-    if any(not isinstance(one, Store) or one.indirect or one.mask is not None for one in body):
+    if any(
+        not isinstance(store, Store) or store.indirect or store.mask is not None for store in body
+    ):
         return False
-    steps = [one for one in subexpressions(store.value for store in body) if isinstance(one, Apply)]
-    costly = any(one.operation in _COSTLY for one in steps)
-    return not costly and len(steps) <= _CHEAP and len(body) <= 2
+    steps = [
+        expression
+        for expression in subexpressions(store.value for store in body)
+        if isinstance(expression, Apply)
+    ]
+    costly = any(step.operation in _COSTLY_OPERATIONS for step in steps)
+    return not costly and len(steps) <= _MAX_CHEAP_OPERATIONS and len(body) <= 2

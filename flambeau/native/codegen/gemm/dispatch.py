@@ -9,36 +9,36 @@ from __future__ import annotations
 from typing import Any
 
 from ...loop_ir.ir import Contract
-from .dot_products import Dot, suits
-from .blocking import Problem, known, planned, problem
-from .pack import minimum
-from .amx_blocking import divided, pays
-from .amx_gemm import PartsProduct
-from .macro_kernel import Product
+from .dot_products import DotProductKernel, is_few_row_product
+from .blocking import GemmProblem, is_known, match_gemm, plan_gemm
+from .pack import min_of
+from .amx_blocking import is_profitable, plan_amx
+from .amx_gemm import AmxMacroKernel
+from .macro_kernel import MacroKernel
 from ..llvm.address import constant
 
 
-def gemm(context: Any, statement: Contract) -> bool:
+def emit_gemm(context: Any, statement: Contract) -> bool:
     """Emits a matrix product; False where the Contract is none."""
-    p = problem(context, statement)
+    p = match_gemm(context, statement)
     if p is None:
         return False
     if p.m == 0 or p.n == 0:
         return True
-    b, least = context.builder, minimum(context.builder, p.m, p.n)
-    if known(least):
-        _emit(context, statement, p)
+    b, least = context.builder, min_of(context.builder, p.m, p.n)
+    if is_known(least):
+        _emit_best(context, statement, p)
     else:
         with b.if_then(b.icmp_signed(">", least, constant(0))):
-            _emit(context, statement, p)
+            _emit_best(context, statement, p)
     return True
 
 
-def _emit(context: Any, statement: Contract, p: Problem) -> None:
-    if suits(p, context.target):
-        Dot(context, statement, p).emit()
-    elif pays(p, context.target):
-        PartsProduct(context, statement, p, divided(p)).emit()
+def _emit_best(context: Any, statement: Contract, p: GemmProblem) -> None:
+    if is_few_row_product(p, context.target):
+        DotProductKernel(context, statement, p).emit()
+    elif is_profitable(p, context.target):
+        AmxMacroKernel(context, statement, p, plan_amx(p)).emit()
     else:
-        plan = planned(p, context.target, 1 if context.parallel else statement.shares)
-        Product(context, statement, p, plan).emit()
+        plan = plan_gemm(p, context.target, 1 if context.parallel else statement.shares)
+        MacroKernel(context, statement, p, plan).emit()

@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract
-from .pack import minimum
+from .pack import min_of
 from ..loops.epilogue import emit_epilogue
 from ..loops.work_partition import split_tiles
 from .micro_kernel import Sums
@@ -23,29 +23,34 @@ from ..llvm.types import I32, Number, memory_type
 
 _ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
 # How deep a product must be for so many rows: (rows, depth), as measured against packing.
-_WORTH = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
+_MIN_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
 
-def suits(p: Any, target: Any) -> bool:
+def is_few_row_product(p: Any, target: Any) -> bool:
     """Whether a product (gemm.Problem) is one of few rows along contiguous depths."""
     if not isinstance(p.m, int) or p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
         return False
     depth = p.k if isinstance(p.k, int) else 256
-    return any(p.m <= rows and depth >= least for rows, least in _WORTH[target.vector_registers])
+    return any(
+        p.m <= rows and depth >= least
+        for rows, least in _MIN_DEPTH_BY_ROWS[target.vector_registers]
+    )
 
 
-def folded(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
+def sum_lanes(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
     """The sum over the lanes of each of N vectors (N a power of two), as a vector of N lanes."""
     count = len(vectors)
     while len(vectors) > 1:
-        vectors = [_pairs(b, x, y) for x, y in zip(vectors[::2], vectors[1::2], strict=True)]
-    one = vectors[0]
-    while one.type.count > count:
-        one = _pairs(b, one, None)
-    return one
+        vectors = [
+            _add_neighbours(b, x, y) for x, y in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+    vector = vectors[0]
+    while vector.type.count > count:
+        vector = _add_neighbours(b, vector, None)
+    return vector
 
 
-def _pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
+def _add_neighbours(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
     """The sums of neighbouring lanes of x, then of y."""
     count = x.type.count * (1 if y is None else 2)
     kind = ir.VectorType(I32, count // 2)
@@ -56,8 +61,8 @@ def _pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
     return b.add(even, odd) if isinstance(x.type.element, ir.IntType) else b.fadd(even, odd)
 
 
-class Dot:
-    """The emission of a product that `suits`."""
+class DotProductKernel:
+    """The emission of a product that `is_few_row_product`."""
 
     def __init__(self, context: Any, statement: Contract, p: Any) -> None:
         self.context, self.statement, self.p = context, statement, p
@@ -81,7 +86,7 @@ class Dot:
             first, last = share.first_panel, share.last_panel
 
         def groups_of(start: Number, count: Number) -> None:
-            stop = minimum(b, last_group, whole)
+            stop = min_of(b, last_group, whole)
 
             def full(g: Number) -> None:
                 self._tile(multiply(b, g, self.rows), self.rows, start, count)
@@ -96,7 +101,7 @@ class Dot:
         def panel(i: Number) -> None:
             start = multiply(b, i, size)
             exact = isinstance(p.n, int) and p.n % size == 0
-            left = size if exact else minimum(b, size, b.sub(constant(p.n), constant(start)))
+            left = size if exact else min_of(b, size, b.sub(constant(p.n), constant(start)))
             groups_of(start, left)
 
         self._each(first, last, panel)
@@ -106,11 +111,11 @@ class Dot:
         same = isinstance(first, int) and isinstance(last, int)
         count: Number = last - first if same else b.sub(constant(last), constant(first))
 
-        def one(i: ir.Value, _: Sums) -> Sums:
+        def round(i: ir.Value, _: Sums) -> Sums:
             body(add(b, first, i))
             return []
 
-        emit_loop(b, count, [], one)
+        emit_loop(b, count, [], round)
 
     def _tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
         """rows x columns dot products; columns beyond `count` repeat the last one, unused."""
@@ -123,13 +128,13 @@ class Dot:
             for i in range(rows)
         ]
         start = offset_bytes(b, p.b, multiply(b, column, p.b_column))
-        right = [offset_bytes(b, start, multiply(b, minimum(b, j, last), p.b_column))
+        right = [offset_bytes(b, start, multiply(b, min_of(b, j, last), p.b_column))
                  for j in range(self.columns)]  # fmt: skip
         zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
         sums = self._along(left, right, [zero] * (rows * self.columns))
         mask = first_lanes(b, count, self.columns)
         for i in range(rows):
-            value = folded(b, sums[i * self.columns : (i + 1) * self.columns])
+            value = sum_lanes(b, sums[i * self.columns : (i + 1) * self.columns])
             at = {p.row: constant(add(b, row, i))}
             emit_epilogue(self.context, self.statement.body, at,
                                   (self.statement.column.index, constant(column)), self.columns,
@@ -142,7 +147,9 @@ class Dot:
             rounds, rest = k // lanes, k % lanes
         else:
             rounds, rest = b.udiv(k, constant(lanes)), b.urem(k, constant(lanes))
-        sums = emit_loop(b, rounds, sums, lambda i, held: self._step(left, right, i, held, None))
+        sums = emit_loop(
+            b, rounds, sums, lambda i, carried: self._step(left, right, i, carried, None)
+        )
         if isinstance(rest, int) and rest == 0:
             return sums
         mask = first_lanes(b, rest, lanes)

@@ -22,24 +22,27 @@ from ..loops.epilogue_prefetch import (
     prefetch_tile,
 )
 from .blocking import (
-    A_BYTES, FIRST_CACHE, SUMS_ALONE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
+    L1_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES, PARTIAL_SUM_BYTES_WITHOUT_A, GemmPlan, GemmProblem,
+    L2Budget, is_cheap_epilogue, is_known, split_costs,
 )
 from ..loops.privatized_sums import accumulate_in_registers
-from .pack import Panel, minimum, pack, pack_groups
-from .bf16_pairs import added, added_first, steps_of
+from .pack import PackedPanel, min_of, pack_groups, pack_panel
+from .bf16_pairs import count_pair_steps, dot_accumulate, dot_accumulate_first
 from ..loops.work_partition import TileRange, split_tiles
-from .micro_kernel import Ahead, Depth, Source, Sums, Tile, accumulate, step, zeros
+from .micro_kernel import (
+    DepthLoop, MicroTile, PrefetchPlan, Sums, TileSource, emit_accumulation, emit_step, zero_sums,
+)
 from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector, store_vector
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import BYTE, I64, POINTER, Number
 
-_ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
-_AT_ONCE = 2  # rows of the next group that a tile asks for, side by side
+_MAX_STACK_BYTES = 64 << 10  # bytes of working memory that a stack has room for
+_PREFETCHES_PER_ROUND = 2  # rows of the next group that a tile asks for, side by side
 
 
 @dataclass(frozen=True)
-class Columns:
+class PanelColumns:
     """A panel of columns: its first, how many there are, in how many vectors."""
 
     first: Number
@@ -47,20 +50,20 @@ class Columns:
     vectors: int
 
 
-class Product:
+class MacroKernel:
     """The emission of one product."""
 
     narrows = True  # whether the last of an unknown number of panels has tiles of its own
 
-    def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
+    def __init__(self, context: Any, statement: Contract, p: GemmProblem, plan: GemmPlan) -> None:
         self.context, self.statement, self.p, self.plan = context, statement, p, plan
         self.builder = context.builder
         self.tile = plan.tile
-        self.cheap = cheap(statement.body)
+        self.cheap = is_cheap_epilogue(statement.body)
         self.row, self.column = p.row, statement.column.index
         self._slot: ir.Value | None = None
-        found = find_epilogue_streams(statement.body, self.row, self.column)
-        self.streams = found if count_stream_bytes(found, p.m, p.n) >= MIN_MATRIX_BYTES else []
+        streams = find_epilogue_streams(statement.body, self.row, self.column)
+        self.streams = streams if count_stream_bytes(streams, p.m, p.n) >= MIN_MATRIX_BYTES else []
         self.size = p.type.size
         self.packed = Type.I32 if plan.pairs else p.type  # what panels hold
         self._memory()
@@ -71,25 +74,25 @@ class Product:
         """The parts of the working memory: packed a, packed b, partial sums."""
         b, plan, tile, p = self.builder, self.plan, self.tile, self.p
         self.tile_bytes = tile.rows * tile.columns * self.size
-        depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
+        depth: Number = plan.depth if is_known(p.k) else min_of(b, p.k, plan.depth)
         self.group_bytes = self.bytes_of_panel(depth, tile.rows, p.a_type)
         groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
-        near = Near(self.context.target.near)
-        self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= near.a
-        far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not self.a_near)
+        near = L2Budget(self.context.target.near)
+        self.a_near = is_known(p.m) and is_known(p.k) and p.m * p.k * self.size <= near.a
+        far = not is_known(self.panel_bytes) or (self.panel_bytes > L1_BYTES and not self.a_near)
         room = near.panels if far else near.row_panels
         most = self._quotient(room, self.panel_bytes)
-        self.near_panels = minimum(b, panels, most)
+        self.near_panels = min_of(b, panels, most)
         self._blocks(groups, panels)
         packed = multiply(b, self.block_groups, self.group_bytes)
-        a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
-        kept = multiply(b, self.near_panels, self.panel_bytes)
-        if not known(kept):  # one panel there is always
-            kept = max(room, plan.depth * tile.columns * self.size)
-        panels_bytes = kept if plan.pack_b else 0
-        self.b_at = _aligned(a)
-        self.sums_at = self.b_at + _aligned(panels_bytes)
+        a = (packed if is_known(packed) else PACKED_A_BYTES) if plan.pack_a else 0
+        packed_b_bytes = multiply(b, self.near_panels, self.panel_bytes)
+        if not is_known(packed_b_bytes):  # one panel there is always
+            packed_b_bytes = max(room, plan.depth * tile.columns * self.size)
+        panels_bytes = packed_b_bytes if plan.pack_b else 0
+        self.b_at = _align_to_line(a)
+        self.sums_at = self.b_at + _align_to_line(panels_bytes)
         self.bytes = self.sums_at + (self._sums_room() if plan.cut else 0)
         assert self.bytes <= USABLE_BYTES, self.bytes
 
@@ -102,20 +105,20 @@ class Product:
         b, plan, p = self.builder, self.plan, self.p
         self.block_groups, self.block_panels = groups, panels
         if plan.pack_a:
-            self.block_groups = minimum(b, groups, self._quotient(A_BYTES, self.group_bytes))
+            self.block_groups = min_of(b, groups, self._quotient(PACKED_A_BYTES, self.group_bytes))
         if not plan.cut:
             return
         whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
         most = self._quotient(self._sums_room(), multiply(b, whole, self.tile_bytes))
-        if not known(p.k):  # sums are not kept when the depth turns out short
+        if not is_known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
             most = b.select(short, constant(others), constant(most))
-        some = minimum(b, others, most)
+        some = min_of(b, others, most)
         self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
 
     def _sums_room(self) -> int:
         """Bytes for partial sums."""
-        return SUMS_BYTES if self.plan.pack_a else SUMS_ALONE
+        return PARTIAL_SUM_BYTES if self.plan.pack_a else PARTIAL_SUM_BYTES_WITHOUT_A
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a packed panel of elements that are stored as a type."""
@@ -123,7 +126,7 @@ class Product:
 
     def _steps(self, depth: Number) -> Number:
         """How many steps of packed panels a depth makes."""
-        return steps_of(self.builder, depth, self.plan.pairs)
+        return count_pair_steps(self.builder, depth, self.plan.pairs)
 
     def _quotient(self, most: int, size: Number) -> Number:
         """How many of a size fit: one at least."""
@@ -139,10 +142,10 @@ class Product:
         b = self.builder
         if not self.bytes:
             return lambda: None
-        if self.bytes <= _ON_STACK:
+        if self.bytes <= _MAX_STACK_BYTES:
             self.memory = self._stack(self.bytes)
             return lambda: None
-        take, give = (_external(b.module, name, kind) for name, kind in (
+        take, give = (_declare_external(b.module, name, kind) for name, kind in (
             (TAKE, ir.FunctionType(POINTER, [I64])),
             (GIVE, ir.FunctionType(ir.VoidType(), [POINTER])),
         ))  # fmt: skip
@@ -173,7 +176,7 @@ class Product:
             share = split_tiles(
                 b, self.context.tid, self.context.threads, groups, panels, self.costs()
             )
-            if self.bytes > _ON_STACK:  # idle threads take nothing
+            if self.bytes > _MAX_STACK_BYTES:  # idle threads take nothing
                 busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
                 with b.if_then(busy):
                     self._share(share)
@@ -182,8 +185,8 @@ class Product:
 
     def costs(self) -> tuple[int, int, int]:
         """Of a tile, and of bringing a panel of columns and a group of rows near."""
-        tile, panel, group = share_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
-        if not known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
+        tile, panel, group = split_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
+        if not is_known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
             group //= 4  # its rows are asked for meanwhile; known sizes gain nothing by it
         return tile, panel, group
 
@@ -197,7 +200,7 @@ class Product:
                        lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
 
         whole = not (self.plan.pack_a or self.plan.cut)
-        if whole or (known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
+        if whole or (is_known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
                      and groups == self.block_groups):  # fmt: skip
             row_block(share.first_group, share.last_group)
         else:
@@ -207,16 +210,16 @@ class Product:
     def _each(
         self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
     ) -> None:
-        """body(start, end) for stretches of at most `step` between first and last."""
+        """body(start, end) for stretches of at most `emit_step` between first and last."""
         b = self.builder
         count = ceil_divide(b, b.sub(constant(last), constant(first)), step)
 
-        def one(i: ir.Value, _: Sums) -> Sums:
+        def round(i: ir.Value, _: Sums) -> Sums:
             start = add(b, first, multiply(b, i, step))
-            body(start, minimum(b, add(b, start, step), last))
+            body(start, min_of(b, add(b, start, step), last))
             return []
 
-        emit_loop(b, count, [], one)
+        emit_loop(b, count, [], round)
 
     def _between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
         """body(i) for first <= i < last."""
@@ -226,29 +229,29 @@ class Product:
         else:
             extent = b.sub(constant(last), constant(first))
 
-        def one(i: ir.Value, _: Sums) -> Sums:
+        def round(i: ir.Value, _: Sums) -> Sums:
             body(add(b, first, i))
             return []
 
-        emit_loop(b, extent, [], one)
+        emit_loop(b, extent, [], round)
 
     def _cut(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
         """A block of rows and panels whose depth is cut: partial sums stay in memory."""
         b, plan, p = self.builder, self.plan, self.p
         blocks = ceil_divide(b, p.k, plan.depth)
-        if not known(blocks):  # a depth of nothing still has its epilogue
+        if not is_known(blocks):  # a depth of nothing still has its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
 
-        def one(i: ir.Value, _: Sums) -> Sums:
+        def block(i: ir.Value, _: Sums) -> Sums:
             start = multiply(b, i, plan.depth)
             depth: Number = plan.depth
-            if not (known(p.k) and p.k % plan.depth == 0):
-                depth = minimum(b, plan.depth, b.sub(constant(p.k), start))
+            if not (is_known(p.k) and p.k % plan.depth == 0):
+                depth = min_of(b, plan.depth, b.sub(constant(p.k), start))
             last = b.icmp_signed("==", add(b, i, 1), constant(blocks))
             self._block(g0, g1, p0, p1, start, depth, (b.icmp_signed("==", i, constant(0)), last))
             return []
 
-        emit_loop(b, blocks, [], one)
+        emit_loop(b, blocks, [], block)
 
     def _block(
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
@@ -265,8 +268,8 @@ class Product:
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self._pack_panels(q0, q1, start, depth)
-            turns = ceil_divide(b, -(-self.tile.rows // _AT_ONCE), difference(b, q1, q0))
-            work = Work(start, depth, ends, g0, p0, q0, turns)
+            turns = ceil_divide(b, -(-self.tile.rows // _PREFETCHES_PER_ROUND), subtract(b, q1, q0))
+            work = DepthBlock(start, depth, ends, g0, p0, q0, turns)
 
             def group(g: Number, rows: int, valid: Number) -> None:
                 self._over_panels(
@@ -278,23 +281,23 @@ class Product:
         self._each(p0, p1, self.near_panels, panels)
 
     def _over_panels(
-        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
+        self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
         """body(panel, its columns); the edge panel has a body of its own, by its vectors."""
         b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
-        if not known(n):
+        if not is_known(n):
             self._over_unknown(first, last, body)
             return
         full, tail = divmod(n, width)
         if full:
-            self._between(first, minimum(b, last, full), lambda i: body(
-                i, Columns(multiply(b, i, width), width, self.tile.vectors)))  # fmt: skip
+            self._between(first, min_of(b, last, full), lambda i: body(
+                i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))  # fmt: skip
         if tail:
-            edge = Columns(full * width, tail, -(-tail // lanes))
+            edge = PanelColumns(full * width, tail, -(-tail // lanes))
             self._if_beyond(last, full, lambda: body(full, edge))
 
     def _over_unknown(
-        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
+        self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
         """Panels of whose columns the last vector may be part; then one of fewer vectors."""
         b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
@@ -302,16 +305,16 @@ class Product:
 
         def panel(i: Number) -> None:
             start = multiply(b, i, width)
-            body(i, Columns(start, minimum(b, width, b.sub(n, constant(start))), most))
+            body(i, PanelColumns(start, min_of(b, width, b.sub(n, constant(start))), most))
 
         if not self.narrows:
             self._between(first, last, panel)
             return
         wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
-        self._between(first, minimum(b, last, wide), panel)
+        self._between(first, min_of(b, last, wide), panel)
         left = b.sub(n, b.mul(wide, constant(width)))
         for vectors in range(1, most):
-            edge = Columns(multiply(b, wide, width), left, vectors)
+            edge = PanelColumns(multiply(b, wide, width), left, vectors)
             low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
             fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
             self._if_beyond(last, wide, partial(body, wide, edge), fits)
@@ -321,17 +324,17 @@ class Product:
     ) -> None:
         """body(group, rows of the tile, rows that exist)."""
         b, m, rows = self.builder, self.p.m, self.tile.rows
-        if not (known(m) or self.p.near):
+        if not (is_known(m) or self.p.near):
             self._between(first, last, lambda g: body(
-                g, rows, minimum(b, rows, b.sub(m, constant(multiply(b, g, rows))))))  # fmt: skip
+                g, rows, min_of(b, rows, b.sub(m, constant(multiply(b, g, rows))))))  # fmt: skip
             return
-        if known(m):
+        if is_known(m):
             full, tail = divmod(m, rows)
             edge = tail
         else:  # the last tile goes beyond the rows that there are
             full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
         if full != 0:
-            self._between(first, minimum(b, last, full), lambda g: body(g, rows, rows))
+            self._between(first, min_of(b, last, full), lambda g: body(g, rows, rows))
         if tail != 0:
             self._if_beyond(last, full, lambda: body(full, edge, tail))
 
@@ -355,24 +358,24 @@ class Product:
         pointer = offset_bytes(
             b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
         )
-        valid = minimum(b, difference(b, p.m, first), multiply(b, difference(b, g1, g0), rows))
-        panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, self.packed, rows, valid, depth,
+        valid = min_of(b, subtract(b, p.m, first), multiply(b, subtract(b, g1, g0), rows))
+        panel = PackedPanel(pointer, p.a_row, p.a_depth, p.a_type, self.packed, rows, valid, depth,
                       self.tile.lanes, self.plan.pairs)  # fmt: skip
-        pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
+        pack_groups(b, panel, self.memory, subtract(b, g1, g0), self.group_bytes)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
         """Packs the panels that are kept near: those of full width in long runs of memory."""
         b, p, width = self.builder, self.p, self.tile.columns
         first = q0
-        if p.b_column == p.b_type.size and known(p.n):
-            first = minimum(b, q1, p.n // width)
-            count = difference(b, first, q0)
+        if p.b_column == p.b_type.size and is_known(p.n):
+            first = min_of(b, q1, p.n // width)
+            count = subtract(b, first, q0)
             at = offset_bytes(
                 b,
                 offset_bytes(b, p.b, multiply(b, multiply(b, q0, width), p.b_column)),
                 multiply(b, start, p.b_depth),
             )
-            panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width,
+            panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.packed, width,
                           multiply(b, count, width), depth, self.tile.lanes,
                           self.plan.pairs)  # fmt: skip
             pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
@@ -383,17 +386,17 @@ class Product:
     ) -> None:
         """Packs panels one after another; `q0`: the first of those that are kept near."""
         self._over_panels(first, last, lambda i, columns: self._pack_b(
-            columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
+            columns, subtract(self.builder, i, q0), start, depth))  # fmt: skip
 
-    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of columns, the `local`-th of those that are kept near."""
         b, p, tile = self.builder, self.p, self.tile
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
                    multiply(b, start, p.b_depth))  # fmt: skip
         width = columns.vectors * tile.lanes
-        panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width, columns.count,
+        panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.packed, width, columns.count,
                       depth, tile.lanes, self.plan.pairs)  # fmt: skip
-        pack(b, panel, self._packed(local))
+        pack_panel(b, panel, self._packed(local))
 
     def _packed(self, local: Number) -> ir.Value:
         """Where a packed panel of b lies."""
@@ -405,14 +408,14 @@ class Product:
     # ----------------------------------------------------------------------- tiles
 
     def _tile(
-        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
-        work: Work,
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
+        work: DepthBlock,
     ) -> None:  # fmt: skip
         """One tile: its sums over this stretch of the depth, and what becomes of them."""
         b, p, plan = self.builder, self.p, self.plan
-        tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
-        local = difference(b, group, work.g0)
-        near = difference(b, panel, work.near)
+        tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
+        local = subtract(b, group, work.g0)
+        near = subtract(b, panel, work.near)
         first = multiply(b, group, self.tile.rows)
         a, offsets, a_step, a_type = self._rows_of_a(first, local, rows, valid, work.start)
         mask = None
@@ -425,23 +428,25 @@ class Product:
             b_step, b_type = p.b_depth, p.b_type
             left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
-        source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
-        axis = Depth(self._steps(work.depth), a_step, b_step)
+        source = TileSource(
+            a, offsets, at, a_type, b_type, mask, dot_accumulate if plan.pairs else None
+        )
+        axis = DepthLoop(self._steps(work.depth), a_step, b_step)
         ahead = self._following(tile, a, near, work)
         if work.ends is None:
             prefetch_tile(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = self._sums(tile, source, axis, work.depth, zeros(tile), ahead)
+            sums = self._sums(tile, source, axis, work.depth, zero_sums(tile), ahead)
             self._finish(tile, sums, first, valid, columns)
             return
-        kept = self._kept(local, panel, work)
-        sums = self._resumed(tile, kept, work.ends[0])
+        partial_sums = self._kept(local, panel, work)
+        sums = self._resumed(tile, partial_sums, work.ends[0])
         sums = self._sums(tile, source, axis, work.depth, sums, ahead)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
             with more:
-                self._keep(tile, sums, kept)
+                self._keep(tile, sums, partial_sums)
 
     def _rows_of_a(
         self, first: Number, local: Number, rows: int, valid: Number, start: Number
@@ -460,30 +465,34 @@ class Product:
         return a, self._rows(rows, valid), p.a_depth, p.a_type
 
     def _sums(
-        self, tile: Tile, source: Source, axis: Depth, depth: Number, sums: Sums,
-        ahead: Ahead | None,
+        self, tile: MicroTile, source: TileSource, axis: DepthLoop, depth: Number, sums: Sums,
+        ahead: PrefetchPlan | None,
     ) -> Sums:  # fmt: skip
         """A tile's sums over a stretch of the depth, added to those so far."""
         b, plan = self.builder, self.plan
         if plan.pack_a or not plan.pairs:
-            return accumulate(b, tile, source, [axis], sums, plan.unroll, ahead)
-        whole = depth // 2 if known(depth) else b.lshr(depth, constant(1))
-        odd = depth % 2 if known(depth) else b.and_(depth, constant(1))
-        sums = accumulate(b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead)
+            return emit_accumulation(b, tile, source, [axis], sums, plan.unroll, ahead)
+        whole = depth // 2 if is_known(depth) else b.lshr(depth, constant(1))
+        odd = depth % 2 if is_known(depth) else b.and_(depth, constant(1))
+        sums = emit_accumulation(
+            b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead
+        )
         # What follows a row's last number is another row's, or nobody's.
         last = replace(
             source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
-            b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=added_first,
+            b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=dot_accumulate_first,
         )  # fmt: skip
-        return emit_loop(b, odd, sums, lambda _, held: step(b, tile, last, held))
+        return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
 
     def _rows(self, rows: int, valid: Number) -> list[Number]:
         """Where a tile's rows of a begin; one that is not there repeats the last one."""
         b = self.builder
         last = add(b, valid, -1)
-        return [multiply(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
+        return [multiply(b, min_of(b, i, last), self.p.a_row) for i in range(rows)]
 
-    def _following(self, tile: Tile, a: ir.Value, panel: Number, work: Work) -> Ahead | None:
+    def _following(
+        self, tile: MicroTile, a: ir.Value, panel: Number, work: DepthBlock
+    ) -> PrefetchPlan | None:
         """What asks, while a tile multiplies, for lines of the rows after the tile's.
 
         The processor's own guess stops at the end of each row, or of each page. The tiles of a
@@ -495,22 +504,22 @@ class Product:
             return None
         if self.plan.pack_a:
             group = offset_bytes(b, a, self.group_bytes)
-            return Ahead(1, 1, rows * self.size, lambda _: group, partial(_ask, b))
-        first = multiply(b, panel, multiply(b, work.turns, _AT_ONCE))
-        last = max(rows - _AT_ONCE, 0)
+            return PrefetchPlan(1, 1, rows * self.size, lambda _: group, partial(_prefetch_line, b))
+        first = multiply(b, panel, multiply(b, work.turns, _PREFETCHES_PER_ROUND))
+        last = max(rows - _PREFETCHES_PER_ROUND, 0)
 
         def start(turn: ir.Value) -> ir.Value:
-            row = minimum(b, add(b, first, multiply(b, turn, _AT_ONCE)), last)
+            row = min_of(b, add(b, first, multiply(b, turn, _PREFETCHES_PER_ROUND)), last)
             return offset_bytes(b, a, multiply(b, add(b, row, rows), p.a_row))
 
         def ask(place: ir.Value) -> None:
-            for i in range(min(rows, _AT_ONCE)):
-                _ask(b, offset_bytes(b, place, multiply(b, i, p.a_row)))
+            for i in range(min(rows, _PREFETCHES_PER_ROUND)):
+                _prefetch_line(b, offset_bytes(b, place, multiply(b, i, p.a_row)))
 
         size = self.size if self.plan.pairs else p.a_type.size
-        return Ahead(work.turns, -(-rows // _AT_ONCE), size, start, ask)
+        return PrefetchPlan(work.turns, -(-rows // _PREFETCHES_PER_ROUND), size, start, ask)
 
-    def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
+    def _resumed(self, tile: MicroTile, partial_sums: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""
         b = self.builder
         before = b.block
@@ -518,7 +527,7 @@ class Product:
         b.cbranch(fresh, go_on, read)
         b.position_at_end(read)
         step = tile.lanes * self.size
-        loaded = [load_vector(b, offset_bytes(b, kept, i * step), tile.type, tile.lanes)
+        loaded = [load_vector(b, offset_bytes(b, partial_sums, i * step), tile.type, tile.lanes)
                   for i in range(tile.rows * tile.vectors)]  # fmt: skip
         b.branch(go_on)
         b.position_at_end(go_on)
@@ -530,15 +539,15 @@ class Product:
             out.append(phi)
         return out
 
-    def _kept(self, local: Number, panel: Number, work: Work) -> ir.Value:
+    def _kept(self, local: Number, panel: Number, work: DepthBlock) -> ir.Value:
         """Where a tile's partial sums are; `local`: which of the block's groups it is in."""
         b = self.builder
-        index = add(b, multiply(b, local, self.block_panels), difference(b, panel, work.p0))
+        index = add(b, multiply(b, local, self.block_panels), subtract(b, panel, work.p0))
         return offset_bytes(
             b, offset_bytes(b, self.memory, self.sums_at), multiply(b, index, self.tile_bytes)
         )
 
-    def _keep(self, tile: Tile, sums: Sums, into: ir.Value) -> None:
+    def _keep(self, tile: MicroTile, sums: Sums, into: ir.Value) -> None:
         step = tile.lanes * self.size
         for i, vector in enumerate(sums):
             store_vector(
@@ -546,11 +555,11 @@ class Product:
             )
 
     def _finish(
-        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+        self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Runs the epilogue on a tile's sums."""
         b = self.builder
-        whole = known(valid) and (known(columns.count))
+        whole = is_known(valid) and (is_known(columns.count))
         if self.cheap and whole:
             self._epilogues(tile, sums, first, columns)
             return
@@ -565,7 +574,7 @@ class Product:
             with edge:
                 self._rolled(tile, sums, first, valid, columns)
 
-    def _epilogues(self, tile: Tile, sums: Sums, first: Number, columns: Columns) -> None:
+    def _epilogues(self, tile: MicroTile, sums: Sums, first: Number, columns: PanelColumns) -> None:
         """Straight from the registers, one vector after another."""
         b = self.builder
         starts = [constant(add(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
@@ -578,7 +587,7 @@ class Product:
                                           tile.lanes, sums[i * tile.vectors + j], mask)  # fmt: skip
 
     def _rolled(
-        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+        self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Through memory, in loops over the rows and vectors: a long epilogue is emitted once."""
         slot = self._tile_slot()
@@ -586,12 +595,12 @@ class Product:
         self._looped(tile, slot, first, valid, columns)
 
     def _looped(
-        self, tile: Tile, slot: ir.Value, first: Number, valid: Number, columns: Columns
+        self, tile: MicroTile, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """The epilogue on sums in memory."""
         b = self.builder
         step = tile.lanes * self.size
-        exact = known(columns.count) and columns.count == tile.columns
+        exact = is_known(columns.count) and columns.count == tile.columns
         count = 2 if exact and self._pairs(tile) else 1  # vectors at once
         lanes = tile.lanes * count
 
@@ -599,7 +608,7 @@ class Product:
             at = {self.row: constant(add(b, first, i))}
             source = offset_bytes(b, slot, multiply(b, i, tile.vectors * step))
 
-            def one(j: ir.Value, _: Sums) -> Sums:
+            def vector(j: ir.Value, _: Sums) -> Sums:
                 offset = multiply(b, j, lanes)
                 start = constant(add(b, columns.first, offset))
                 here = offset_bytes(b, source, multiply(b, offset, self.size))
@@ -612,18 +621,18 @@ class Product:
                                       value, mask)  # fmt: skip
                 return []
 
-            emit_loop(b, tile.vectors // count, [], one)
+            emit_loop(b, tile.vectors // count, [], vector)
             return []
 
         emit_loop(b, valid, [], row)
 
-    def _pairs(self, tile: Tile) -> bool:
+    def _pairs(self, tile: MicroTile) -> bool:
         """Whether a long epilogue goes over two vectors at once: AVX2."""
         return tile.vectors % 2 == 0 and self.context.target.vector_bytes == 32
 
 
 @dataclass(frozen=True)
-class Work:
+class DepthBlock:
     """A block over a stretch of the depth: from where its groups and panels are counted."""
 
     start: Number
@@ -635,12 +644,12 @@ class Work:
     turns: Number  # in which each tile asks for its part of the next rows, _AT_ONCE at a time
 
 
-def _ask(b: ir.IRBuilder, place: ir.Value) -> None:
+def _prefetch_line(b: ir.IRBuilder, place: ir.Value) -> None:
     """Asks for the line of an address."""
     emit_prefetch(b, place, False, L2_LOCALITY)
 
 
-def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def subtract(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """x - y, folded where both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x - y
@@ -649,9 +658,9 @@ def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return b.sub(constant(x), y)
 
 
-def _aligned(size: int) -> int:
+def _align_to_line(size: int) -> int:
     return -(-size // 4096) * 4096
 
 
-def _external(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Value:
+def _declare_external(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Value:
     return module.globals.get(name) or ir.Function(module, kind, name)

@@ -12,32 +12,32 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Index, Statement, Store
-from .blocking import WHOLE_DEPTH, Plan, Problem, unrolled
-from .macro_kernel import Product
-from .micro_kernel import Tile
+from .blocking import MAX_UNCUT_DEPTH, GemmPlan, GemmProblem, choose_unroll
+from .macro_kernel import MacroKernel
+from .micro_kernel import MicroTile
 
 
-def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:
+def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_UNCUT_DEPTH) -> GemmPlan:
     """Everything is packed, and a depth above about `depth` is cut."""
     registers = context.target.vector_registers
     rows, vectors = (8, 3) if registers == 32 else (6, 2)
-    tile = Tile(rows, vectors, context.target.lanes(p.type), p.type)
+    tile = MicroTile(rows, vectors, context.target.lanes(p.type), p.type)
     whole = depth // tile.columns * tile.columns
-    unroll = unrolled(rows, vectors, registers, whole, False)
-    return Plan(tile, True, True, whole, True, unroll)
+    unroll = choose_unroll(rows, vectors, registers, whole, False)
+    return GemmPlan(tile, True, True, whole, True, unroll)
 
 
-class AnyProduct(Product):
+class DynamicMacroKernel(MacroKernel):
     """A product whose extents are known when it runs."""
 
     narrows = False
 
     def same(self, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
         """Whether the numbers of each pair are the same."""
-        found = ir.Constant(ir.IntType(1), 1)
+        equal = ir.Constant(ir.IntType(1), 1)
         for x, y in pairs:
-            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
-        return found
+            equal = self.builder.and_(equal, self.builder.icmp_signed("==", x, y))
+        return equal
 
     def only_store(self) -> Store:
         """The one statement of the epilogue."""
@@ -48,5 +48,10 @@ class AnyProduct(Product):
     def in_lanes(self, index: Index) -> list[Statement]:
         """The epilogue, for when what it stores lies in a row along an index."""
         store = self.only_store()
-        terms = tuple([(one, 1 if one is index else stride) for one, stride in store.at.terms])
+        terms = tuple(
+            [
+                (each_index, 1 if each_index is index else stride)
+                for each_index, stride in store.at.terms
+            ]
+        )
         return [replace(store, at=replace(store.at, terms=terms))]

@@ -23,11 +23,11 @@ from ...target.cache_sizes import LINE_BYTES
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
 # Sums that must be in flight for a fused multiply-add to start each cycle on two ports.
-_IN_FLIGHT = 8
+_MULTIPLY_ADDS_IN_FLIGHT = 8
 
 
 @dataclass(frozen=True)
-class Tile:
+class MicroTile:
     """The shape of a register tile, and the type in which it sums (F32, F64, integers)."""
 
     rows: int
@@ -42,7 +42,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Depth:
+class DepthLoop:
     """A loop over the depth: its extent, and by how many bytes `a` and `b` move each round."""
 
     extent: Number
@@ -51,7 +51,7 @@ class Depth:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class PrefetchPlan:
     """What a loop over the depth asks for: so many stretches of memory, one after another.
 
     There are `most` of them at most, each of `bytes` for each step of the whole depth. `start(i)`
@@ -66,7 +66,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Source:
+class TileSource:
     """Where a tile reads: pointers to the first element, and the types in memory.
 
     `rows` is the distance in bytes from `a` to each row's first element. `mask` (lanes x i1)
@@ -93,13 +93,13 @@ class Source:
 
 
 
-def zeros(tile: Tile) -> Sums:
+def zero_sums(tile: MicroTile) -> Sums:
     """Accumulators at zero."""
     vector = ir.VectorType(memory_type(tile.type), tile.lanes)
     return [zero(vector)] * (tile.rows * tile.vectors)
 
 
-def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
+def emit_step(b: ir.IRBuilder, tile: MicroTile, source: TileSource, sums: Sums) -> Sums:
     """One step of the depth: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
     multiply = source.multiply or fma
@@ -122,87 +122,91 @@ def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
     return out
 
 
-def accumulate(
+def emit_accumulation(
     b: ir.IRBuilder,
-    tile: Tile,
-    source: Source,
-    depth: Sequence[Depth],
+    tile: MicroTile,
+    source: TileSource,
+    depth: Sequence[DepthLoop],
     sums: Sums | None = None,
     unroll: int = 1,
-    ahead: Ahead | None = None,
+    ahead: PrefetchPlan | None = None,
 ) -> Sums:
     """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
 
     `unroll`: steps in a round of the innermost loop.
     """
-    sums = zeros(tile) if sums is None else sums
+    sums = zero_sums(tile) if sums is None else sums
     if not depth:
-        return step(b, tile, source, sums)
+        return emit_step(b, tile, source, sums)
     if len(depth) == 1:
         return _innermost(b, tile, source, depth[0], sums, unroll, ahead)
     outer = depth[0]
 
-    def body(_: ir.Value, held: Sums) -> Sums:
-        at = _placed(source, held[0], held[1])
-        inner = accumulate(b, tile, at, depth[1:], held[2:], unroll, ahead)
-        return [offset_bytes(b, held[0], outer.a), offset_bytes(b, held[1], outer.b), *inner]
+    def body(_: ir.Value, carried: Sums) -> Sums:
+        at = _source_at(source, carried[0], carried[1])
+        inner = emit_accumulation(b, tile, at, depth[1:], carried[2:], unroll, ahead)
+        return [offset_bytes(b, carried[0], outer.a), offset_bytes(b, carried[1], outer.b), *inner]
 
     return emit_loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
 
 
-def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
+def _source_at(source: TileSource, a: ir.Value, b: ir.Value) -> TileSource:
     return replace(source, a=a, b=b)
 
 
 def _innermost(
-    b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums, unroll: int,
-    ahead: Ahead | None,
+    b: ir.IRBuilder, tile: MicroTile, source: TileSource, axis: DepthLoop, sums: Sums, unroll: int,
+    ahead: PrefetchPlan | None,
 ) -> Sums:
     """The loop over one axis; small tiles keep several sets of sums to hide the latency."""
     n = len(sums)
-    sets = min(4, -(-_IN_FLIGHT // n))
+    sets = min(4, -(-_MULTIPLY_ADDS_IN_FLIGHT // n))
     if isinstance(axis.extent, int):
         sets = max(1, min(sets, axis.extent))
     if sets > 1:
         unroll = sets
-    held = [source.a, source.b, *sums, *(zeros(tile) * (sets - 1))]
+    carried = [source.a, source.b, *sums, *(zero_sums(tile) * (sets - 1))]
 
-    def body(_: ir.Value, held: Sums) -> Sums:
-        a, vectors, kept = held[0], held[1], held[2:]
+    def body(_: ir.Value, carried: Sums) -> Sums:
+        a, vectors, sums_so_far = carried[0], carried[1], carried[2:]
         for u in range(unroll):
             s = u % sets * n
-            at = _placed(source, offset_bytes(b, a, multiply(b, axis.a, u)),
+            at = _source_at(source, offset_bytes(b, a, multiply(b, axis.a, u)),
                          offset_bytes(b, vectors, multiply(b, axis.b, u)))  # fmt: skip
-            kept[s : s + n] = step(b, tile, at, kept[s : s + n])
+            sums_so_far[s : s + n] = emit_step(b, tile, at, sums_so_far[s : s + n])
         ends = (
             offset_bytes(b, a, multiply(b, axis.a, unroll)),
             offset_bytes(b, vectors, multiply(b, axis.b, unroll)),
         )
-        return [*ends, *kept]
+        return [*ends, *sums_so_far]
 
     if unroll == 1:
-        return _rounds(b, axis.extent, 1, held, body, ahead)[2:]
+        return _rounds(b, axis.extent, 1, carried, body, ahead)[2:]
     if isinstance(axis.extent, int):
         rounds, rest = divmod(axis.extent, unroll)
     else:
         rounds, rest = b.sdiv(axis.extent, constant(unroll)), b.srem(axis.extent, constant(unroll))
-    held = _rounds(b, rounds, unroll, held, body, ahead)
-    total = held[2 : 2 + n]
+    carried = _rounds(b, rounds, unroll, carried, body, ahead)
+    total = carried[2 : 2 + n]
     for s in range(1, sets):
-        total = [_added(b, x, y) for x, y in zip(total, held[2 + s * n :], strict=False)]
+        total = [_add(b, x, y) for x, y in zip(total, carried[2 + s * n :], strict=False)]
     if isinstance(rest, int) and rest == 0:
         return total
 
-    def one(_: ir.Value, held: Sums) -> Sums:
-        kept = step(b, tile, _placed(source, held[0], held[1]), held[2:])
-        return [offset_bytes(b, held[0], axis.a), offset_bytes(b, held[1], axis.b), *kept]
+    def remaining_step(_: ir.Value, carried: Sums) -> Sums:
+        sums_so_far = emit_step(b, tile, _source_at(source, carried[0], carried[1]), carried[2:])
+        return [
+            offset_bytes(b, carried[0], axis.a),
+            offset_bytes(b, carried[1], axis.b),
+            *sums_so_far,
+        ]
 
-    return emit_loop(b, rest, [held[0], held[1], *total], one)[2:]
+    return emit_loop(b, rest, [carried[0], carried[1], *total], remaining_step)[2:]
 
 
 def _rounds(
-    b: ir.IRBuilder, rounds: Number, unroll: int, held: Sums,
-    body: Callable[[ir.Value, Sums], Sums], ahead: Ahead | None,
+    b: ir.IRBuilder, rounds: Number, unroll: int, carried: Sums,
+    body: Callable[[ir.Value, Sums], Sums], ahead: PrefetchPlan | None,
 ) -> Sums:  # fmt: skip
     """The loop's rounds, each of which asks for a line or a few of what lies ahead.
 
@@ -210,24 +214,24 @@ def _rounds(
     multiply-adds' turns on the ports. A last stretch with fewer rounds leaves its end out.
     """
     if ahead is None:
-        return emit_loop(b, rounds, held, body)
+        return emit_loop(b, rounds, carried, body)
     count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE_BYTES)
     further, most = multiply(b, count, unroll * ahead.bytes), ceil_divide(b, rounds, count)
 
-    def one(i: ir.Value, held: Sums) -> Sums:
+    def prefetching_round(i: ir.Value, carried: Sums) -> Sums:
         for line in range(lines):
-            ahead.ask(offset_bytes(b, held[0], line * LINE_BYTES))
-        return [offset_bytes(b, held[0], further), *body(i, held[1:])]
+            ahead.ask(offset_bytes(b, carried[0], line * LINE_BYTES))
+        return [offset_bytes(b, carried[0], further), *body(i, carried[1:])]
 
-    def stretch(i: ir.Value, held: Sums) -> Sums:
+    def stretch(i: ir.Value, carried: Sums) -> Sums:
         left = b.sub(constant(rounds), constant(multiply(b, i, most)))
         many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
-        return emit_loop(b, many, [ahead.start(i), *held], one)[1:]
+        return emit_loop(b, many, [ahead.start(i), *carried], prefetching_round)[1:]
 
     if isinstance(count, int) and count == 1:
-        return emit_loop(b, rounds, [ahead.start(constant(0)), *held], one)[1:]
-    return emit_loop(b, count, held, stretch)
+        return emit_loop(b, rounds, [ahead.start(constant(0)), *carried], prefetching_round)[1:]
+    return emit_loop(b, count, carried, stretch)
 
 
-def _added(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+def _add(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.add(x, y) if isinstance(x.type.element, ir.IntType) else b.fadd(x, y)

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from ..loops.epilogue_prefetch import L2_LOCALITY, emit_prefetch
-from .bf16_pairs import halved, in_a_row, paired, steps_of, where
+from .bf16_pairs import count_pair_steps, emit_if, pack_consecutive, pack_pair, split_depth
 from ...target.cache_sizes import LINE_BYTES
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
@@ -24,7 +24,7 @@ from ..llvm.transpose import transpose_block
 
 
 @dataclass(frozen=True)
-class Panel:
+class PackedPanel:
     """What is packed: `width` by `depth` elements, of which `valid` along the width exist.
 
     Strides are in bytes; `lanes` is the number of elements of `type` in a vector. `pairs`: two
@@ -53,14 +53,14 @@ class Panel:
         return self.width * self.type.size
 
 
-def minimum(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def min_of(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """The smaller of two numbers."""
     if isinstance(x, int) and isinstance(y, int):
         return min(x, y)
     return b.select(b.icmp_signed("<", constant(x), constant(y)), constant(x), constant(y))
 
 
-def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Copies a panel; elements beyond `valid` are zero or repeat the last one."""
     size = panel.stored.size
     if panel.width_stride == size:
@@ -71,12 +71,13 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
         _pack_elements(b, panel, into)
 
 
-STEPS = 16  # of the depth that side-by-side panels are packed together
-_FAR = 256 << 10  # bytes over which the depth goes, from which on lines are asked for ahead
+PACK_STEPS_AT_ONCE = 16  # of the depth that side-by-side panels are packed together
+# bytes over which the depth goes, from which on lines are asked for ahead
+_MIN_FAR_BYTES = 256 << 10
 
 
 def pack_groups(
-    b: ir.IRBuilder, panel: Panel, into: ir.Value, groups: Number, apart: Number
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
 ) -> None:
     """Packs panels that lie side by side along the width, each `apart` bytes after
     the one before.
@@ -86,20 +87,22 @@ def pack_groups(
     lies that far apart. `valid` counts what all of them have.
     """
     if panel.width_stride != panel.stored.size:
-        _pack_one_by_one(b, panel, into, groups, apart)
+        _pack_each_group(b, panel, into, groups, apart)
         return
     over = multiply(b, panel.depth, panel.depth_stride)
-    ahead = 0 if isinstance(over, int) and over < _FAR else STEPS
+    ahead = 0 if isinstance(over, int) and over < _MIN_FAR_BYTES else PACK_STEPS_AT_ONCE
     whole = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
 
     def stretch(i: ir.Value, _: list) -> list:
-        start = multiply(b, i, STEPS)
+        start = multiply(b, i, PACK_STEPS_AT_ONCE)
         here = replace(
             panel, pointer=offset_bytes(b, panel.pointer, multiply(b, start, panel.depth_stride)),
-            depth=minimum(b, STEPS, b.sub(constant(panel.depth), constant(start))),
+            depth=min_of(b, PACK_STEPS_AT_ONCE, b.sub(constant(panel.depth), constant(start))),
         )  # fmt: skip
-        target = offset_bytes(b, into, multiply(b, steps_of(b, start, panel.pairs), panel.step))
+        target = offset_bytes(
+            b, into, multiply(b, count_pair_steps(b, start, panel.pairs), panel.step)
+        )
 
         def group(g: ir.Value, valid: Number) -> None:
             at = offset_bytes(b, here.pointer, multiply(b, g, panel.width * panel.stored.size))
@@ -115,29 +118,29 @@ def pack_groups(
             group(whole, rest)
         return []
 
-    emit_loop(b, ceil_divide(b, panel.depth, STEPS), [], stretch)
+    emit_loop(b, ceil_divide(b, panel.depth, PACK_STEPS_AT_ONCE), [], stretch)
 
 
-def _pack_one_by_one(
-    b: ir.IRBuilder, panel: Panel, into: ir.Value, groups: Number, apart: Number
+def _pack_each_group(
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
 ) -> None:  # fmt: skip
     """Such panels, one after another."""
 
-    def one(g: ir.Value, _: list) -> list:
+    def pack_group(g: ir.Value, _: list) -> list:
         done = multiply(b, g, panel.width)
         left = b.sub(constant(panel.valid), constant(done))
         at = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
-        valid = minimum(b, left, panel.width)
-        pack(
+        valid = min_of(b, left, panel.width)
+        pack_panel(
             b, replace(panel, pointer=at, valid=valid), offset_bytes(b, into, multiply(b, g, apart))
         )
         return []
 
-    emit_loop(b, groups, [], one)
+    emit_loop(b, groups, [], pack_group)
 
 
 def _pack_along_width(
-    b: ir.IRBuilder, panel: Panel, into: ir.Value, ahead: int = 0
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, ahead: int = 0
 ) -> None:  # fmt: skip
     """Step by step of the depth; `ahead`: of which step each one asks for the lines."""
     masks: list[tuple[int, int, ir.Value | None]] = []
@@ -154,7 +157,7 @@ def _pack_along_width(
         for start, count, mask in masks:
             read = [load_vector(b, offset_bytes(b, source, start * panel.stored.size), panel.stored,
                                 count, mask) for source in sources]  # fmt: skip
-            value = _packed(b, panel, read)
+            value = _convert_for_panel(b, panel, read)
             store_vector(
                 b, value, offset_bytes(b, target, start * panel.type.size), panel.type.size
             )
@@ -163,13 +166,13 @@ def _pack_along_width(
 
 
 def _each_step(
-    b: ir.IRBuilder, panel: Panel, into: ir.Value,
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value,
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:  # fmt: skip
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
     apart = multiply(b, panel.depth_stride, panel.each)
 
-    def one(k: ir.Value, _: list) -> list:
+    def pack_step(k: ir.Value, _: list) -> list:
         first = offset_bytes(b, panel.pointer, multiply(b, k, apart))
         sources = [
             offset_bytes(b, first, multiply(b, panel.depth_stride, i)) for i in range(panel.each)
@@ -178,11 +181,11 @@ def _each_step(
         return []
 
     if not panel.pairs:
-        emit_loop(b, panel.depth, [], one)
+        emit_loop(b, panel.depth, [], pack_step)
         return
-    whole, odd = halved(b, panel.depth)
-    emit_loop(b, whole, [], one)
-    where(
+    whole, odd = split_depth(b, panel.depth)
+    emit_loop(b, whole, [], pack_step)
+    emit_if(
         b,
         odd,
         lambda: body(
@@ -192,23 +195,23 @@ def _each_step(
     )
 
 
-def _packed(b: ir.IRBuilder, panel: Panel, read: Sequence[ir.Value]) -> ir.Value:
+def _convert_for_panel(b: ir.IRBuilder, panel: PackedPanel, read: Sequence[ir.Value]) -> ir.Value:
     """What a panel holds of the elements, or vectors of them, of one step: as they were read."""
     if panel.pairs:
-        return paired(b, read, panel.stored)
+        return pack_pair(b, read, panel.stored)
     return widen(b, read[0], panel.stored, panel.type)
 
 
-def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """One element after another, for any strides."""
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
-        def one(r: ir.Value, _: list) -> list:
+        def pack_element(r: ir.Value, _: list) -> list:
             read = []
             for source in sources:
                 at = offset_bytes(b, source, multiply(b, r, panel.width_stride))
                 read.append(b.load(at, typ=memory_type(panel.stored), align=panel.stored.size))
-            value = _packed(b, panel, read)
+            value = _convert_for_panel(b, panel, read)
             b.store(
                 value,
                 offset_bytes(b, target, multiply(b, r, panel.type.size)),
@@ -216,12 +219,12 @@ def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
             )
             return []
 
-        emit_loop(b, minimum(b, panel.valid, panel.width), [], one)
+        emit_loop(b, min_of(b, panel.valid, panel.width), [], pack_element)
 
     _each_step(b, panel, into, step)
 
 
-def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Squares of vectors, transposed; what is left of the depth element by element."""
     lanes, each = panel.lanes, panel.lanes * panel.each
     if isinstance(panel.depth, int):
@@ -246,17 +249,17 @@ def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
 
 
 def _transpose_columns(
-    b: ir.IRBuilder, panel: Panel, into: ir.Value, start: int, count: int, blocks: Number
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, start: int, count: int, blocks: Number
 ) -> None:
     """Packs whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
     last = add(b, panel.valid, -1 - start)
     at = offset_bytes(b, panel.pointer, multiply(b, start, panel.width_stride))
     target = offset_bytes(b, into, start * panel.type.size)
-    given = [at, constant(panel.width_stride), constant(last), constant(blocks), target]
-    b.call(_transposer(b.module, panel, count), given)
+    arguments = [at, constant(panel.width_stride), constant(last), constant(blocks), target]
+    b.call(_declare_transposer(b.module, panel, count), arguments)
 
 
-def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
+def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir.Function:
     """void(source, stride, last, blocks, target): one for all panels of the same form."""
     kinds = f"{panel.stored.value}_{panel.type.value}{'_pairs' if panel.pairs else ''}"
     name = f"pack_{kinds}_{panel.lanes}_{panel.width}_{count}"
@@ -270,7 +273,7 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     sources = []
     for r in range(count):
-        near = minimum(b, r, last)
+        near = min_of(b, r, last)
         # A vector that is absent altogether repeats the last element before it.
         sources.append(offset_bytes(b, source, multiply(b, near, stride)))
 
@@ -278,9 +281,9 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
         each = panel.lanes * panel.each
         offset = multiply(b, block, each * panel.stored.size)
         vectors = []
-        for one in sources:
-            read = load_vector(b, offset_bytes(b, one, offset), panel.stored, each)
-            vectors.append(in_a_row(b, read, panel.stored) if panel.pairs else
+        for source in sources:
+            read = load_vector(b, offset_bytes(b, source, offset), panel.stored, each)
+            vectors.append(pack_consecutive(b, read, panel.stored) if panel.pairs else
                            widen(b, read, panel.stored, panel.type))  # fmt: skip
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
         here = offset_bytes(b, target, multiply(b, block, panel.lanes * panel.step))
@@ -294,7 +297,7 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
 
 
 def _store_steps(
-    b: ir.IRBuilder, panel: Panel, vectors: list[ir.Value], count: int, target: ir.Value
+    b: ir.IRBuilder, panel: PackedPanel, vectors: list[ir.Value], count: int, target: ir.Value
 ) -> None:
     """Writes transposed vectors, each step of the depth `count` elements, a step apart."""
     lanes, size = panel.lanes, panel.type.size

@@ -18,11 +18,11 @@ from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number
 
-Made = Callable[..., None]
+_PackFunction = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Block:
+class StridedBlock:
     """A block of `b`: (extent, stride in elements) along each axis of the depth, and along the
     columns. `order` is how the panel's steps follow one another: as the axes are given."""
 
@@ -44,7 +44,7 @@ class Block:
         return out
 
 
-def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+def transpose_square(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     """The columns of a square of vectors, as vectors: log2(lanes) rounds of two-way shuffles."""
     rows, lanes = list(rows), len(rows)
     half = lanes // 2
@@ -56,16 +56,16 @@ def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
             x, y = rows[i], rows[i + half]
             low = [k if not k & half else lanes + k - half for k in range(lanes)]
             high = [k + half if not k & half else lanes + k for k in range(lanes)]
-            out[i], out[i + half] = _shuffled(b, x, y, low), _shuffled(b, x, y, high)
+            out[i], out[i + half] = _shuffle(b, x, y, low), _shuffle(b, x, y, high)
         rows, half = out, half // 2
     return rows
 
 
-def _shuffled(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
+def _shuffle(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
     return b.shuffle_vector(x, y, lane_indices(tuple(which)))
 
 
-def turn(
+def transpose_into(
     b: Builder, type: Type, lanes: int, source: ir.Value, stride: Number, rows: Number,
     count: Number, square: ir.Value,
 ) -> None:  # fmt: skip
@@ -74,11 +74,11 @@ def turn(
     Only the first `rows` rows and the first `count` elements of each are read, others are zeros.
     A function of its own: its many shuffles are compiled once.
     """
-    function = b.module.globals.get(f"turn{type.value}") or _turn(b, type, lanes)
+    function = b.module.globals.get(f"turn{type.value}") or _declare_transposer(b, type, lanes)
     b.call(function, [source, constant(stride), constant(rows), constant(count), square])
 
 
-def _turn(b: Builder, type: Type, lanes: int) -> ir.Function:
+def _declare_transposer(b: Builder, type: Type, lanes: int) -> ir.Function:
     kinds = [POINTER, I64, I64, I64, POINTER]
     function = declare_internal(
         b.module, f"turn{type.value}", ir.FunctionType(ir.VoidType(), kinds)
@@ -91,26 +91,32 @@ def _turn(b: Builder, type: Type, lanes: int) -> ir.Function:
         mask = inner.first_lanes(inner.select(here, count, constant(0)), lanes)
         place = offset_bytes(inner, source, multiply(inner, stride, i))
         vectors.append(load_vector(inner, place, type, lanes, mask))
-    for i, value in enumerate(transposed(inner, vectors)):
+    for i, value in enumerate(transpose_square(inner, vectors)):
         store_vector(inner, value, offset_bytes(inner, square, i * lanes * type.size), type.size)
     inner.ret_void()
     return function
 
 
-def pack(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+def pack_block(
+    b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
+) -> None:
     """Writes a panel of `valid` columns, padded with zeros to whole vectors."""
     if block.column == 1:
-        _copied(b, block, source, target, valid)
+        _copy_contiguous(b, block, source, target, valid)
         return
-    run = _run(block)
+    run = _contiguous_depth_axes(block)
     if run:
-        _turned(b, block, run, source, target, valid)
+        _pack_transposed(b, block, run, source, target, valid)
     else:
-        _gathered(b, block, source, target, valid)
+        _gather_strided(b, block, source, target, valid)
 
 
-def nest(b: Builder, axes: Sequence[tuple[int, Sequence[int]]], pointers: Sequence[ir.Value],
-         body: Made) -> None:  # fmt: skip
+def nested_loops(
+    b: Builder,
+    axes: Sequence[tuple[int, Sequence[int]]],
+    pointers: Sequence[ir.Value],
+    body: _PackFunction,
+) -> None:
     """Loops over (extent, bytes that each pointer moves a round); body(*pointers)."""
     if not axes:
         body(*pointers)
@@ -120,10 +126,12 @@ def nest(b: Builder, axes: Sequence[tuple[int, Sequence[int]]], pointers: Sequen
         inner = [
             offset_bytes(b, p, multiply(b, i, s)) for p, s in zip(pointers, strides, strict=True)
         ]
-        nest(b, axes[1:], inner, body)
+        nested_loops(b, axes[1:], inner, body)
 
 
-def _copied(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+def _copy_contiguous(
+    b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
+) -> None:
     """Columns are contiguous already."""
     size, lanes = block.type.size, block.lanes
 
@@ -136,26 +144,32 @@ def _copied(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid:
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
-    nest(b, axes, (source, target), row)
+    nested_loops(b, axes, (source, target), row)
 
 
-def _run(block: Block) -> list[int]:
+def _contiguous_depth_axes(block: StridedBlock) -> list[int]:
     """The depth axes that make one contiguous run in memory, innermost first."""
     run: list[int] = []
     step = 1
     left = [k for k in range(len(block.depth)) if block.depth[k][0] > 1]
     while True:
-        found = [k for k in left if block.depth[k][1] == step]
-        if not found:
+        next_axes = [k for k in left if block.depth[k][1] == step]
+        if not next_axes:
             break
-        run.append(found[0])
-        left.remove(found[0])
-        step *= block.depth[found[0]][0]
+        run.append(next_axes[0])
+        left.remove(next_axes[0])
+        step *= block.depth[next_axes[0]][0]
     return run if step >= 8 or (run and not left) else []
 
 
-def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, target: ir.Value,
-            valid: int) -> None:  # fmt: skip
+def _pack_transposed(
+    b: Builder,
+    block: StridedBlock,
+    run: Sequence[int],
+    source: ir.Value,
+    target: ir.Value,
+    valid: int,
+) -> None:
     """A run of the depth is contiguous: squares of columns by run are transposed."""
     size, lanes, row = block.type.size, block.lanes, block.width * block.type.size
     length = 1
@@ -164,22 +178,24 @@ def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, targ
     order = [0]
     for k in run:
         order = [q + i * block.places[k] for i in range(block.depth[k][0]) for q in order]
-    table = None if order == list(range(length)) else _table(b, order, lanes)
+    table = None if order == list(range(length)) else _declare_step_table(b, order, lanes)
 
     def square(x: ir.Value, y: ir.Value, first: Number, count: int) -> None:
         x = offset_bytes(b, x, multiply(b, first, size))
         with b.counted_loop(0, -(-valid // lanes)) as j:
             start = offset_bytes(b, x, multiply(b, j, lanes * block.column * size))
             left = b.sub(constant(valid), multiply(b, j, lanes))
-            turn(b, block.type, lanes, start, block.column * size, left, count, block.square)
+            transpose_into(
+                b, block.type, lanes, start, block.column * size, left, count, block.square
+            )
             into = offset_bytes(b, y, multiply(b, j, lanes * size))
             with b.counted_loop(0, count) as q:
                 step = constant(add(b, first, q))
                 if table is not None:
-                    step = _entry(b, table, step)
-                found = load_vector(b, offset_bytes(b, block.square, multiply(b, q, lanes * size)),
+                    step = _load_step(b, table, step)
+                value = load_vector(b, offset_bytes(b, block.square, multiply(b, q, lanes * size)),
                                     block.type, lanes)  # fmt: skip
-                store_vector(b, found, offset_bytes(b, into, multiply(b, step, row)), size)
+                store_vector(b, value, offset_bytes(b, into, multiply(b, step, row)), size)
 
     def strip(x: ir.Value, y: ir.Value) -> None:
         full = length // lanes * lanes
@@ -191,27 +207,29 @@ def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, targ
 
     axes = [(n, (s * size, p * row)) for k, ((n, s), p) in
             enumerate(zip(block.depth, block.places, strict=True)) if k not in run]  # fmt: skip
-    nest(b, axes, (source, target), strip)
+    nested_loops(b, axes, (source, target), strip)
 
 
-def _table(b: Builder, order: Sequence[int], lanes: int) -> ir.Value:
+def _declare_step_table(b: Builder, order: Sequence[int], lanes: int) -> ir.Value:
     """A constant array of panel steps."""
     whole = [*order, *[0] * (-len(order) % lanes)]
     kind = ir.ArrayType(I32, len(whole))
     name = b.module.get_unique_name("order")
-    made = ir.GlobalVariable(b.module, kind, name)
-    made.linkage, made.global_constant = "internal", True
-    made.initializer = ir.Constant(kind, whole)
-    made.type = POINTER
-    return made
+    table = ir.GlobalVariable(b.module, kind, name)
+    table.linkage, table.global_constant = "internal", True
+    table.initializer = ir.Constant(kind, whole)
+    table.type = POINTER
+    return table
 
 
-def _entry(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
+def _load_step(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
     place = b.gep(table, [constant(at)], source_etype=I32)
     return b.zext(b.load(place, typ=I32, align=4), I64)
 
 
-def _gathered(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+def _gather_strided(
+    b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
+) -> None:
     """Neither columns nor depth are contiguous."""
     size, lanes = block.type.size, block.lanes
     apart = lane_numbers(lanes, I64, block.column * size)
@@ -224,12 +242,12 @@ def _gathered(b: Builder, block: Block, source: ir.Value, target: ir.Value, vali
             where.type = vector(POINTER, lanes)
             mask = b.splat(ir.Constant(I1, 1), lanes) if left >= lanes \
                 else b.first_lanes(left, lanes)  # fmt: skip
-            found = b.gather(where, block.type, lanes, mask)
-            store_vector(b, found, offset_bytes(b, y, j * lanes * size), size)
+            value = b.gather(where, block.type, lanes, mask)
+            store_vector(b, value, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
     # the axis that moves least in memory goes innermost: neighbours share cache lines
-    axes.sort(key=lambda one: -abs(one[1][0]))
-    nest(b, axes, (source, target), row)
+    axes.sort(key=lambda axis: -abs(axis[1][0]))
+    nested_loops(b, axes, (source, target), row)
 

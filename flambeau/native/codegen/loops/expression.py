@@ -248,7 +248,7 @@ def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Valu
 
 def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
     """Random words of indices that count up with the lane."""
-    from ..math.philox import words_in_order
+    from ..math.philox import consecutive_words
 
     place, *others = apply.operands
     if isinstance(place, Apply) and place.operation is Scalar.CAST:
@@ -259,7 +259,7 @@ def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | No
     if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:
         return None
     start = _first_lane(context, scope, place)
-    return words_in_order(context.builder, start, stream, key, scope.lanes)
+    return consecutive_words(context.builder, start, stream, key, scope.lanes)
 
 
 EVALUATORS: dict[type, Callable] = {

@@ -53,7 +53,7 @@ def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: 
     """A function that takes a series of instructions."""
     from ..math import table
 
-    return table.emit(b, operation, values, type, lanes)
+    return table.emit_function(b, operation, values, type, lanes)
 
 
 FLOAT_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
@@ -131,9 +131,9 @@ def _philox(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
 
 
 def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
-    from ..math.philox import word
+    from ..math.philox import philox_word
 
-    return word(b, v, type, lanes)
+    return philox_word(b, v, type, lanes)
 
 
 INTEGER_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 
-from .exponential import EXP64_EXACT, LN2, LN2_HIGH64, LN2_LOW64, LOG2_E, MAGIC64, scaled
-from .vector_formulas import Lanes, Value, where_rare
-from .logarithm import ATANH, ends
-from .trigonometric import COS, PARTS
+from .exponential import EXP64_EXACT, LN2, LN2_HIGH64, LN2_LOW64, LOG2_E, MAGIC64, scale_by_power
+from .vector_formulas import Lanes, Value, select_rare
+from .logarithm import ATANH, with_special_cases
+from .trigonometric import COS, HALF_PI_TERMS64
 
-FAR = 1e8
-LN2_REST = 2.3190468138462996e-17  # what ln 2 has beyond 53 bits, and so on
-LOG2_E_REST = 2.0355273740931033e-17
-LOG10_E, LOG10_E_REST = 0.4342944819032518, 1.098319650216765e-17
+MAX_REDUCIBLE_ANGLE = 1e8
+LN2_LOW = 2.3190468138462996e-17  # what ln 2 has beyond 53 bits, and so on
+LOG2_E_LOW = 2.0355273740931033e-17
+LOG10_E, LOG10_E_LOW = 0.4342944819032518, 1.098319650216765e-17
 LOG10_2_HIGH, LOG10_2_LOW = 0.30102999566361177, 3.694239077158931e-13  # n times the first is exact
-HALF_PI_REST, PI_REST = 6.123233995736766e-17, 1.2246467991473532e-16
-_THREE_QUARTERS = 0x3FE8000000000000
+HALF_PI_LOW, PI_LOW = 6.123233995736766e-17, 1.2246467991473532e-16
+_THREE_QUARTERS_BITS = 0x3FE8000000000000
 SINH = tuple(1 / math.factorial(2 * k + 1) for k in range(9, 0, -1))
 SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(8, 0, -1))
 # (atan(r) / r - 1) / r**2 in r**2 for r up to tan(pi / 8), through Chebyshev's points.
@@ -39,21 +39,21 @@ ASIN = (
 # ------------------------------------------------------------------------------- logarithms
 
 
-def _taken_apart(m: Lanes, x: Value) -> tuple[Value, Value]:
+def _split_mantissa(m: Lanes, x: Value) -> tuple[Value, Value]:
     """e and f of x = 2**e * (1 + f), f in [-0.25, 0.5)."""
-    if m.permutes:
+    if m.has_permute:
         part = m.mantissa(x)
         return m.sub(m.exponent(x), m.exponent(part)), m.sub(part, 1.0)
     b = m.b
     tiny = m.less(x, 2.2250738585072014e-308)  # denormal: scaled up
-    offset = b.sub(m.bits(m.where(tiny, m.mul(x, 2.0**54), x)), m.integer(_THREE_QUARTERS))
+    offset = b.sub(m.bits(m.where(tiny, m.mul(x, 2.0**54), x)), m.integer(_THREE_QUARTERS_BITS))
     exponent = b.ashr(offset, m.integer(52))
-    mantissa = b.add(b.and_(offset, m.integer(0x000FFFFFFFFFFFFF)), m.integer(_THREE_QUARTERS))
+    mantissa = b.add(b.and_(offset, m.integer(0x000FFFFFFFFFFFFF)), m.integer(_THREE_QUARTERS_BITS))
     e = m.sub(b.sitofp(exponent, m.kind), m.where(tiny, 54.0, 0.0))
     return e, m.sub(m.floats(mantissa), 1.0)
 
 
-def _near_one(m: Lanes, f: Value, rest: Value) -> Value:
+def _log1p_series(m: Lanes, f: Value, rest: Value) -> Value:
     """log(1 + f) + rest, the rest being small."""
     s = m.div(f, m.add(f, 2.0))
     square, half = m.mul(s, s), m.mul(m.mul(f, f), 0.5)
@@ -61,14 +61,14 @@ def _near_one(m: Lanes, f: Value, rest: Value) -> Value:
     return m.sub(f, m.sub(half, m.fma(s, m.add(half, series), rest)))
 
 
-def _ended(m: Lanes, x: Value, y: Value) -> Value:
-    return y if m.permutes else ends(m, x, y)
+def _with_special_cases(m: Lanes, x: Value, y: Value) -> Value:
+    return y if m.has_permute else with_special_cases(m, x, y)
 
 
 def log(m: Lanes, x: Value) -> Value:
     """log of float64."""
-    e, f = _taken_apart(m, x)
-    return _ended(m, x, m.fma(e, LN2_HIGH64, _near_one(m, f, m.mul(e, LN2_LOW64))))
+    e, f = _split_mantissa(m, x)
+    return _with_special_cases(m, x, m.fma(e, LN2_HIGH64, _log1p_series(m, f, m.mul(e, LN2_LOW64))))
 
 
 def log1p(m: Lanes, x: Value) -> Value:
@@ -76,54 +76,54 @@ def log1p(m: Lanes, x: Value) -> Value:
     total = m.add(x, 1.0)
     back = m.sub(total, 1.0)
     lost = m.add(m.sub(1.0, m.sub(total, back)), m.sub(x, back))
-    lost = m.div(lost, m.where(m.same(total, 0.0), 1.0, total))
+    lost = m.div(lost, m.where(m.equal(total, 0.0), 1.0, total))
     lost = m.where(m.less(x, 1e300), lost, 0.0)
-    e, f = _taken_apart(m, total)
-    y = m.fma(e, LN2_HIGH64, _near_one(m, f, m.fma(e, LN2_LOW64, lost)))
-    return m.where(m.same(x, 0.0), x, _ended(m, total, y))
+    e, f = _split_mantissa(m, total)
+    y = m.fma(e, LN2_HIGH64, _log1p_series(m, f, m.fma(e, LN2_LOW64, lost)))
+    return m.where(m.equal(x, 0.0), x, _with_special_cases(m, total, y))
 
 
 def log2(m: Lanes, x: Value) -> Value:
     """The logarithm to base 2."""
-    e, f = _taken_apart(m, x)
-    natural = _near_one(m, f, m.number(0.0))
+    e, f = _split_mantissa(m, x)
+    natural = _log1p_series(m, f, m.number(0.0))
     product = m.mul(natural, LOG2_E)
-    rest = m.fma(natural, LOG2_E_REST, m.fma(natural, LOG2_E, m.neg(product)))
-    return _ended(m, x, m.add(e, m.add(product, rest)))
+    rest = m.fma(natural, LOG2_E_LOW, m.fma(natural, LOG2_E, m.neg(product)))
+    return _with_special_cases(m, x, m.add(e, m.add(product, rest)))
 
 
 def log10(m: Lanes, x: Value) -> Value:
     """The logarithm to base 10."""
-    e, f = _taken_apart(m, x)
-    natural = _near_one(m, f, m.number(0.0))
-    low = m.fma(natural, LOG10_E_REST, m.mul(e, LOG10_2_LOW))
-    return _ended(m, x, m.fma(e, LOG10_2_HIGH, m.fma(natural, LOG10_E, low)))
+    e, f = _split_mantissa(m, x)
+    natural = _log1p_series(m, f, m.number(0.0))
+    low = m.fma(natural, LOG10_E_LOW, m.mul(e, LOG10_2_LOW))
+    return _with_special_cases(m, x, m.fma(e, LOG10_2_HIGH, m.fma(natural, LOG10_E, low)))
 
 
 # ------------------------------------------------------------------------------ exponentials
 
 
-def _times_power(m: Lanes, y: Value, n: Value, zero: Value) -> Value:
+def _scale_by_power(m: Lanes, y: Value, n: Value, zero: Value) -> Value:
     """y * 2**n for whole floats n; 0 where `zero`."""
-    if m.permutes:
+    if m.has_permute:
         return m.scale(y, n, zero)
     whole = m.b.sub(m.bits(m.add(n, MAGIC64)), m.integer(0x4338000000000000))
-    return scaled(m, y, whole, 52, zero)
+    return scale_by_power(m, y, whole, 52, zero)
 
 
 def exp2(m: Lanes, x: Value) -> Value:
     """2**x."""
     zero = m.less(x, -1075.5)
-    x = m.clamped(x, -1080.0, 1030.0)
+    x = m.clamp(x, -1080.0, 1030.0)
     n = m.sub(m.add(x, MAGIC64), MAGIC64)
     r = m.sub(x, n)
     t = m.mul(r, LN2)
-    rest = m.fma(r, LN2_REST, m.fma(r, LN2, m.neg(t)))
+    rest = m.fma(r, LN2_LOW, m.fma(r, LN2, m.neg(t)))
     y = m.add(m.add(m.fma(m.polynomial(t, EXP64_EXACT), m.mul(t, t), rest), t), 1.0)
-    return _times_power(m, y, n, zero)
+    return _scale_by_power(m, y, n, zero)
 
 
-def _reduced(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
+def _reduce_argument(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
     """n, r and what r lost, of x = n * ln 2 + r."""
     n = m.sub(m.fma(x, LOG2_E, MAGIC64), MAGIC64)
     first = m.fma(n, -LN2_HIGH64, x)
@@ -133,7 +133,7 @@ def _reduced(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
 
 def expm1(m: Lanes, x: Value) -> Value:
     """exp(x) - 1: the sum of exp(r) - 1, times a power of 2, and of that power less 1."""
-    n, r, lost = _reduced(m, m.clamped(x, -40.0, 710.0))
+    n, r, lost = _reduce_argument(m, m.clamp(x, -40.0, 710.0))
     rest = m.add(m.fma(m.polynomial(r, EXP64_EXACT), m.mul(r, r), lost), r)
     place = m.b.add(m.bits(m.add(n, MAGIC64)), m.integer(1022 - 0x4338000000000000))
     half = m.floats(m.b.shl(place, m.integer(52)))  # 2**(n - 1), so that 2**1024 is no case
@@ -143,22 +143,22 @@ def expm1(m: Lanes, x: Value) -> Value:
 
 def _half_exp(m: Lanes, x: Value) -> Value:
     """exp(x) / 2 for x not below 0."""
-    n, r, lost = _reduced(m, m.where(m.less(720.0, x), 720.0, x))
+    n, r, lost = _reduce_argument(m, m.where(m.less(720.0, x), 720.0, x))
     y = m.add(m.add(m.fma(m.polynomial(r, EXP64_EXACT), m.mul(r, r), lost), r), 1.0)
-    return _times_power(m, y, m.sub(n, 1.0), m.less(x, -1.0))
+    return _scale_by_power(m, y, m.sub(n, 1.0), m.less(x, -1.0))
 
 
 def tanh(m: Lanes, x: Value) -> Value:
     """tanh, of (e - 1) / (e + 1) for e = exp(2 * x)."""
     size = m.abs(x)
-    held = m.where(m.less(20.0, size), 20.0, size)
-    e = expm1(m, m.add(held, held))
+    clamped = m.where(m.less(20.0, size), 20.0, size)
+    e = expm1(m, m.add(clamped, clamped))
     below = m.add(e, 2.0)
     lost = m.add(m.sub(2.0, below), e)  # of the sum, where that matters: for e up to 2
     inverse = m.div(1.0, below)
     y = m.mul(e, inverse)
     rest = m.fma(m.neg(y), m.where(m.less(e, 2.0), lost, 0.0), m.fma(m.neg(y), below, e))
-    return m.signed(m.fma(rest, inverse, y), x)
+    return m.copysign(m.fma(rest, inverse, y), x)
 
 
 def sinh(m: Lanes, x: Value) -> Value:
@@ -166,7 +166,7 @@ def sinh(m: Lanes, x: Value) -> Value:
     size = m.abs(x)
     square, half = m.mul(size, size), _half_exp(m, size)
     near = m.fma(m.mul(m.polynomial(square, SINH), square), size, size)
-    return m.signed(m.where(m.less(size, 1.0), near, m.sub(half, m.div(0.25, half))), x)
+    return m.copysign(m.where(m.less(size, 1.0), near, m.sub(half, m.div(0.25, half))), x)
 
 
 def cosh(m: Lanes, x: Value) -> Value:
@@ -182,12 +182,12 @@ def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
     """sin and cos of the rest after quarter turns, and the number of these (as integers)."""
     shifted = m.fma(x, 2 / math.pi, MAGIC64)
     n = m.sub(shifted, MAGIC64)
-    first = m.fma(n, -PARTS[0], x)  # exact
-    second = m.mul(n, PARTS[1])
+    first = m.fma(n, -HALF_PI_TERMS64[0], x)  # exact
+    second = m.mul(n, HALF_PI_TERMS64[1])
     r = m.sub(first, second)
     back = m.sub(r, first)
     lost = m.sub(m.sub(first, m.sub(r, back)), m.add(second, back))
-    lost = m.sub(lost, m.fma(n, PARTS[2], m.fma(n, PARTS[1], m.neg(second))))
+    lost = m.sub(lost, m.fma(n, HALF_PI_TERMS64[2], m.fma(n, HALF_PI_TERMS64[1], m.neg(second))))
     square = m.mul(r, r)
     half = m.mul(square, 0.5)
     sine = m.add(m.fma(m.mul(m.polynomial(square, SIN), square), r, lost), r)
@@ -197,15 +197,15 @@ def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
     return sine, cosine, m.bits(shifted)
 
 
-def _checked(m: Lanes, x: Value, y: Value, name: str) -> Value:
+def _with_libm_for_large(m: Lanes, x: Value, y: Value, name: str) -> Value:
     """y, but for great angles the C library's result; NaN at infinities."""
     size = m.abs(x)
-    y = m.where(m.same(size, float("inf")), float("nan"), y)
-    far = m.b.and_(m.less(FAR, size), m.less(size, float("inf")))
-    return where_rare(m, far, name, (x,), y)
+    y = m.where(m.equal(size, float("inf")), float("nan"), y)
+    far = m.b.and_(m.less(MAX_REDUCIBLE_ANGLE, size), m.less(size, float("inf")))
+    return select_rare(m, far, name, (x,), y)
 
 
-def _turned(m: Lanes, x: Value, turns: int) -> Value:
+def _sin_of_quarter_turns(m: Lanes, x: Value, turns: int) -> Value:
     """sin(x + turns quarter turns)."""
     b = m.b
     sine, cosine, quarter = _sin_cos(m, x)
@@ -218,12 +218,14 @@ def _turned(m: Lanes, x: Value, turns: int) -> Value:
 
 def sin(m: Lanes, x: Value) -> Value:
     """sin."""
-    return _checked(m, x, m.where(m.same(x, 0.0), x, _turned(m, x, 0)), "sin")
+    return _with_libm_for_large(
+        m, x, m.where(m.equal(x, 0.0), x, _sin_of_quarter_turns(m, x, 0)), "sin"
+    )
 
 
 def cos(m: Lanes, x: Value) -> Value:
     """cos."""
-    return _checked(m, x, _turned(m, x, 1), "cos")
+    return _with_libm_for_large(m, x, _sin_of_quarter_turns(m, x, 1), "cos")
 
 
 def tan(m: Lanes, x: Value) -> Value:
@@ -232,10 +234,10 @@ def tan(m: Lanes, x: Value) -> Value:
     sine, cosine, quarter = _sin_cos(m, x)
     odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
     top, bottom = b.select(odd, m.neg(cosine), sine), b.select(odd, sine, cosine)
-    return _checked(m, x, m.where(m.same(x, 0.0), x, m.div(top, bottom)), "tan")
+    return _with_libm_for_large(m, x, m.where(m.equal(x, 0.0), x, m.div(top, bottom)), "tan")
 
 
-def _series(m: Lanes, r: Value, terms: tuple[float, ...], rest: Value) -> Value:
+def _odd_series(m: Lanes, r: Value, terms: tuple[float, ...], rest: Value) -> Value:
     """r + r**3 times a polynomial in r**2, and a small rest."""
     square = m.mul(r, r)
     return m.add(m.fma(m.mul(m.polynomial(square, terms), square), r, rest), r)
@@ -248,14 +250,14 @@ def _atan_of(m: Lanes, size: Value) -> Value:
     bottom = m.where(great, size, m.where(middle, m.add(size, 1.0), 1.0))
     start, rest = (
         m.where(great, value, m.where(middle, value / 2, 0.0))
-        for value in (math.pi / 2, HALF_PI_REST)
+        for value in (math.pi / 2, HALF_PI_LOW)
     )
-    return m.add(start, _series(m, m.div(top, bottom), ATAN, rest))
+    return m.add(start, _odd_series(m, m.div(top, bottom), ATAN, rest))
 
 
 def atan(m: Lanes, x: Value) -> Value:
     """atan."""
-    return m.signed(_atan_of(m, m.abs(x)), x)
+    return m.copysign(_atan_of(m, m.abs(x)), x)
 
 
 def atan2(m: Lanes, y: Value, x: Value) -> Value:
@@ -263,12 +265,12 @@ def atan2(m: Lanes, y: Value, x: Value) -> Value:
     a, b = m.abs(y), m.abs(x)
     steep = m.less(b, a)
     small, great = m.where(steep, b, a), m.where(steep, a, b)
-    ratio = m.div(small, m.where(m.same(great, 0.0), 1.0, great))
-    ratio = m.where(m.same(small, float("inf")), 1.0, ratio)
+    ratio = m.div(small, m.where(m.equal(great, 0.0), 1.0, great))
+    ratio = m.where(m.equal(small, float("inf")), 1.0, ratio)
     angle = _atan_of(m, ratio)
-    angle = m.where(steep, m.sub(math.pi / 2, m.sub(angle, HALF_PI_REST)), angle)
-    angle = m.where(m.negative(x), m.sub(math.pi, m.sub(angle, PI_REST)), angle)
-    angle = m.signed(angle, y)
+    angle = m.where(steep, m.sub(math.pi / 2, m.sub(angle, HALF_PI_LOW)), angle)
+    angle = m.where(m.negative(x), m.sub(math.pi, m.sub(angle, PI_LOW)), angle)
+    angle = m.copysign(angle, y)
     unknown = m.b.or_(m.is_nan(x), m.is_nan(y))
     return m.where(unknown, float("nan"), angle)
 
@@ -277,7 +279,7 @@ def _twice_asin(m: Lanes, size: Value) -> Value:
     """2 * asin(sqrt((1 - size) / 2)), which is acos(size), for sizes from 1 / 2 on."""
     square = m.mul(m.sub(1.0, size), 0.5)
     root = m.sqrt(square)
-    twice = m.add(root, m.where(m.same(root, 0.0), 1.0, root))
+    twice = m.add(root, m.where(m.equal(root, 0.0), 1.0, root))
     lost = m.div(m.fma(m.neg(root), root, square), twice)
     y = m.add(m.fma(m.mul(m.polynomial(square, ASIN), square), root, lost), root)
     return m.add(y, y)
@@ -286,15 +288,15 @@ def _twice_asin(m: Lanes, size: Value) -> Value:
 def asin(m: Lanes, x: Value) -> Value:
     """asin."""
     size = m.abs(x)
-    near = _series(m, size, ASIN, m.number(0.0))
-    far = m.sub(math.pi / 2, m.sub(_twice_asin(m, size), HALF_PI_REST))
-    return m.signed(m.where(m.less(size, 0.5), near, far), x)
+    near = _odd_series(m, size, ASIN, m.number(0.0))
+    far = m.sub(math.pi / 2, m.sub(_twice_asin(m, size), HALF_PI_LOW))
+    return m.copysign(m.where(m.less(size, 0.5), near, far), x)
 
 
 def acos(m: Lanes, x: Value) -> Value:
     """acos."""
     size = m.abs(x)
-    near = m.sub(math.pi / 2, m.sub(_series(m, x, ASIN, m.number(0.0)), HALF_PI_REST))
+    near = m.sub(math.pi / 2, m.sub(_odd_series(m, x, ASIN, m.number(0.0)), HALF_PI_LOW))
     far = _twice_asin(m, size)
-    far = m.where(m.less(x, 0.0), m.sub(math.pi, m.sub(far, PI_REST)), far)
+    far = m.where(m.less(x, 0.0), m.sub(math.pi, m.sub(far, PI_LOW)), far)
     return m.where(m.less(size, 0.5), near, far)

@@ -9,19 +9,19 @@ import numpy as np
 from ..llvm.libm_calls import call_per_lane
 from .exponential import exp32, exp64, times_exp32
 from .vector_formulas import Lanes, Value
-from .piecewise_polynomial import Table, Table64
+from .piecewise_polynomial import PiecewiseTable32, PiecewiseTable64
 
 # By least squares towards minimax: erf(x) / x - 1 in x**2 for |x| < 0.925; -log(erfc(x)) from
 # there to 4.1; log(erfc(x) * exp(x**2) / t) in t = 2 / (2 + x) for t in [0.15, 1].
-NEAR = (
+ERF_NEAR_ZERO = (
     8.377591215194836e-05, -0.0008145078064381212, 0.005201304796693182, -0.026859539110067495,
     0.11283698732182078, -0.3761263400458978, 0.128379166673604,
 )  # fmt: skip
-FAR = (
+ERFC_EXPONENT = (
     2.116190542801639e-05, -0.00043521887453600857, 0.004174642968804805, -0.0251286244625231,
     0.10829394644591053, 0.6333346531681392, 1.1295208232632938, -0.0001758745484607971,
 )  # fmt: skip
-COMPLEMENT = (
+ERFC_SCALED = (
     -0.18013749629634482, 1.4385338570068733, -5.035361944200685, 10.028465575438371,
     -12.31774852806557, 9.495977086800442, -4.6544756062515145, 1.6677241603675688,
     -0.4406055307326315, -0.1128909607732441, -0.08031708079983692, 0.08102695465486655,
@@ -30,7 +30,7 @@ COMPLEMENT = (
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _derivatives(at: float) -> list[float]:
+def _taylor_coefficients(at: float) -> list[float]:
     """erf's derivatives over the factorials, by the recurrence of Hermite's polynomials."""
     slopes = [TWO_OVER_ROOT_PI * math.exp(-at * at)]
     slopes.append(-2 * at * slopes[0])
@@ -39,46 +39,46 @@ def _derivatives(at: float) -> list[float]:
     return [math.erf(at), *[c / (k + 1) for k, c in enumerate(slopes)]]
 
 
-def _scaled_complement(x: float) -> float:
+def _erfcx(x: float) -> float:
     """erfc(x) * exp(x**2), an integral: of exp(-t**2 - 2xt) over t from 0 on."""
     points, weights = np.polynomial.legendre.leggauss(100)
     t = 3.2 * (points + 1)
     return TWO_OVER_ROOT_PI * 3.2 * float(weights @ np.exp(-t * (t + 2 * x)))
 
 
-BY_INTERVAL = Table(math.erf, TWO_OVER_ROOT_PI, 67 / 512, 5)
-BY_WIDE_INTERVAL = Table(math.erf, TWO_OVER_ROOT_PI, 17 / 32, 7, 8)
-DOUBLE_BY_INTERVAL = Table64(_derivatives, 49 / 128, 13)
-COMPLEMENT_BY_INTERVAL = Table(_scaled_complement, None, 83 / 256, 6)
+ERF_TABLE = PiecewiseTable32(math.erf, TWO_OVER_ROOT_PI, 67 / 512, 5)
+ERF_TABLE_AVX2 = PiecewiseTable32(math.erf, TWO_OVER_ROOT_PI, 17 / 32, 7, 8)
+ERF_TABLE64 = PiecewiseTable64(_taylor_coefficients, 49 / 128, 13)
+ERFC_TABLE = PiecewiseTable32(_erfcx, None, 83 / 256, 6)
 
 
 def erf32(m: Lanes, x: Value) -> Value:
     """erf of float32."""
-    if m.choices:
-        return (BY_INTERVAL if m.permutes else BY_WIDE_INTERVAL).emit(m, x)
+    if m.permute_width:
+        return (ERF_TABLE if m.has_permute else ERF_TABLE_AVX2).emit(m, x)
     size = m.abs(x)
-    near = m.fma(m.polynomial(m.mul(x, x), NEAR), x, x)
-    held = m.where(m.less(4.1, size), 4.1, size)
-    far = m.sub(1.0, exp32(m, m.neg(m.polynomial(held, FAR))))
-    return m.where(m.less(size, 0.925), near, m.signed(far, x))
+    near = m.fma(m.polynomial(m.mul(x, x), ERF_NEAR_ZERO), x, x)
+    clamped = m.where(m.less(4.1, size), 4.1, size)
+    far = m.sub(1.0, exp32(m, m.neg(m.polynomial(clamped, ERFC_EXPONENT))))
+    return m.where(m.less(size, 0.925), near, m.copysign(far, x))
 
 
 def erf64(m: Lanes, x: Value) -> Value:
     """erf of float64."""
-    if m.permutes:
-        return DOUBLE_BY_INTERVAL.emit(m, x)
+    if m.has_permute:
+        return ERF_TABLE64.emit(m, x)
     return call_per_lane(m.b, "erf", (x,), m.lanes)
 
 
 def erfc32(m: Lanes, x: Value) -> Value:
     """1 - erf of float32, accurate where it is small."""
-    if not m.permutes:
+    if not m.has_permute:
         return _erfc_in_double(m, x)
     size = m.abs(x)
-    first, slope, r = COMPLEMENT_BY_INTERVAL.at(m, size)
-    held = m.where(m.less(10.3, size), 10.3, size)
-    square = m.mul(held, held)
-    rest = m.fma(held, m.neg(held), square)
+    first, slope, r = ERFC_TABLE.at(m, size)
+    clamped = m.where(m.less(10.3, size), 10.3, size)
+    square = m.mul(clamped, clamped)
+    rest = m.fma(clamped, m.neg(clamped), square)
     y = times_exp32(m, m.fma(slope, r, first), m.neg(square), rest)
     return m.where(m.less(x, 0.0), m.sub(2.0, y), y)
 
@@ -86,8 +86,8 @@ def erfc32(m: Lanes, x: Value) -> Value:
 def _erfc_in_double(m: Lanes, x: Value) -> Value:
     wide, z = m.wide(x)
     size = wide.abs(z)
-    held = wide.where(wide.less(10.6, size), 10.6, size)
-    t = wide.div(2.0, wide.add(held, 2.0))
-    exponent = wide.fma(wide.neg(size), size, wide.polynomial(t, COMPLEMENT))
+    clamped = wide.where(wide.less(10.6, size), 10.6, size)
+    t = wide.div(2.0, wide.add(clamped, 2.0))
+    exponent = wide.fma(wide.neg(size), size, wide.polynomial(t, ERFC_SCALED))
     y = wide.mul(t, exp64(wide, exponent))
-    return m.narrowed(wide.where(wide.less(z, 0.0), wide.sub(2.0, y), y))
+    return m.narrow(wide.where(wide.less(z, 0.0), wide.sub(2.0, y), y))

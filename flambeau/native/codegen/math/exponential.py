@@ -28,7 +28,7 @@ EXP64_EXACT = tuple(1 / factorial(k) for k in range(13, 1, -1))
 EXPM1_NEAR = tuple(1 / f for f in (3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1))
 
 
-def scaled(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
+def scale_by_power(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
     """y * 2**n for integers n, in two steps so that results may be denormal or infinite.
 
     Where `zero` holds it is a product with 0: one that underflows takes a hundred times as long.
@@ -55,7 +55,7 @@ def times_exp32(m: Lanes, factor: Value, x: Value, rest: Value) -> Value:
 def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Value:
     zero = m.less(x, -103.98)
     x = m.where(m.less(89.0, x), 89.0, x)
-    if not m.permutes:
+    if not m.has_permute:
         x = m.where(m.less(x, -104.0), -104.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC32)
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
@@ -64,14 +64,14 @@ def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Valu
     if parts is not None:
         r = m.add(r, parts[1])
     square = m.mul(r, r)
-    y = m.fma(_in_pairs(m, r, square, EXP32), square, r)
+    y = m.fma(_estrin_quartic(m, r, square, EXP32), square, r)
     y = m.add(y, 1.0) if parts is None else m.fma(y, parts[0], parts[0])
-    if m.permutes:
+    if m.has_permute:
         return m.scale(y, whole, zero)
-    return scaled(m, y, n, 23, zero)
+    return scale_by_power(m, y, n, 23, zero)
 
 
-def _in_pairs(m: Lanes, x: Value, square: Value, terms: tuple[float, ...]) -> Value:
+def _estrin_quartic(m: Lanes, x: Value, square: Value, terms: tuple[float, ...]) -> Value:
     """A polynomial of degree 4 with a chain of three steps: nobody waits for more."""
     a, b, c, d, e = terms
     return m.fma(m.fma(a, square, m.fma(b, x, c)), square, m.fma(d, x, e))
@@ -86,22 +86,22 @@ def exp64(m: Lanes, x: Value, terms: tuple[float, ...] = EXP64) -> Value:
     """exp of float64, to 1e-15 relative; for the wide formulas."""
     zero = m.less(x, -745.2)
     x = m.where(m.less(720.0, x), 720.0, x)
-    if not m.permutes:
+    if not m.has_permute:
         x = m.where(m.less(x, -760.0), -760.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC64)
     n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
     whole = m.sub(shifted, MAGIC64)
     r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
     y = m.add(m.fma(m.polynomial(r, terms), m.mul(r, r), r), 1.0)
-    if m.permutes:
+    if m.has_permute:
         return m.scale(y, whole, zero)
-    return scaled(m, y, n, 52, zero)
+    return scale_by_power(m, y, n, 52, zero)
 
 
 def exp2_32(m: Lanes, x: Value) -> Value:
     """2**x of float32."""
     wide, z = m.wide(x)
-    return m.narrowed(exp64(wide, wide.mul(z, LN2)))
+    return m.narrow(exp64(wide, wide.mul(z, LN2)))
 
 
 def expm1_64(m: Lanes, x: Value) -> Value:
@@ -113,4 +113,4 @@ def expm1_64(m: Lanes, x: Value) -> Value:
 def expm1_32(m: Lanes, x: Value) -> Value:
     """exp(x) - 1 of float32."""
     wide, z = m.wide(x)
-    return m.narrowed(expm1_64(wide, z))
+    return m.narrow(expm1_64(wide, z))

@@ -6,8 +6,8 @@ import math
 
 from .exponential import EXP32, LN2, LN2_HIGH32, LN2_LOW32, LOG2_E, MAGIC32, exp64, expm1_64
 from .vector_formulas import Lanes, Value
-from .logarithm import atanh_series, log1p_64, taken_apart_64
-from .piecewise_polynomial import Table
+from .logarithm import atanh_series, log1p_64, split_mantissa_64
+from .piecewise_polynomial import PiecewiseTable32
 
 # (tanh(x) - x) / x**3 in x**2 for |x| < 0.625, by least squares towards minimax.
 TANH = (
@@ -15,31 +15,31 @@ TANH = (
     -0.333333292494784,
 )  # fmt: skip
 # (exp(2 * r) - 1 - 2 * r) / r**2
-_TWICE = tuple([term * 2**power for term, power in zip(EXP32, (6, 5, 4, 3, 2), strict=True)])
-BY_INTERVAL = Table(math.tanh, 1.0, 19 / 64, 6)
+_EXP_OF_TWICE = tuple([term * 2**power for term, power in zip(EXP32, (6, 5, 4, 3, 2), strict=True)])
+TANH_TABLE = PiecewiseTable32(math.tanh, 1.0, 19 / 64, 6)
 
 
 def tanh32(m: Lanes, x: Value) -> Value:
     """tanh of float32: 1.5 units in the last place, 1.1 by table."""
-    if m.permutes:
-        return BY_INTERVAL.emit(m, x)
+    if m.has_permute:
+        return TANH_TABLE.emit(m, x)
     size = m.abs(x)
     square = m.mul(x, x)
     near = m.fma(m.mul(m.polynomial(square, TANH), square), x, x)
-    return m.signed(m.where(m.less(size, 0.625), near, _far(m, size)), x)
+    return m.copysign(m.where(m.less(size, 0.625), near, _tanh_by_exp(m, size)), x)
 
 
-def _far(m: Lanes, size: Value) -> Value:
+def _tanh_by_exp(m: Lanes, size: Value) -> Value:
     """tanh away from 0: e / (e + 2), where e = exp(2 * size) - 1.
 
     exp(2 * size) is 2**n * (1 + p), and e then 2**n * p + (2**n - 1): n is never negative.
     """
-    held = m.where(m.less(10.0, size), 10.0, size)  # from where on it is 1
-    shifted = m.fma(held, 2 * LOG2_E, MAGIC32 + 127)
+    clamped = m.where(m.less(10.0, size), 10.0, size)  # from where on it is 1
+    shifted = m.fma(clamped, 2 * LOG2_E, MAGIC32 + 127)
     power = m.floats(m.b.shl(m.bits(shifted), m.integer(23)))
     whole = m.sub(shifted, MAGIC32 + 127)
-    r = m.fma(whole, -LN2_LOW32 / 2, m.fma(whole, -LN2_HIGH32 / 2, held))
-    p = m.fma(m.polynomial(r, _TWICE), m.mul(r, r), m.add(r, r))
+    r = m.fma(whole, -LN2_LOW32 / 2, m.fma(whole, -LN2_HIGH32 / 2, clamped))
+    p = m.fma(m.polynomial(r, _EXP_OF_TWICE), m.mul(r, r), m.add(r, r))
     e = m.fma(p, power, m.sub(power, 1.0))
     return m.div(e, m.add(e, 2.0))
 
@@ -49,15 +49,15 @@ def sinh32(m: Lanes, x: Value) -> Value:
     wide, z = m.wide(x)
     e = expm1_64(wide, wide.abs(z))
     y = wide.mul(wide.add(e, wide.div(e, wide.add(e, 1.0))), 0.5)
-    y = wide.where(wide.same(e, float("inf")), e, y)
-    return m.narrowed(wide.signed(y, z))
+    y = wide.where(wide.equal(e, float("inf")), e, y)
+    return m.narrow(wide.copysign(y, z))
 
 
 def cosh32(m: Lanes, x: Value) -> Value:
     """cosh of float32."""
     wide, z = m.wide(x)
     e = exp64(wide, wide.abs(z))
-    return m.narrowed(wide.mul(wide.add(e, wide.div(1.0, e)), 0.5))
+    return m.narrow(wide.mul(wide.add(e, wide.div(1.0, e)), 0.5))
 
 
 def asinh32(m: Lanes, x: Value) -> Value:
@@ -67,8 +67,8 @@ def asinh32(m: Lanes, x: Value) -> Value:
     square = wide.mul(size, size)
     root = wide.sqrt(wide.add(square, 1.0))
     y = log1p_64(wide, wide.add(size, wide.div(square, wide.add(root, 1.0))))
-    y = wide.where(wide.same(size, float("inf")), size, y)
-    return m.narrowed(wide.signed(y, z))
+    y = wide.where(wide.equal(size, float("inf")), size, y)
+    return m.narrow(wide.copysign(y, z))
 
 
 def acosh32(m: Lanes, x: Value) -> Value:
@@ -77,7 +77,7 @@ def acosh32(m: Lanes, x: Value) -> Value:
     t = wide.sub(z, 1.0)
     y = log1p_64(wide, wide.add(t, wide.sqrt(wide.mul(t, wide.add(t, 2.0)))))
     y = wide.where(wide.less(z, 1.0), float("nan"), y)
-    return m.narrowed(wide.where(wide.same(z, float("inf")), z, y))
+    return m.narrow(wide.where(wide.equal(z, float("inf")), z, y))
 
 
 def atanh32(m: Lanes, x: Value) -> Value:
@@ -85,9 +85,9 @@ def atanh32(m: Lanes, x: Value) -> Value:
     wide, z = m.wide(x)
     size = wide.abs(z)
     near = wide.less(size, 0.17)
-    e, s = taken_apart_64(wide, wide.div(wide.add(size, 1.0), wide.sub(1.0, size)))
+    e, s = split_mantissa_64(wide, wide.div(wide.add(size, 1.0), wide.sub(1.0, size)))
     y = atanh_series(wide, wide.where(near, size, s))
     y = wide.mul(wide.fma(wide.where(near, 0.0, e), LN2, y), 0.5)
     y = wide.where(wide.less(size, 1.0), y, float("nan"))
-    y = wide.where(wide.same(size, 1.0), float("inf"), y)
-    return m.narrowed(wide.signed(y, z))
+    y = wide.where(wide.equal(size, 1.0), float("inf"), y)
+    return m.narrow(wide.copysign(y, z))

@@ -19,16 +19,16 @@ INFINITY = float("inf")
 NAN = float("nan")
 
 
-def ends(m: Lanes, x: Value, y: Value) -> Value:
+def with_special_cases(m: Lanes, x: Value, y: Value) -> Value:
     """What a logarithm is at 0, at infinity and below 0."""
-    y = m.where(m.same(x, 0.0), -INFINITY, y)
-    y = m.where(m.same(x, INFINITY), INFINITY, y)
+    y = m.where(m.equal(x, 0.0), -INFINITY, y)
+    y = m.where(m.equal(x, INFINITY), INFINITY, y)
     return m.where(m.less(x, 0.0), NAN, m.where(m.is_nan(x), x, y))
 
 
-def _taken_apart(m: Lanes, x: Value) -> tuple[Value, Value]:
+def _split_mantissa(m: Lanes, x: Value) -> tuple[Value, Value]:
     """e and f of x = 2**e * (1 + f) in float32, f in [-0.25, 0.5)."""
-    if m.permutes:
+    if m.has_permute:
         part = m.mantissa(x)
         return m.sub(m.exponent(x), m.exponent(part)), m.sub(part, 1.0)
     b = m.b
@@ -41,8 +41,8 @@ def _taken_apart(m: Lanes, x: Value) -> tuple[Value, Value]:
     return e, m.sub(m.floats(mantissa), 1.0)
 
 
-def _ended(m: Lanes, x: Value, y: Value) -> Value:
-    return y if m.permutes else ends(m, x, y)
+def _with_special_cases(m: Lanes, x: Value, y: Value) -> Value:
+    return y if m.has_permute else with_special_cases(m, x, y)
 
 
 def _cubic(m: Lanes, f: Value) -> Value:
@@ -52,10 +52,10 @@ def _cubic(m: Lanes, f: Value) -> Value:
 
 def log32(m: Lanes, x: Value) -> Value:
     """log of float32: 1 unit in the last place."""
-    e, f = _taken_apart(m, x)
+    e, f = _split_mantissa(m, x)
     y = m.fma(e, LN2_LOW32, _cubic(m, f))
     y = m.add(f, m.fma(m.mul(f, f), -0.5, y))
-    return _ended(m, x, m.fma(e, LN2_HIGH32, y))
+    return _with_special_cases(m, x, m.fma(e, LN2_HIGH32, y))
 
 
 def atanh_series(m: Lanes, s: Value) -> Value:
@@ -64,7 +64,7 @@ def atanh_series(m: Lanes, s: Value) -> Value:
     return m.fma(m.mul(m.polynomial(square, ATANH), square), s, m.mul(s, 2.0))
 
 
-def taken_apart_64(m: Lanes, x: Value) -> tuple[Value, Value]:
+def split_mantissa_64(m: Lanes, x: Value) -> tuple[Value, Value]:
     """e and s of x = 2**e * (1 + s) / (1 - s) in float64, |s| < 0.18, of normal numbers."""
     b = m.b
     root_half = 0x3FE6A09E667F3BCD
@@ -77,8 +77,8 @@ def taken_apart_64(m: Lanes, x: Value) -> tuple[Value, Value]:
 
 def log64(m: Lanes, x: Value) -> Value:
     """log of float64 values that are 0, infinite or normal; for the wide formulas."""
-    e, s = taken_apart_64(m, x)
-    return ends(m, x, m.fma(e, LN2, atanh_series(m, s)))
+    e, s = split_mantissa_64(m, x)
+    return with_special_cases(m, x, m.fma(e, LN2, atanh_series(m, s)))
 
 
 def log1p_64(m: Lanes, x: Value) -> Value:
@@ -92,15 +92,15 @@ def log1p_32(m: Lanes, x: Value) -> Value:
     total = m.add(x, 1.0)
     back = m.sub(total, 1.0)
     lost = m.add(m.sub(1.0, m.sub(total, back)), m.sub(x, back))
-    lost = m.div(lost, m.where(m.same(total, 0.0), 1.0, total))
+    lost = m.div(lost, m.where(m.equal(total, 0.0), 1.0, total))
     lost = m.where(m.less(x, 1e30), lost, 0.0)
-    e, f = _taken_apart(m, total)
+    e, f = _split_mantissa(m, total)
     y = m.fma(e, LN2_LOW32, m.add(_cubic(m, f), lost))
     y = m.fma(e, LN2_HIGH32, m.add(f, m.fma(m.mul(f, f), -0.5, y)))
-    return m.where(m.same(x, 0.0), x, _ended(m, total, y))
+    return m.where(m.equal(x, 0.0), x, _with_special_cases(m, total, y))
 
 
-def _to_base(m: Lanes, f: Value, whole: Value, rest: Value, log: tuple[float, float]) -> Value:
+def _log_in_base(m: Lanes, f: Value, whole: Value, rest: Value, log: tuple[float, float]) -> Value:
     """whole + rest + log(1 + f) times `log`, a number in two parts; whole is 0 or the greater."""
     high, low = log
     product = m.mul(f, high)
@@ -113,12 +113,12 @@ def _to_base(m: Lanes, f: Value, whole: Value, rest: Value, log: tuple[float, fl
 
 def log2_32(m: Lanes, x: Value) -> Value:
     """The logarithm to base 2 of float32."""
-    e, f = _taken_apart(m, x)
-    return ends(m, x, _to_base(m, f, e, m.number(0.0), LOG2_E32))
+    e, f = _split_mantissa(m, x)
+    return with_special_cases(m, x, _log_in_base(m, f, e, m.number(0.0), LOG2_E32))
 
 
 def log10_32(m: Lanes, x: Value) -> Value:
     """The logarithm to base 10 of float32."""
-    e, f = _taken_apart(m, x)
+    e, f = _split_mantissa(m, x)
     whole, rest = m.mul(e, LOG10_2_HIGH32), m.mul(e, LOG10_2_LOW32)
-    return ends(m, x, _to_base(m, f, whole, rest, LOG10_E32))
+    return with_special_cases(m, x, _log_in_base(m, f, whole, rest, LOG10_E32))

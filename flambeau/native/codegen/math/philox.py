@@ -32,7 +32,7 @@ class _Words:
         odd = ir.Constant(kind, [k | 1 for k in range(2 * self.lanes)])
         return self.b.bitcast(self.b.shuffle_vector(words, words, odd), value.type)
 
-    def made(self, counter: ir.Value, stream: ir.Value, key: ir.Value) -> list[ir.Value]:
+    def generate(self, counter: ir.Value, stream: ir.Value, key: ir.Value) -> list[ir.Value]:
         """The four words, in lower halves."""
         b, low = self.b, self.low
         c0, c2, k0 = (b.splat(value, self.lanes) for value in (counter, stream, key))
@@ -49,23 +49,26 @@ class _Words:
 def philox(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
     """The first two words for a counter, a stream and a key; see native/philox.py."""
     words = _Words(b, lanes)
-    first, second, *_ = words.made(*values)
+    first, second, *_ = words.generate(*values)
     return b.or_(b.and_(first, words.low), b.shl(second, words.half))
 
 
-def word(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
+def philox_word(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
     """The word for an index, a stream and a key; see native/philox.py."""
     index, stream, key = values
     words = _Words(b, lanes)
     group = b.shl(b.lshr(index, words.number(4)), words.number(2))
-    made = words.made(b.or_(group, b.and_(index, words.number(3))), stream, key)
+    words_of_groups = words.generate(b.or_(group, b.and_(index, words.number(3))), stream, key)
     for bit in (4, 8):
         on = b.icmp_unsigned("!=", b.and_(index, words.number(bit)), words.number(0))
-        made = [b.select(on, two, one) for one, two in zip(made[::2], made[1::2], strict=True)]
-    return b.trunc(made[0], vector(I32, lanes))
+        words_of_groups = [
+            b.select(on, two, even)
+            for even, two in zip(words_of_groups[::2], words_of_groups[1::2], strict=True)
+        ]
+    return b.trunc(words_of_groups[0], vector(I32, lanes))
 
 
-def words_in_order(
+def consecutive_words(
     b: Builder, start: ir.Value, stream: ir.Value, key: ir.Value, lanes: int
 ) -> ir.Value:
     """The words for `lanes` indices (whole sixteens) from `start` on, as i32: of a quarter as many
@@ -75,16 +78,18 @@ def words_in_order(
         with quick:
             count = lanes // 4
             counter = b.add(b.splat(b.lshr(start, b.integer(2)), count), lane_numbers(count))
-            made = _Words(b, count).made(counter, stream, key)
-            together = b.concatenate([b.trunc(one, vector(I32, count)) for one in made])
+            counter_words = _Words(b, count).generate(counter, stream, key)
+            together = b.concatenate(
+                [b.trunc(word_values, vector(I32, count)) for word_values in counter_words]
+            )
             order = [at % 16 // 4 * count + at // 16 * 4 + at % 4 for at in range(lanes)]
             chosen = ir.Constant(vector(I32, lanes), order)
             first, before = b.shuffle_vector(together, together, chosen), b.block
         with slow:
             index = b.add(b.splat(start, lanes), lane_numbers(lanes))
-            given = [index, *(b.splat(value, lanes) for value in (stream, key))]
-            second, after = word(b, given, Type.U64, lanes), b.block
-    found = b.phi(first.type)
-    found.add_incoming(first, before)
-    found.add_incoming(second, after)
-    return found
+            operands = [index, *(b.splat(value, lanes) for value in (stream, key))]
+            second, after = philox_word(b, operands, Type.U64, lanes), b.block
+    joined_words = b.phi(first.type)
+    joined_words.add_incoming(first, before)
+    joined_words.add_incoming(second, after)
+    return joined_words

@@ -19,35 +19,38 @@ from ...loop_ir.ir import Type
 from .exponential import MAGIC32, MAGIC64
 from .vector_formulas import Lanes, Value
 
-COUNT, COUNT64 = 32, 16
-_Curve = Callable[[float], float]
+INTERVALS32, INTERVALS64 = 32, 16
+_Function = Callable[[float], float]
 
 
-def _polynomial(curve: _Curve, degree: int, low: float, high: float) -> list[float]:
+def _fit_polynomial(curve: _Function, degree: int, low: float, high: float) -> list[float]:
     """The curve through the Chebyshev points of an interval, the constant coefficient first."""
     cosines = np.cos((np.arange(degree + 1) + 0.5) * (math.pi / (degree + 1)))
     points = (low + high) / 2 + (high - low) / 2 * cosines
     values = [curve(float(point)) for point in points]
-    return [float(one) for one in np.linalg.solve(np.vander(points, increasing=True), values)]
+    return [
+        float(coefficient)
+        for coefficient in np.linalg.solve(np.vander(points, increasing=True), values)
+    ]
 
 
-def _single(value: float) -> float:
+def _round_to_float32(value: float) -> float:
     return float(np.float32(value))
 
 
 @dataclass(frozen=True)
-class Table:
+class PiecewiseTable32:
     """An odd function of slope `slope` at 0 that is 1 from 31.5 widths on; or, with no slope, any.
 
     Widths have so few bits that multiples are exact. `degree` is that of the polynomials, `count`
     how many there are: 8 end at 7.5 widths.
     """
 
-    curve: _Curve
+    curve: _Function
     slope: float | None
     width: float
     degree: int
-    count: int = COUNT
+    count: int = INTERVALS32
 
     @cached_property
     def columns(self) -> list[tuple[float, ...]]:
@@ -55,40 +58,46 @@ class Table:
         half = self.width / 2
         rows = [] if self.slope is None else [self._around_zero(half, self.slope)]
         for k in range(len(rows), self.count):
-            rows.append(_polynomial(lambda r, at=k * self.width: self.curve(at + r),  # type: ignore[misc]
-                                    self.degree, -half, half))  # fmt: skip
+            rows.append(
+                _fit_polynomial(
+                    lambda r, at=k * self.width: self.curve(at + r),  # type: ignore[misc]
+                    self.degree,
+                    -half,
+                    half,
+                )
+            )
         return list(zip(*rows, strict=True))
 
     def _around_zero(self, half: float, start: float) -> list[float]:
         """0 at 0 and of the right slope, so that small results are as precise as large ones."""
-        rest = _polynomial(lambda r: (self.curve(r) / r - start) / r, self.degree - 2, 0, half)
-        return [0.0, _single(start), *rest]
+        rest = _fit_polynomial(lambda r: (self.curve(r) / r - start) / r, self.degree - 2, 0, half)
+        return [0.0, _round_to_float32(start), *rest]
 
     def emit(self, m: Lanes, x: Value) -> Value:
         """The odd function of float32."""
         assert self.slope is not None
         first, slope, r = self.at(m, m.abs(x))
-        rounding = self.slope - _single(self.slope)
+        rounding = self.slope - _round_to_float32(self.slope)
         if rounding:  # too little to change any other interval's constant
             first = m.fma(r, rounding, first)
-        return m.signed(m.fma(slope, r, first), x)
+        return m.copysign(m.fma(slope, r, first), x)
 
     def at(self, m: Lanes, size: Value) -> tuple[Value, Value, Value]:
         """c, y and r of c + y * r, the function of a number not below 0 in float32."""
-        return _picked(m, size, self.width, self.columns)
+        return _look_up_interval(m, size, self.width, self.columns)
 
 
-def _picked(
+def _look_up_interval(
     m: Lanes, size: Value, width: float, columns: list[tuple[float, ...]]
 ) -> tuple[Value, Value, Value]:
     """The constant of the interval in which a number lies, the rest's slope, and the rest."""
     limit = (len(columns[0]) - 0.51) * width
     magic = MAGIC64 if m.type is Type.F64 else MAGIC32
-    held = m.where(m.less(limit, size), limit, size)
-    shifted = m.fma(held, 1 / width, magic)
-    r = m.fma(m.sub(shifted, magic), -width, held)
+    clamped = m.where(m.less(limit, size), limit, size)
+    shifted = m.fma(clamped, 1 / width, magic)
+    r = m.fma(m.sub(shifted, magic), -width, clamped)
     interval = m.bits(shifted)
-    first, *later = [m.looked_up(interval, column) for column in columns]
+    first, *later = [m.look_up(interval, column) for column in columns]
     y = later.pop()
     while later:
         y = m.fma(y, r, later.pop())
@@ -96,7 +105,7 @@ def _picked(
 
 
 @dataclass(frozen=True)
-class Table64:
+class PiecewiseTable64:
     """The same in float64: an odd function that is 1 from 15.5 widths on, by its series.
 
     `series`: its derivatives at a point over the factorials, to many more than `degree`.
@@ -109,21 +118,21 @@ class Table64:
     @cached_property
     def columns(self) -> list[tuple[float, ...]]:
         """For each coefficient, the constant one first, its values by interval."""
-        rows = [_economised(self.series(k * self.width), self.width / 2, self.degree)
-                for k in range(COUNT64)]  # fmt: skip
+        rows = [_economize(self.series(k * self.width), self.width / 2, self.degree)
+                for k in range(INTERVALS64)]  # fmt: skip
         rows[0][0] = 0.0
         return list(zip(*rows, strict=True))
 
     def emit(self, m: Lanes, x: Value) -> Value:
         """The function of float64."""
-        first, slope, r = _picked(m, m.abs(x), self.width, self.columns)
-        return m.signed(m.fma(slope, r, first), x)
+        first, slope, r = _look_up_interval(m, m.abs(x), self.width, self.columns)
+        return m.copysign(m.fma(slope, r, first), x)
 
 
-def _economised(series: list[float], half: float, degree: int) -> list[float]:
+def _economize(series: list[float], half: float, degree: int) -> list[float]:
     """A series cut where Chebyshev's polynomials on [-half, half] lose least."""
     from numpy.polynomial import chebyshev
 
     scaled = np.array([c * half**k for k, c in enumerate(series)])
-    kept = chebyshev.cheb2poly(chebyshev.poly2cheb(scaled)[: degree + 1])
-    return [float(c) / half**k for k, c in enumerate(kept)]
+    coefficients = chebyshev.cheb2poly(chebyshev.poly2cheb(scaled)[: degree + 1])
+    return [float(c) / half**k for k, c in enumerate(coefficients)]

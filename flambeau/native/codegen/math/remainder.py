@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .vector_formulas import Lanes, Value, where_rare
+from .vector_formulas import Lanes, Value, select_rare
 
-EXACT = 2.0**28  # quotients up to which the product with the divisor has no more bits than float64
+# quotients up to which the product with the divisor has no more bits than float64
+MAX_EXACT_QUOTIENT = 2.0**28
 
 
 def rem32(m: Lanes, x: Value, y: Value) -> Value:
@@ -15,5 +16,5 @@ def rem32(m: Lanes, x: Value, y: Value) -> Value:
     rest = wide.fma(wide.neg(wide.floor(quotient)), b, a)
     rest = wide.where(wide.less(rest, 0.0), wide.add(rest, b), rest)  # the quotient was rounded up
     rest = wide.where(wide.less(a, b), a, rest)
-    far = wide.b.and_(wide.less(EXACT, quotient), wide.less(quotient, float("inf")))
-    return where_rare(m, far, "fmodf", (x, y), m.signed(m.narrowed(rest), x))
+    far = wide.b.and_(wide.less(MAX_EXACT_QUOTIENT, quotient), wide.less(quotient, float("inf")))
+    return select_rare(m, far, "fmodf", (x, y), m.copysign(m.narrow(rest), x))

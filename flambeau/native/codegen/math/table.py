@@ -19,7 +19,7 @@ from .power import pow32
 from .remainder import rem32
 from .trigonometric import acos32, asin32, atan2_32, atan32, cos32, sin32, tan32
 
-FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
+FLOAT32_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.EXP: exp32, Scalar.EXP2: exp2_32, Scalar.EXPM1: expm1_32, Scalar.LOG: log32,
     Scalar.LOG2: log2_32, Scalar.LOG10: log10_32, Scalar.LOG1P: log1p_32, Scalar.TANH: tanh32,
     Scalar.SINH: sinh32, Scalar.COSH: cosh32, Scalar.ASINH: asinh32, Scalar.ACOSH: acosh32,
@@ -27,7 +27,7 @@ FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ASIN: asin32, Scalar.ACOS: acos32, Scalar.ATAN: atan32, Scalar.ATAN2: atan2_32,
     Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32, Scalar.REM: rem32,
 }  # fmt: skip
-FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {
+FLOAT64_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.EXP: exp64_exact, Scalar.EXP2: double.exp2, Scalar.EXPM1: double.expm1,
     Scalar.LOG: double.log, Scalar.LOG2: double.log2, Scalar.LOG10: double.log10,
     Scalar.LOG1P: double.log1p, Scalar.TANH: double.tanh, Scalar.SINH: double.sinh,
@@ -37,12 +37,12 @@ FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {
 }  # fmt: skip
 
 
-def emit(
+def emit_function(
     b: Builder, operation: Scalar, values: Sequence[ir.Value], type: Type, lanes: int
 ) -> ir.Value:
     """A function on operands of one floating type, all of as many lanes."""
     wide = type is Type.F64 and not b.module.exact
-    table = FLOAT32 if type is Type.F32 else FLOAT64 if wide else {}
+    table = FLOAT32_FUNCTIONS if type is Type.F32 else FLOAT64_FUNCTIONS if wide else {}
     formula = table.get(operation)
     if formula is not None:
         return formula(Lanes(b, type, lanes), *values)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from .exponential import MAGIC32, MAGIC64
-from .vector_formulas import Lanes, Value, where_rare
+from .vector_formulas import Lanes, Value, select_rare
 
 # pi / 2 in three parts; fused multiply-adds make the reduction exact up to FAR.
-PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
-PARTS32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
-FAR = 1e15  # beyond, the C library reduces, lane by lane
-FAR32 = 1048576.0
+HALF_PI_TERMS64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+HALF_PI_TERMS32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+MAX_REDUCIBLE_ANGLE64 = 1e15  # beyond, the C library reduces, lane by lane
+MAX_REDUCIBLE_ANGLE32 = 1048576.0
 COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(8, 1, -1))  # to float64's last bit
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2 for r up to 0.83, which is more
 # than a turn's eighth, towards minimax: to 0.1 units of float32, and to a thousandth.
@@ -37,17 +37,17 @@ ASIN32 = (
 _SIGN = -(1 << 31)
 
 
-def _turned(m: Lanes, size: Value, turns: int) -> tuple[Value, Value]:
+def _sin_of_quarter_turns(m: Lanes, size: Value, turns: int) -> tuple[Value, Value]:
     """sin(size + turns quarter turns) of float32, but for the sign of the whole, and that sign as
     the highest bit of an integer. NaN for infinities."""
     b = m.b
     shifted = m.fma(size, 2 / math.pi, MAGIC32)
     n = m.sub(shifted, MAGIC32)
-    first = m.fma(n, -PARTS32[0], size)  # exact
-    r = m.fma(n, -PARTS32[1], first)
+    first = m.fma(n, -HALF_PI_TERMS32[0], size)  # exact
+    r = m.fma(n, -HALF_PI_TERMS32[1], first)
     square = m.mul(r, r)
     cube = m.mul(square, r)
-    sine = m.add(m.fma(m.polynomial(square, SIN32), cube, m.mul(n, -PARTS32[2])), r)
+    sine = m.add(m.fma(m.polynomial(square, SIN32), cube, m.mul(n, -HALF_PI_TERMS32[2])), r)
     near = m.fma(square, -0.5, 1.0)
     rest = m.fma(square, -0.5, m.sub(1.0, near))  # what rounding it lost
     cosine = m.add(m.fma(m.polynomial(square, COS32), m.mul(square, square), rest), near)
@@ -59,17 +59,21 @@ def _turned(m: Lanes, size: Value, turns: int) -> tuple[Value, Value]:
 def sin32(m: Lanes, x: Value) -> Value:
     """sin of float32."""
     b = m.b
-    y, sign = _turned(m, m.abs(x), 0)
+    y, sign = _sin_of_quarter_turns(m, m.abs(x), 0)
     sign = b.and_(b.xor(sign, m.bits(x)), m.integer(_SIGN))
-    return _checked(m, x, m.floats(b.xor(m.bits(y), sign)), "sinf", FAR32)
+    return _with_libm_for_large(
+        m, x, m.floats(b.xor(m.bits(y), sign)), "sinf", MAX_REDUCIBLE_ANGLE32
+    )
 
 
 def cos32(m: Lanes, x: Value) -> Value:
     """cos of float32."""
     b = m.b
-    y, sign = _turned(m, m.abs(x), 1)
+    y, sign = _sin_of_quarter_turns(m, m.abs(x), 1)
     sign = b.and_(sign, m.integer(_SIGN))
-    return _checked(m, x, m.floats(b.xor(m.bits(y), sign)), "cosf", FAR32)
+    return _with_libm_for_large(
+        m, x, m.floats(b.xor(m.bits(y), sign)), "cosf", MAX_REDUCIBLE_ANGLE32
+    )
 
 
 def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
@@ -79,7 +83,7 @@ def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
     quarter = m.bits(shifted)
     n = m.sub(shifted, MAGIC64)
     r = x
-    for part in PARTS:
+    for part in HALF_PI_TERMS64:
         r = m.fma(n, -part, r)
     square = m.mul(r, r)
     sine = m.fma(m.mul(m.polynomial(square, SIN_OF_WIDE), square), r, r)
@@ -95,15 +99,17 @@ def tan32(m: Lanes, x: Value) -> Value:
     sine, cosine, quarter = _sin_cos(wide, z)
     odd = b.icmp_unsigned("!=", b.and_(quarter, wide.integer(1)), wide.integer(0))
     top, bottom = b.select(odd, wide.neg(cosine), sine), b.select(odd, sine, cosine)
-    y = wide.where(wide.same(wide.abs(z), float("inf")), float("nan"), wide.div(top, bottom))
-    return _checked(m, x, m.narrowed(wide.where(wide.same(z, 0.0), z, y)), "tanf")
+    y = wide.where(wide.equal(wide.abs(z), float("inf")), float("nan"), wide.div(top, bottom))
+    return _with_libm_for_large(m, x, m.narrow(wide.where(wide.equal(z, 0.0), z, y)), "tanf")
 
 
-def _checked(m: Lanes, x: Value, y: Value, name: str, limit: float = FAR) -> Value:
+def _with_libm_for_large(
+    m: Lanes, x: Value, y: Value, name: str, limit: float = MAX_REDUCIBLE_ANGLE64
+) -> Value:
     """y, but where x is so great that only the C library's reduction is exact, its result."""
     size = m.abs(x)
     far = m.b.and_(m.less(limit, size), m.less(size, float("inf")))
-    return where_rare(m, far, name, (x,), y)
+    return select_rare(m, far, name, (x,), y)
 
 
 def _atan(m: Lanes, size: Value) -> Value:
@@ -118,9 +124,9 @@ def atan32(m: Lanes, x: Value) -> Value:
     great = m.less(1.0, size)
     r = m.where(great, m.div(-1.0, size), size)
     square = m.mul(r, r)
-    rest = m.where(great, PARTS32[1], 0.0)
+    rest = m.where(great, HALF_PI_TERMS32[1], 0.0)
     y = m.add(m.fma(m.mul(m.polynomial(square, ATAN32), square), r, rest), r)
-    return m.signed(m.add(y, m.where(great, PARTS32[0], 0.0)), x)
+    return m.copysign(m.add(y, m.where(great, HALF_PI_TERMS32[0], 0.0)), x)
 
 
 def _asin(m: Lanes, size: Value) -> tuple[Value, Value, Value]:
@@ -135,10 +141,10 @@ def _asin(m: Lanes, size: Value) -> tuple[Value, Value, Value]:
 def asin32(m: Lanes, x: Value) -> Value:
     """asin of float32: pi / 2 - 2 * asin(sqrt((1 - x) / 2)) above 1 / 2."""
     far, r, rest = _asin(m, m.abs(x))
-    turned = m.fma(r, -2.0, PARTS32[0])
-    lost = m.fma(r, -2.0, m.sub(PARTS32[0], turned))
-    turned = m.add(m.fma(rest, -2.0, m.add(lost, PARTS32[1])), turned)
-    return m.signed(m.where(far, turned, m.add(r, rest)), x)
+    turned = m.fma(r, -2.0, HALF_PI_TERMS32[0])
+    lost = m.fma(r, -2.0, m.sub(HALF_PI_TERMS32[0], turned))
+    turned = m.add(m.fma(rest, -2.0, m.add(lost, HALF_PI_TERMS32[1])), turned)
+    return m.copysign(m.where(far, turned, m.add(r, rest)), x)
 
 
 def acos32(m: Lanes, x: Value) -> Value:
@@ -146,9 +152,9 @@ def acos32(m: Lanes, x: Value) -> Value:
     far, r, rest = _asin(m, m.abs(x))
     below = m.negative(x)
     y = m.add(r, rest)
-    near = m.sub(PARTS32[0], m.sub(m.signed(y, x), PARTS32[1]))
+    near = m.sub(HALF_PI_TERMS32[0], m.sub(m.copysign(y, x), HALF_PI_TERMS32[1]))
     twice = m.add(y, y)
-    turned = m.sub(2 * PARTS32[0], m.sub(twice, 2 * PARTS32[1]))
+    turned = m.sub(2 * HALF_PI_TERMS32[0], m.sub(twice, 2 * HALF_PI_TERMS32[1]))
     return m.where(far, m.where(below, turned, twice), near)
 
 
@@ -160,11 +166,11 @@ def atan2_32(m: Lanes, y: Value, x: Value) -> Value:
     steep = wide.less(b, a)
     small, great = wide.where(steep, b, a), wide.where(steep, a, b)
     ratio = wide.div(small, great)
-    ratio = wide.where(wide.same(great, 0.0), 0.0, ratio)
-    ratio = wide.where(wide.same(small, float("inf")), 1.0, ratio)
+    ratio = wide.where(wide.equal(great, 0.0), 0.0, ratio)
+    ratio = wide.where(wide.equal(small, float("inf")), 1.0, ratio)
     angle = _atan(wide, ratio)
     angle = wide.where(steep, wide.sub(math.pi / 2, angle), angle)
     angle = wide.where(wide.negative(u), wide.sub(math.pi, angle), angle)
-    angle = wide.signed(angle, v)
+    angle = wide.copysign(angle, v)
     unknown = m.b.or_(wide.is_nan(u), wide.is_nan(v))
-    return m.narrowed(wide.where(unknown, float("nan"), angle))
+    return m.narrow(wide.where(unknown, float("nan"), angle))

@@ -76,7 +76,7 @@ class Lanes:
         """The greatest integer up to x."""
         return self._call("floor", x)
 
-    def signed(self, size: Value, sign: Value) -> Value:
+    def copysign(self, size: Value, sign: Value) -> Value:
         """The size of one value with the sign of another."""
         return self._call("copysign", size, sign)
 
@@ -91,7 +91,7 @@ class Lanes:
         """x < y; false with NaN."""
         return self.b.fcmp_ordered("<", self.number(x), self.number(y))
 
-    def same(self, x: Value, y: Value) -> Value:
+    def equal(self, x: Value, y: Value) -> Value:
         """x == y; false with NaN."""
         return self.b.fcmp_ordered("==", self.number(x), self.number(y))
 
@@ -99,7 +99,7 @@ class Lanes:
         """Whether x is NaN."""
         return self.b.fcmp_unordered("!=", x, x)
 
-    def clamped(self, x: Value, low: float, high: float) -> Value:
+    def clamp(self, x: Value, low: float, high: float) -> Value:
         """x within [low, high]; NaN stays."""
         x = self.where(self.less(x, low), low, x)
         return self.where(self.less(high, x), high, x)
@@ -124,16 +124,16 @@ class Lanes:
         return self.b.icmp_signed("<", self.bits(x), self.integer(0))
 
     @property
-    def permutes(self) -> bool:
+    def has_permute(self) -> bool:
         """Whether the processor picks any lanes of two registers at once (AVX-512)."""
         return self.b.vector_bytes >= 64
 
     @property
-    def choices(self) -> int:
+    def permute_width(self) -> int:
         """Of how many float32 numbers an instruction picks one for each lane; 0 without such."""
         return {64: 32, 32: 8}.get(self.b.vector_bytes, 0)
 
-    def looked_up(self, index: Value, values: Sequence[float]) -> Value:
+    def look_up(self, index: Value, values: Sequence[float]) -> Value:
         """Of 32 numbers, 16 in float64, that which the lowest bits of each lane's index say.
 
         Of 8 numbers, in float32 only, with AVX2.
@@ -145,25 +145,25 @@ class Lanes:
             place = self.b.and_(index, self.integer(len(values) - 1))
             place = place if self.word is I64 else self.b.zext(place, I64)
             return self.b.read(self.b.offset_elements(table, place, self.type), self.type)
-        if not self.permutes:
-            return self._picked(index, vector_constant(numbers))
+        if not self.has_permute:
+            return self._permute_avx2(index, vector_constant(numbers))
         low, high = (vector_constant(numbers[k : k + width]) for k in (0, width))
         parts = []
         for start in range(0, self.lanes, width):
             count = min(self.lanes, width)
             some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), width)
             name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
-            found = self.b.external(name, low.type, (low, some, high))
-            parts.append(self.b.slice_lanes(found, 0, count))
+            selected = self.b.external(name, low.type, (low, some, high))
+            parts.append(self.b.slice_lanes(selected, 0, count))
         return self.b.concatenate(parts)
 
-    def _picked(self, index: Value, table: Value) -> Value:
+    def _permute_avx2(self, index: Value, table: Value) -> Value:
         """The lanes of a register of eight that indices name: AVX2."""
         parts, count = [], min(self.lanes, 8)
         for start in range(0, self.lanes, 8):
             some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
-            found = self.b.external("llvm.x86.avx2.permps", table.type, (table, some))
-            parts.append(self.b.slice_lanes(found, 0, count))
+            selected = self.b.external("llvm.x86.avx2.permps", table.type, (table, some))
+            parts.append(self.b.slice_lanes(selected, 0, count))
         return self.b.concatenate(parts)
 
     def scale(self, y: Value, n: Value, tiny: Value) -> Value:
@@ -178,29 +178,37 @@ class Lanes:
         count = min(self.lanes, width)
         parts = []
         for start in range(0, self.lanes, width):
-            one, power, kept = (self.b.pad_lanes(self.b.slice_lanes(value, start, count), width)
-                                for value in (y, n, keep))  # fmt: skip
-            given = (one, power, zeros, self.b.bitcast(kept, mask), ir.Constant(I32, 4))
-            parts.append(self.b.slice_lanes(self.b.external(name, kind, given), 0, count))
+            value_part, power, keep_mask = (
+                self.b.pad_lanes(self.b.slice_lanes(value, start, count), width)
+                for value in (y, n, keep)
+            )
+            operands = (
+                value_part,
+                power,
+                zeros,
+                self.b.bitcast(keep_mask, mask),
+                ir.Constant(I32, 4),
+            )
+            parts.append(self.b.slice_lanes(self.b.external(name, kind, operands), 0, count))
         return self.b.concatenate(parts)
 
     def exponent(self, x: Value) -> Value:
         """floor(log2(|x|)) as a float, of denormals too; infinities of 0 and infinity: AVX-512."""
-        return self._taken_apart("getexp", x)
+        return self._decompose("getexp", x)
 
     def mantissa(self, x: Value) -> Value:
         """x over a power of 2, in [0.75, 1.5); 1 of 0 and of infinity, NaN below 0: AVX-512."""
-        return self._taken_apart("getmant", x, ir.Constant(I32, 15))
+        return self._decompose("getmant", x, ir.Constant(I32, 15))
 
-    def _taken_apart(self, operation: str, x: Value, *how: Value) -> Value:
+    def _decompose(self, operation: str, x: Value, *how: Value) -> Value:
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         name = f"llvm.x86.avx512.mask.{operation}.{letters}.512"
         kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
         zeros, count, parts = ir.Constant(kind, None), min(self.lanes, width), []
         for start in range(0, self.lanes, width):
-            one = self.b.pad_lanes(self.b.slice_lanes(x, start, count), width)
-            given = (one, *how, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
-            parts.append(self.b.slice_lanes(self.b.external(name, kind, given), 0, count))
+            part = self.b.pad_lanes(self.b.slice_lanes(x, start, count), width)
+            operands = (part, *how, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
+            parts.append(self.b.slice_lanes(self.b.external(name, kind, operands), 0, count))
         return self.b.concatenate(parts)
 
     def wide(self, x: Value) -> tuple[Lanes, Value]:
@@ -208,18 +216,18 @@ class Lanes:
         double = Lanes(self.b, Type.F64, self.lanes)
         return double, self.b.fpext(x, double.kind)
 
-    def narrowed(self, x: Value) -> Value:
+    def narrow(self, x: Value) -> Value:
         """Float64 values rounded to float32."""
         return self.b.fptrunc(x, self.kind)
 
 
-def where_rare(m: Lanes, rare: Value, name: str, given: Sequence[Value], y: Value) -> Value:
+def select_rare(m: Lanes, rare: Value, name: str, arguments: Sequence[Value], y: Value) -> Value:
     """y, but where a condition holds, which is seldom, what a C function gives, lane by lane."""
     b = m.b
     some = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (), [rare.type])
     start = b.block
     with b.if_then(some, likely=False):
-        called = m.where(rare, call_per_lane(b, name, given, m.lanes), y)
+        called = m.where(rare, call_per_lane(b, name, arguments, m.lanes), y)
         there = b.block
     merged = b.phi(m.kind)
     merged.add_incoming(y, start)

@@ -15,49 +15,53 @@ from ..llvm.scratch_abi import USABLE_BYTES
 from ..llvm.builder import I32, POINTER, Builder
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
-from ..conv.direct_blocking import Unsupported, whole
-from ..conv.direct_tile import touched
+from ..conv.direct_blocking import Unsupported, require_static
+from ..conv.direct_tile import epilogue_accesses
 from ..loops.privatized_sums import accumulate_in_registers
-from ..gemm.pack_panels import Block, pack
+from ..gemm.pack_panels import StridedBlock, pack_block
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import split_units
-from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
+from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
 from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
-from .nchw_layout import Images, Turned
-from .plan import Cut, plan
-from .transforms import Square, Tiles, gathered, weighed
+from .nchw_layout import ChannelsLastImages, TransposedOutputs
+from .plan import WinogradPlan, plan_winograd
+from .transforms import InputTiles, Square, transform_output, transform_weight
 
-_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
+_READ_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
 
 
-def winograd(context: Context, contract: Contract) -> None:
+def emit_winograd(context: Context, contract: Contract) -> None:
     """Emits a convolution, shared out among the threads.
 
     Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
     """
-    cut = plan(contract, context.target)
+    cut = plan_winograd(contract, context.target)
     if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
         raise Unsupported("gathers")
-    _Emission(context, contract, cut).emit()
+    _WinogradEmitter(context, contract, cut).emit()
 
 
-class _Emission:
+class _WinogradEmitter:
     """One convolution being emitted."""
 
-    def __init__(self, context: Context, contract: Contract, cut: Cut) -> None:
+    def __init__(self, context: Context, contract: Contract, cut: WinogradPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
-        self.tiles = Tiles(context, contract.a, cut.sides, cut.others, cut.channels)
+        self.tiles = InputTiles(context, contract.a, cut.sides, cut.others, cut.channels)
         self.streams = self._streams()
         self.images = self.turned = None
         image, sizes = cut.others[0].index if cut.images else None, [0, 0]
         if cut.packed:
-            self.images = Images(contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes)
+            self.images = ChannelsLastImages(
+                contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes
+            )
             sizes[0] = self.images.bytes * cut.images
         if cut.turned:
             assert image is not None
-            self.turned = Turned(context, contract, cut.sides, image, cut.lanes, cut.width)
+            self.turned = TransposedOutputs(
+                context, contract, cut.sides, image, cut.lanes, cut.width
+            )
             sizes[1] = self.turned.bytes * cut.images
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
                  16 * cut.spread_plane, 16 * cut.made_plane,
@@ -110,11 +114,11 @@ class _Emission:
         column = load.at.stride(self.contract.column.index)
         axes = [cut.sides[0].tap, cut.sides[1].tap, cut.channel]
         depth = [(int(a.extent), int(load.at.stride(a.index))) for a in axes]  # type: ignore[arg-type]
-        block = Block(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
+        block = StridedBlock(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
         start = self.tiles.address(load, {})
         for which, valid in self._each_panel(first, until):
             source = offset_bytes(b, start, multiply(b, which, cut.width * block.column * 4))
-            pack(b, block, source, self.taps, valid)
+            pack_block(b, block, source, self.taps, valid)
             target = self._panel(which, first)
             with b.counted_loop(0, cut.weights, cut.lanes * 4) as at:
                 self._weigh_vector(offset_bytes(b, self.taps, at), offset_bytes(b, target, at))
@@ -131,8 +135,10 @@ class _Emission:
             ]
             for i in rows
         ]
-        for k, one in enumerate(value for row in weighed(b, taps) for value in row):
-            store_vector(b, one, offset_bytes(b, target, k * cut.weights), 4)
+        for k, transformed in enumerate(
+            value for row in transform_weight(b, taps) for value in row
+        ):
+            store_vector(b, transformed, offset_bytes(b, target, k * cut.weights), 4)
 
     def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
         place = self.b.mul(self.b.sub(which, first), constant(16 * self.cut.weights))
@@ -148,7 +154,7 @@ class _Emission:
             self._batch(begin, begin, constant(cut.tiles), panel, until)
             return
         image = b.mul(unit, constant(cut.images))
-        total = whole(cut.others[0].extent)
+        total = require_static(cut.others[0].extent)
         images = b.minimum_of(b.sub(constant(total), image), constant(cut.images))
         if self.images is not None:
             with b.counted_loop(constant(0), images) as i:
@@ -230,7 +236,7 @@ class _Emission:
                   ) -> None:  # fmt: skip
         """Sixteen matrix products: tiles by channels by columns."""
         b, cut = self.b, self.cut
-        tile = Tile(cut.rows, cut.vectors, cut.lanes, cut.type)
+        tile = MicroTile(cut.rows, cut.vectors, cut.lanes, cut.type)
         rows = [i * cut.line for i in range(cut.rows)]
         step = cut.width * 4
         with b.counted_loop(0, 16) as place:
@@ -240,14 +246,16 @@ class _Emission:
             ahead = [self._ahead(stream, place, which) for stream in self.streams]
             with b.counted_loop(constant(0), count, cut.rows) as i:
                 self._fetch(i, ahead)
-                source = Source(
+                source = TileSource(
                     offset_bytes(b, a, b.mul(i, constant(cut.line))),
                     rows,
                     panel,
                     cut.type,
                     cut.type,
                 )
-                sums = accumulate(b, tile, source, [Depth(cut.channels, 4, step)], unroll=4)
+                sums = emit_accumulation(
+                    b, tile, source, [DepthLoop(cut.channels, 4, step)], unroll=4
+                )
                 into = offset_bytes(b, target, b.mul(i, constant(step)))
                 for k, value in enumerate(sums):
                     store_vector(b, value, offset_bytes(b, into, k * cut.lanes * 4), 4)
@@ -257,12 +265,12 @@ class _Emission:
     def _streams(self) -> list[Load | Store]:
         """What the epilogue reads and writes column by column, at another place for each row."""
         column, rows = self.contract.column.index, self.contract.rows
-        found = {
-            (one.buffer, one.at): one for one in touched(self.contract)
-            if one.at.stride(column) == 1 and any(one.at.stride(a.index) for a in rows)
-            and all(isinstance(stride, int) for _, stride in one.at.terms)
+        streams = {
+            (access.buffer, access.at): access for access in epilogue_accesses(self.contract)
+            if access.at.stride(column) == 1 and any(access.at.stride(a.index) for a in rows)
+            and all(isinstance(stride, int) for _, stride in access.at.terms)
         }  # fmt: skip
-        return list(found.values())[:3]
+        return list(streams.values())[:3]
 
     def _note(self, first: ir.Value, count: ir.Value) -> None:
         """Where each stream is at each tile of a batch."""
@@ -297,8 +305,12 @@ class _Emission:
             noted = self._noted(k, tile)
             for i in range(self.cut.rows):
                 at = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
-                b.intrinsic("prefetch", ir.VoidType(), (offset_bytes(b, at, offset), *_INTO_L2),
-                            overloads=(POINTER,))  # fmt: skip
+                b.intrinsic(
+                    "prefetch",
+                    ir.VoidType(),
+                    (offset_bytes(b, at, offset), *_READ_INTO_L2),
+                    overloads=(POINTER,),
+                )
 
     # ---------------------------------------------------------------------------- outputs
 
@@ -339,7 +351,7 @@ class _Emission:
             ]
             for i in range(4)
         ]
-        return gathered(b, sums)
+        return transform_output(b, sums)
 
     def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
                 column: ir.Value, mask: ir.Value | None) -> None:  # fmt: skip

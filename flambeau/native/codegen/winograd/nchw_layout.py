@@ -12,21 +12,27 @@ from ...loop_ir.ir import Contract, Index, Load, Type
 from ..llvm.builder import Builder
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
-from ..conv.direct_tile import sideways, touched
-from ..gemm.pack_panels import turn
+from ..conv.direct_tile import epilogue_accesses, runs_along_rows
+from ..gemm.pack_panels import transpose_into
 from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, offset_bytes
 from ..llvm.types import Number, memory_type
-from .plan import Side, line_bytes
+from .plan import ImageAxis, padded_line_bytes
 
 
-class Images:
+class ChannelsLastImages:
     """Scratch for whole images with channels innermost: places start at the border's corner."""
 
-    def __init__(self, load: Load, sides: tuple[Side, Side], channel: Index, channels: int,
-                 lanes: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        load: Load,
+        sides: tuple[ImageAxis, ImageAxis],
+        channel: Index,
+        channels: int,
+        lanes: int,
+    ) -> None:
         self.load, self.sides, self.channel, self.lanes = load, sides, channel, lanes
-        self.line = line_bytes(channels, lanes, 4)
+        self.line = padded_line_bytes(channels, lanes, 4)
         height, width = (2 * side.tiles + 2 for side in sides)
         self.row = width * self.line
         self.bytes = height * self.row
@@ -60,7 +66,7 @@ class Images:
                 there = offset_bytes(b, into, b.mul(y, constant(self.row)))
                 with b.counted_loop(right.low, right.high, lanes) as x:
                     count = b.minimum_of(b.sub(constant(right.high), x), constant(lanes))
-                    turn(
+                    transpose_into(
                         b,
                         Type.F32,
                         lanes,
@@ -71,17 +77,28 @@ class Images:
                         square,
                     )
                     with b.counted_loop(constant(0), count) as i:
-                        one = load_vector(b, offset_bytes(b, square, b.mul(i, constant(lanes * 4))),
-                                          Type.F32, lanes)  # fmt: skip
+                        channels_vector = load_vector(
+                            b,
+                            offset_bytes(b, square, b.mul(i, constant(lanes * 4))),
+                            Type.F32,
+                            lanes,
+                        )
                         at = b.mul(b.add(x, i), constant(self.line))
-                        store_vector(b, one, offset_bytes(b, there, at), 4)
+                        store_vector(b, channels_vector, offset_bytes(b, there, at), 4)
 
 
-class Turned:
+class TransposedOutputs:
     """Scratch for whole images of outputs with their columns innermost, a panel at a time."""
 
-    def __init__(self, context: Context, contract: Contract, sides: tuple[Side, Side], image: Index,
-                 lanes: int, width: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        context: Context,
+        contract: Contract,
+        sides: tuple[ImageAxis, ImageAxis],
+        image: Index,
+        lanes: int,
+        width: int,
+    ) -> None:
         self.context, self.contract, self.sides, self.image = context, contract, sides, image
         self.lanes, self.width = lanes, width
         self.height, self.across = (2 * side.tiles for side in sides)
@@ -89,15 +106,15 @@ class Turned:
         self.flat = self._flat()
 
     @staticmethod
-    def needed(contract: Contract, sides: tuple[Side, Side]) -> bool:
+    def needed(contract: Contract, sides: tuple[ImageAxis, ImageAxis]) -> bool:
         """Whether the epilogue's stores are nearer along the rows than along the columns."""
-        return sideways(contract, sides[1].row.index)
+        return runs_along_rows(contract, sides[1].row.index)
 
     def _flat(self) -> bool:
         """Whether an image's rows are one run of memory for the epilogue."""
         down, right = self.sides
-        strides = [(one.at.stride(down.row.index), one.at.stride(right.row.index))
-                   for one in touched(self.contract)]  # fmt: skip
+        strides = [(access.at.stride(down.row.index), access.at.stride(right.row.index))
+                   for access in epilogue_accesses(self.contract)]  # fmt: skip
         return right.extent == self.across and all(
             pair in ((0, 0), (right.extent, 1)) for pair in strides
         )
@@ -121,7 +138,9 @@ class Turned:
                 count = b.minimum_of(b.sub(constant(run), x), constant(self.lanes))
                 start = offset_bytes(b, line, b.mul(x, constant(self.width * 4)))
                 start = offset_bytes(b, start, b.mul(j, constant(4)))
-                turn(b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square)
+                transpose_into(
+                    b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square
+                )
                 left = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
                 at = {**known, down.row.index: y}
                 del at[right.row.index]
@@ -132,8 +151,8 @@ class Turned:
                  ) -> None:  # fmt: skip
         mask = b.first_lanes(count, self.lanes)
         with b.counted_loop(constant(0), left) as c:
-            found = load_vector(
+            vector_sums = load_vector(
                 b, offset_bytes(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32, self.lanes
             )
             at = {**known, self.contract.column.index: b.add(column, c)}
-            emit_epilogue(self.context, self.contract.body, at, row, self.lanes, found, mask)
+            emit_epilogue(self.context, self.contract.body, at, row, self.lanes, vector_sums, mask)

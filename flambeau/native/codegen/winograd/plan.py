@@ -12,18 +12,18 @@ from math import prod
 
 from ...loop_ir.ir import Axis, Contract, Index, Load, Type
 from ...target.machine import Target
-from ..conv.direct_blocking import Line, Unsupported, whole, window
-from ..conv.direct_tile import sideways
+from ..conv.direct_blocking import PaddedCoordinate, Unsupported, match_window, require_static
+from ..conv.direct_tile import runs_along_rows
 
 L2 = 1 << 20  # bytes that may be counted on
-ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it
+MAX_RELATIVE_COST = 0.85  # of a direct convolution's cycles, from which on it is worth it
 PLACES = 16  # products of a tile
-_ONCE = 5 << 20  # bytes of inputs that are spread once for all panels
-PAD = 64  # bytes between planes, or all sixteen would share a set of the cache
+_MAX_SPREAD_BYTES = 5 << 20  # bytes of inputs that are spread once for all panels
+LINE_PADDING_BYTES = 64  # bytes between planes, or all sixteen would share a set of the cache
 
 
 @dataclass(frozen=True)
-class Side:
+class ImageAxis:
     """One axis of the image: outputs along `row`, taps along `tap`.
 
     Tile i reads positions 2 * i to 2 * i + 3, which `stride` elements apart are in memory; those
@@ -40,7 +40,7 @@ class Side:
     @property
     def extent(self) -> int:
         """How many outputs."""
-        return whole(self.row.extent)
+        return require_static(self.row.extent)
 
     @property
     def tiles(self) -> int:
@@ -54,7 +54,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Cut:
+class WinogradPlan:
     """A convolution cut: tiles are numbered through all images, `batch` of them at a time.
 
     `rows` x `vectors` is the register tile, `panels` how many panels of columns are
@@ -62,7 +62,7 @@ class Cut:
     """
 
     contract: Contract
-    sides: tuple[Side, Side]
+    sides: tuple[ImageAxis, ImageAxis]
     others: tuple[Axis, ...]
     channel: Axis
     lanes: int
@@ -76,11 +76,11 @@ class Cut:
 
     @property
     def channels(self) -> int:
-        return whole(self.channel.extent)
+        return require_static(self.channel.extent)
 
     @property
     def columns(self) -> int:
-        return whole(self.contract.column.extent)
+        return require_static(self.contract.column.extent)
 
     @property
     def width(self) -> int:
@@ -95,7 +95,7 @@ class Cut:
     @property
     def tiles(self) -> int:
         """Tiles in all."""
-        return tiles_of(self.sides, self.others)
+        return count_tiles(self.sides, self.others)
 
     @property
     def packed(self) -> bool:
@@ -122,18 +122,18 @@ class Cut:
     @property
     def line(self) -> int:
         """Bytes from one tile's channels to the next one's."""
-        return line_bytes(self.channels, self.lanes, self.type.size)
+        return padded_line_bytes(self.channels, self.lanes, self.type.size)
 
     @property
     def spread_plane(self) -> int:
         """Bytes of the inputs for one of the products: a batch's, or all."""
         tiles = self.units * self.batch if self.once else self.batch
-        return tiles * self.line + PAD
+        return tiles * self.line + LINE_PADDING_BYTES
 
     @property
     def made_plane(self) -> int:
         """Bytes of a batch's sums over one panel for one of the products."""
-        return self.batch * self.width * self.type.size + PAD
+        return self.batch * self.width * self.type.size + LINE_PADDING_BYTES
 
     @property
     def weights(self) -> int:
@@ -141,76 +141,92 @@ class Cut:
         return self.channels * self.width * self.type.size
 
 
-def tiles_of(sides: tuple[Side, Side], others: Sequence[Axis]) -> int:
+def count_tiles(sides: tuple[ImageAxis, ImageAxis], others: Sequence[Axis]) -> int:
     """Tiles of all images."""
-    return prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
+    return prod(require_static(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
 
 
-def line_bytes(channels: int, lanes: int, size: int) -> int:
+def padded_line_bytes(channels: int, lanes: int, size: int) -> int:
     """Of vectors of channels; not a multiple of what would make lines share a set of the cache."""
     line = -(-channels // lanes) * lanes * size
     return line + 64 if line % 512 == 0 else line
 
 
-def plan(contract: Contract, target: Target) -> Cut:
+def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     """Cuts a convolution. Unsupported where it is another one, or not worth it."""
     if contract.a.type is not Type.F32 or contract.b.type is not Type.F32:
         raise Unsupported("types")
-    sides, others, channel = geometry(contract.a, contract.rows, contract.depth)
+    sides, others, channel = match_geometry(contract.a, contract.rows, contract.depth)
     lanes = target.lanes(Type.F32)
-    columns, channels = whole(contract.column.extent), whole(channel.extent)
+    columns, channels = require_static(contract.column.extent), require_static(channel.extent)
     if channels < lanes or columns < lanes:
         raise Unsupported("few channels")
     most = 4 if channels <= 256 and target.vector_registers >= 32 else 2
-    vectors = _vectors(-(-columns // lanes), most)
-    tiles = tiles_of(sides, others)
-    rows = _rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
+    vectors = _choose_vectors(-(-columns // lanes), most)
+    tiles = count_tiles(sides, others)
+    rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
-    each = PLACES * line_bytes(channels, lanes, 4)
-    batch = _batch(tiles, rows, each, contract.shares)
-    once = panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _ONCE
-    turned = sideways(contract, sides[1].row.index)
+    each = PLACES * padded_line_bytes(channels, lanes, 4)
+    batch = _choose_batch(tiles, rows, each, contract.shares)
+    once = (
+        panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _MAX_SPREAD_BYTES
+    )
+    turned = runs_along_rows(contract, sides[1].row.index)
     if turned and len(others) != 1:
         raise Unsupported("rows apart")
     once = once and not turned and contract.a.at.stride(channel.index) == 1
-    cut = Cut(contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once,
-              turned)  # fmt: skip
-    if _cycles(cut) > ENOUGH * _direct(cut):
+    cut = WinogradPlan(
+        contract,
+        sides,
+        others,
+        channel,
+        lanes,
+        Type.F32,
+        rows,
+        vectors,
+        panels,
+        batch,
+        once,
+        turned,
+    )
+    if _winograd_cycles(cut) > MAX_RELATIVE_COST * _direct_cycles(cut):
         raise Unsupported("a direct convolution is as fast")
     return cut
 
 
-def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
-             ) -> tuple[tuple[Side, Side], tuple[Axis, ...], Axis]:  # fmt: skip
+def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
+             ) -> tuple[tuple[ImageAxis, ImageAxis], tuple[Axis, ...], Axis]:  # fmt: skip
     """The two sides of the image, the other rows, and the channels.
 
     `rows` are what `a` slides over, `depth` its taps and channels.
     """
     if a.indirect:
         raise Unsupported("gathers")
-    extents = {axis.index: whole(axis.extent) for axis in (*rows, *depth)}
+    extents = {axis.index: require_static(axis.extent) for axis in (*rows, *depth)}
     if not prod(extents.values()):
         raise Unsupported("nothing to do")
-    reaches = _reaches(a, rows, depth, extents)
-    sides: list[Side] = []
+    reaches = _window_coordinates(a, rows, depth, extents)
+    sides: list[ImageAxis] = []
     left, others = [axis for axis in depth if axis.extent != 1], []
     for row in rows:
-        stride = whole(a.at.stride(row.index))
-        taps = [t for t in left if abs(whole(a.at.stride(t.index))) == stride and t.extent == 3]
+        stride = require_static(a.at.stride(row.index))
+        taps = [
+            t for t in left if abs(require_static(a.at.stride(t.index))) == stride and t.extent == 3
+        ]
         if stride < 1 or row.extent == 1 or not taps:
             others.append(row)
             continue
         left.remove(taps[0])
-        turned = whole(a.at.stride(taps[0].index)) < 0
-        low, high = 0, whole(row.extent) + 2
+        turned = require_static(a.at.stride(taps[0].index)) < 0
+        low, high = 0, require_static(row.extent) + 2
         line = reaches.pop(frozenset((row.index, taps[0].index)), None)
         if line is not None and line.extent is not None:
             if line.stride != stride:
                 raise Unsupported("rows that go down")
             first = line.offset - (2 if turned else 0)
             low, high = max(low, -first), min(high, line.extent - first)
-        sides.append(Side(row, taps[0], stride, turned, low, high))
+        sides.append(ImageAxis(row, taps[0], stride, turned, low, high))
     if len(sides) != 2 or len(left) != 1:
         raise Unsupported("not three by three over images")
     if a.at.stride(left[0].index) != 1 and (sides[1].stride != 1 or len(others) != 1):
@@ -220,27 +236,28 @@ def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
     return (sides[0], sides[1]), tuple(others), left[0]
 
 
-def _reaches(a: Load, rows: Sequence[Axis], depth: Sequence[Axis], extents: dict[Index, int]
-             ) -> dict[frozenset[Index], Line]:  # fmt: skip
+def _window_coordinates(
+    a: Load, rows: Sequence[Axis], depth: Sequence[Axis], extents: dict[Index, int]
+) -> dict[frozenset[Index], PaddedCoordinate]:
     """The lines of a load's window by their indices; steps along them are of one element."""
-    lines = window(a, extents)
+    lines = match_window(a, extents)
     if any(abs(c) != 1 for line in lines for _, c in line.terms if line.extent is not None):
         raise Unsupported("strides or dilation")
     return {frozenset(i for i, _ in line.terms): line for line in lines}
 
 
-def _rows(tiles: int, most: int, vectors: int) -> int:
+def _choose_rows(tiles: int, most: int, vectors: int) -> int:
     """Rows of the register tile: about as many as fit, and few too many for the last of them."""
     return min(range(max(1, most - 3), most + 1),
                key=lambda n: -(-tiles // n) * (n * vectors / 2 + 0.7))  # fmt: skip
 
 
-def _vectors(across: int, most: int) -> int:
+def _choose_vectors(across: int, most: int) -> int:
     """Vectors of a panel: as many as waste none."""
     return min(range(1, most + 1), key=lambda v: (-(-across // v) * v, -v))
 
 
-def _batch(tiles: int, rows: int, each: int, shares: int) -> int:
+def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
     """Tiles at a time: whole register tiles, a few at least, as many as the caches hold, in about
     as many batches as so many threads can share."""
     least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * L2 // 4) // each))
@@ -250,7 +267,7 @@ def _batch(tiles: int, rows: int, each: int, shares: int) -> int:
     return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
 
 
-def _cycles(cut: Cut) -> float:
+def _winograd_cycles(cut: WinogradPlan) -> float:
     """Of the whole, on one thread."""
     across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
     groups = -(-cut.count // cut.panels)
@@ -261,7 +278,7 @@ def _cycles(cut: Cut) -> float:
     return products + around + 2 * 45 * cut.channels * across
 
 
-def _direct(cut: Cut) -> float:
+def _direct_cycles(cut: WinogradPlan) -> float:
     """Of a direct convolution, on one thread."""
-    outputs = prod(whole(a.extent) for a in cut.contract.rows)
+    outputs = prod(require_static(a.extent) for a in cut.contract.rows)
     return 9 * outputs * (cut.channels + 2) * -(-cut.columns // cut.lanes) / 2

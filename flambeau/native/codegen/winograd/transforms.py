@@ -12,19 +12,19 @@ from ..loops.context import Context
 from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
 from ..llvm.types import Number
-from .plan import Side
+from .plan import ImageAxis
 
 Square = list[list[ir.Value]]
 
 
-def spread(b: Builder, d: Square) -> Square:
+def transform_input(b: Builder, d: Square) -> Square:
     """A 4 x 4 tile of inputs in the sixteen places."""
-    return both_ways(d, lambda x: [
+    return transform_both_axes(d, lambda x: [
         b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
     ])  # fmt: skip
 
 
-def weighed(b: Builder, g: Square) -> Square:
+def transform_weight(b: Builder, g: Square) -> Square:
     """3 x 3 taps in the sixteen places."""
     def line(x: Sequence[ir.Value]) -> list[ir.Value]:
         kind = x[0].type
@@ -32,27 +32,27 @@ def weighed(b: Builder, g: Square) -> Square:
         outer, inner = b.fmul(b.fadd(x[0], x[2]), half), b.fmul(x[1], half)
         return [x[0], b.fadd(outer, inner), b.fsub(outer, inner), x[2]]
 
-    return both_ways(g, line)
+    return transform_both_axes(g, line)
 
 
-def gathered(b: Builder, m: Square) -> Square:
+def transform_output(b: Builder, m: Square) -> Square:
     """2 x 2 outputs of the sixteen sums."""
-    return both_ways(m, lambda x: [
+    return transform_both_axes(m, lambda x: [
         b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
     ])  # fmt: skip
 
 
-def both_ways(square: Square, line: object) -> Square:
+def transform_both_axes(square: Square, line: object) -> Square:
     """A transformation of lines, done to the columns and then to the rows."""
     assert callable(line)
     columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
     return [line([column[i] for column in columns]) for i in range(len(columns[0]))]
 
 
-class Tiles:
+class InputTiles:
     """Numbered tiles of a convolution's images: where they are, and reading them."""
 
-    def __init__(self, context: Context, load: Load, sides: tuple[Side, Side],
+    def __init__(self, context: Context, load: Load, sides: tuple[ImageAxis, ImageAxis],
                  others: Sequence[Axis], channels: int) -> None:  # fmt: skip
         self.context, self.sides, self.others, self.load = context, sides, others, load
         self.channels = channels
@@ -60,15 +60,15 @@ class Tiles:
 
     def place(self, number: ir.Value) -> dict[Index, ir.Value]:
         """The rows' indices of a tile's first output."""
-        b, found = self.b, {}
+        b, indices = self.b, {}
         for side in reversed(self.sides):
             at = b.srem(number, constant(side.tiles))
             number = b.sdiv(number, constant(side.tiles))
-            found[side.row.index] = b.mul(at, constant(2))
+            indices[side.row.index] = b.mul(at, constant(2))
         for k, axis in reversed(list(enumerate(self.others))):
-            found[axis.index] = b.srem(number, constant(axis.extent)) if k else number
+            indices[axis.index] = b.srem(number, constant(axis.extent)) if k else number
             number = b.sdiv(number, constant(axis.extent)) if k else number
-        return found
+        return indices
 
     def within(self, number: ir.Value) -> list[ir.Value]:
         """The image, row and column of a tile numbered within some images."""
@@ -92,7 +92,7 @@ class Tiles:
         inside = [self._inside(side, place[side.row.index]) for side in self.sides]
         whole = None
         for side, each in zip(self.sides, inside, strict=True):
-            if any(one is not None for one in each):
+            if any(position_mask is not None for position_mask in each):
                 h = place[side.row.index]
                 whole = b.and_masks(whole, b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
                                b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
@@ -106,17 +106,17 @@ class Tiles:
             with border:
                 self.channelwise(start, apart, channels, lanes, target, plane, inside)
 
-    def _inside(self, side: Side, first: ir.Value) -> list[ir.Value | None]:
+    def _inside(self, side: ImageAxis, first: ir.Value) -> list[ir.Value | None]:
         """Whether each of a tile's four positions is there; None where it always is."""
         b, last = self.b, 2 * side.tiles - 2
-        found: list[ir.Value | None] = []
+        masks: list[ir.Value | None] = []
         for i in range(4):
             if side.low <= i and last + i < side.high:
-                found.append(None)
+                masks.append(None)
                 continue
             at = b.add(first, constant(i - side.low))
-            found.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
-        return found
+            masks.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
+        return masks
 
     def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
                     target: ir.Value, plane: int,
@@ -130,7 +130,7 @@ class Tiles:
             if inside is None
             else [
                 [
-                    None if (one := b.and_masks(x, y)) is None else splat(b, one, lanes)
+                    None if (mask := b.and_masks(x, y)) is None else splat(b, mask, lanes)
                     for y in inside[1]
                 ]
                 for x in inside[0]
@@ -153,8 +153,10 @@ class Tiles:
                 for i in range(4)
             ]
             into = offset_bytes(b, target, multiply(b, c, 4))
-            for k, one in enumerate(value for row in spread(b, tile) for value in row):
-                store_vector(b, one, offset_bytes(b, into, k * plane), 4)
+            for k, transformed in enumerate(
+                value for row in transform_input(b, tile) for value in row
+            ):
+                store_vector(b, transformed, offset_bytes(b, into, k * plane), 4)
 
         self.by_vectors(channels, self.channels, lanes, vector)
 

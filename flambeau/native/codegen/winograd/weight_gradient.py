@@ -18,28 +18,31 @@ from ...target.machine import Target
 from ..llvm.builder import Builder, vector
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
-from ..conv.direct_blocking import Unsupported, whole
+from ..conv.direct_blocking import Unsupported, require_static
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import TileRange, split_tiles
-from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
+from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
 from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
-from .nchw_layout import Images
-from .plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
-from .transforms import Square, Tiles, both_ways
+from .nchw_layout import ChannelsLastImages
+from .plan import (
+    LINE_PADDING_BYTES, MAX_RELATIVE_COST, PLACES, ImageAxis, count_tiles, match_geometry,
+    padded_line_bytes,
+)
+from .transforms import InputTiles, Square, transform_both_axes
 
-_BATCH = 64  # tiles at a time
-_SUMS = 1 << 19  # bytes of sums at a time
+_BATCH_TILES = 64  # tiles at a time
+_MAX_SUM_BYTES = 1 << 19  # bytes of sums at a time
 
 
 @dataclass(frozen=True)
-class Cut:
+class WinogradWeightPlan:
     """A gradient cut: register tiles of `rows` x `vectors`, and sums of at most
     `channels` x `columns` at a time. Channels and columns are shared out by vectors and by
     panels."""
 
     contract: Contract
-    sides: tuple[Side, Side]
+    sides: tuple[ImageAxis, ImageAxis]
     others: tuple[Axis, ...]
     channel: Axis
     lanes: int
@@ -52,13 +55,24 @@ class Cut:
     @property
     def images(self) -> int:
         """How many are turned at a time."""
-        return max(1, _BATCH // (self.sides[0].tiles * self.sides[1].tiles)) if self.packed else 0
+        return (
+            max(1, _BATCH_TILES // (self.sides[0].tiles * self.sides[1].tiles))
+            if self.packed
+            else 0
+        )
 
     @property
-    def outputs(self) -> tuple[Side, Side]:
+    def outputs(self) -> tuple[ImageAxis, ImageAxis]:
         """The sides of the outputs' gradient."""
         first, second = (
-            Side(s.row, s.tap, whole(self.contract.b.at.stride(s.row.index)), False, 0, s.extent)
+            ImageAxis(
+                s.row,
+                s.tap,
+                require_static(self.contract.b.at.stride(s.row.index)),
+                False,
+                0,
+                s.extent,
+            )
             for s in self.sides
         )
         return first, second
@@ -66,7 +80,7 @@ class Cut:
     @property
     def tiles(self) -> int:
         """Tiles in all."""
-        return tiles_of(self.sides, self.others)
+        return count_tiles(self.sides, self.others)
 
     @property
     def width(self) -> int:
@@ -76,7 +90,9 @@ class Cut:
     @property
     def lines(self) -> tuple[int, int]:
         """Bytes from one tile's channels, or columns, to the next one's."""
-        return line_bytes(self.channels, self.lanes, 4), line_bytes(self.columns, self.lanes, 4)
+        return padded_line_bytes(self.channels, self.lanes, 4), padded_line_bytes(
+            self.columns, self.lanes, 4
+        )
 
     @property
     def costs(self) -> tuple[int, int, int]:
@@ -88,18 +104,18 @@ class Cut:
     @property
     def planes(self) -> tuple[int, int, int]:
         """Bytes of one of the sixteen places: of inputs, of gradients, of sums."""
-        inputs, outputs = (_BATCH * line + PAD for line in self.lines)
-        return inputs, outputs, self.channels * self.columns * 4 + PAD
+        inputs, outputs = (_BATCH_TILES * line + LINE_PADDING_BYTES for line in self.lines)
+        return inputs, outputs, self.channels * self.columns * 4 + LINE_PADDING_BYTES
 
 
-def plan(contract: Contract, target: Target) -> Cut:
+def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPlan:
     """Cuts a gradient. Unsupported where it is another contraction, or not worth it."""
     a, b = contract.a, contract.b
     if a.type is not Type.F32 or b.type is not Type.F32 or b.indirect or b.mask is not None:
         raise Unsupported("types")
-    sides, others, channel = geometry(a, contract.depth, contract.rows)
+    sides, others, channel = match_geometry(a, contract.depth, contract.rows)
     lanes = target.lanes(Type.F32)
-    channels, columns = whole(channel.extent), whole(contract.column.extent)
+    channels, columns = require_static(channel.extent), require_static(contract.column.extent)
     packed = a.at.stride(channel.index) != 1
     lined = b.at.stride(sides[1].row.index if packed else contract.column.index) == 1
     if not lined or b.at.stride(channel.index) != 0:
@@ -108,31 +124,33 @@ def plan(contract: Contract, target: Target) -> Cut:
         raise Unsupported("gradients that slide")
     if channels < lanes or columns < lanes:
         raise Unsupported("few channels")
-    rows, vectors = _tile(-(-columns // lanes), target.vector_registers)
+    rows, vectors = _choose_tile(-(-columns // lanes), target.vector_registers)
     if lanes % rows:
         raise Unsupported("few lanes")
     high = -(-channels // lanes) * lanes
     wide = -(-columns // (vectors * lanes)) * vectors * lanes
-    while PLACES * high * wide * 4 > _SUMS:
+    while PLACES * high * wide * 4 > _MAX_SUM_BYTES:
         if wide > high and wide > vectors * lanes:
             wide = -(-wide // (2 * vectors * lanes)) * vectors * lanes
         else:
             high = -(-high // (2 * lanes)) * lanes
-    cut = Cut(contract, sides, others, channel, lanes, rows, vectors, high, wide,
+    cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, wide,
               packed)  # fmt: skip
-    if _cycles(cut, channels, columns) > ENOUGH * _direct(cut, channels, columns):
+    if _winograd_cycles(cut, channels, columns) > MAX_RELATIVE_COST * _direct_cycles(
+        cut, channels, columns
+    ):
         raise Unsupported("direct sums are as fast")
     return cut
 
 
-def _tile(across: int, registers: int) -> tuple[int, int]:
+def _choose_tile(across: int, registers: int) -> tuple[int, int]:
     """Rows and vectors of the register tile."""
     if registers < 32:
         return 4, 2 if across % 2 == 0 else 1
     return (8, 2) if across % 2 == 0 else (8, 3) if across % 3 == 0 else (16, 1)
 
 
-def _cycles(cut: Cut, channels: int, columns: int) -> float:
+def _winograd_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
     deep, across = -(-channels // cut.lanes), -(-columns // cut.lanes)
     again = -(-channels // cut.channels), -(-columns // cut.columns)
     products = PLACES * cut.tiles * deep * cut.lanes * across / 2 * 1.1
@@ -141,45 +159,47 @@ def _cycles(cut: Cut, channels: int, columns: int) -> float:
     return products + spread + turned + 120 * channels * across
 
 
-def _direct(cut: Cut, channels: int, columns: int) -> float:
-    outputs = prod(whole(a.extent) for a in cut.contract.depth)
+def _direct_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
+    outputs = prod(require_static(a.extent) for a in cut.contract.depth)
     return 9 * outputs * channels * -(-columns // cut.lanes) / 2 / 0.85
 
 
-def winograd_weight(context: Context, contract: Contract) -> None:
+def emit_winograd_weight(context: Context, contract: Contract) -> None:
     """Emits the gradient of a weight, shared out among the threads.
 
     Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
     """
-    _Emission(context, contract, plan(contract, context.target)).emit()
+    _WinogradWeightEmitter(context, contract, plan_winograd_weight(contract, context.target)).emit()
 
 
-def _spread(b: Builder, g: Square) -> Square:
+def _transform_gradient(b: Builder, g: Square) -> Square:
     """2 x 2 gradients in the sixteen places; the last of each line has the other sign."""
-    return both_ways(g, lambda x: [x[0], b.fadd(x[0], x[1]), b.fsub(x[0], x[1]), x[1]])
+    return transform_both_axes(g, lambda x: [x[0], b.fadd(x[0], x[1]), b.fsub(x[0], x[1]), x[1]])
 
 
-def _gathered(b: Builder, m: Square) -> Square:
+def _transform_sums(b: Builder, m: Square) -> Square:
     """3 x 3 taps of the sixteen sums."""
     def line(x: list[ir.Value]) -> list[ir.Value]:
         half = ir.Constant(x[0].type, [0.5] * x[0].type.count)
         middle = b.fmul(b.fadd(x[1], x[2]), half)
         return [b.fadd(x[0], middle), b.fmul(b.fsub(x[1], x[2]), half), b.fsub(middle, x[3])]
 
-    return both_ways(m, line)
+    return transform_both_axes(m, line)
 
 
-class _Emission:
+class _WinogradWeightEmitter:
     """One gradient being emitted."""
 
-    def __init__(self, context: Context, contract: Contract, cut: Cut) -> None:
+    def __init__(self, context: Context, contract: Contract, cut: WinogradWeightPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
-        self.tiles = Tiles(context, contract.a, cut.sides, cut.others, whole(cut.channel.extent))
+        self.tiles = InputTiles(
+            context, contract.a, cut.sides, cut.others, require_static(cut.channel.extent)
+        )
         column = contract.column.index
         self.sources = (
-            Images(contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes),
-            Images(contract.b, cut.outputs, column, cut.columns, cut.lanes),
+            ChannelsLastImages(contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes),
+            ChannelsLastImages(contract.b, cut.outputs, column, cut.columns, cut.lanes),
         )
         parts = [PLACES * plane for plane in cut.planes] + [cut.lanes * cut.lanes * 4]
         parts += [images.bytes * cut.images for images in self.sources]
@@ -191,7 +211,7 @@ class _Emission:
         """This thread's rectangle, part by part."""
         b, cut = self.b, self.cut
         share = self._share()
-        channels = whole(cut.channel.extent)
+        channels = require_static(cut.channel.extent)
         with borrow_scratch(b, self.context.tid) as memory:
             self.inputs, self.outputs, self.sums, self.square, *self.packed = (
                 offset_bytes(b, memory, place) for place in self.places
@@ -201,7 +221,7 @@ class _Emission:
                                 constant(channels))  # fmt: skip
             left = b.mul(constant(share.first_panel), constant(cut.width))
             right = b.minimum_of(b.mul(constant(share.last_panel), constant(cut.width)),
-                                 constant(whole(self.contract.column.extent)))  # fmt: skip
+                                 constant(require_static(self.contract.column.extent)))  # fmt: skip
             with b.counted_loop(low, high, cut.channels) as channel:
                 count = b.minimum_of(b.sub(high, channel), constant(cut.channels))
                 with b.counted_loop(left, right, cut.columns) as column:
@@ -210,8 +230,8 @@ class _Emission:
 
     def _share(self) -> TileRange:
         cut, context = self.cut, self.context
-        groups = -(-whole(cut.channel.extent) // cut.lanes)
-        panels = -(-whole(self.contract.column.extent) // cut.width)
+        groups = -(-require_static(cut.channel.extent) // cut.lanes)
+        panels = -(-require_static(self.contract.column.extent) // cut.width)
         if context.parallel:
             return TileRange(0, groups, 0, panels)
         return split_tiles(self.b, context.tid, context.threads, groups, panels, cut.costs)
@@ -224,8 +244,8 @@ class _Emission:
         with b.counted_loop(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
             store_vector(b, zero, offset_bytes(b, self.sums, at), 4)
         if not cut.packed:
-            with b.counted_loop(0, cut.tiles, _BATCH) as first:
-                tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH))
+            with b.counted_loop(0, cut.tiles, _BATCH_TILES) as first:
+                tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH_TILES))
                 with b.counted_loop(constant(0), tiles) as i:
                     number = b.add(first, i)
                     inputs, outputs = self._targets(i)
@@ -252,8 +272,8 @@ class _Emission:
         each = cut.sides[0].tiles * cut.sides[1].tiles
         for images, target in zip(self.sources, self.packed, strict=True):
             images.clear(b, target, cut.images)
-        with b.counted_loop(0, whole(image.extent), cut.images) as first:
-            images_here = b.minimum_of(b.sub(constant(whole(image.extent)), first),
+        with b.counted_loop(0, require_static(image.extent), cut.images) as first:
+            images_here = b.minimum_of(b.sub(constant(require_static(image.extent)), first),
                                        constant(cut.images))  # fmt: skip
             with b.counted_loop(constant(0), images_here) as i:
                 known = {image.index: b.add(first, i)}
@@ -269,8 +289,8 @@ class _Emission:
                         size,
                     )
             end = b.mul(images_here, constant(each))
-            with b.counted_loop(constant(0), end, _BATCH) as start:
-                tiles = b.minimum_of(b.sub(end, start), constant(_BATCH))
+            with b.counted_loop(constant(0), end, _BATCH_TILES) as start:
+                tiles = b.minimum_of(b.sub(end, start), constant(_BATCH_TILES))
                 with b.counted_loop(constant(0), tiles) as i:
                     self._spread_packed(b.add(start, i), i, count, across)
                 self._products(tiles, count, across)
@@ -299,7 +319,7 @@ class _Emission:
         there = [[None, None] if side.extent % 2 == 0 else
                  [None, b.icmp_signed("<", place[side.row.index], constant(side.extent - 1))]
                  for side in cut.sides]  # fmt: skip
-        masks = [[None if (one := b.and_masks(x, y)) is None else splat(b, one, cut.lanes)
+        masks = [[None if (mask := b.and_masks(x, y)) is None else splat(b, mask, cut.lanes)
                   for y in there[1]] for x in there[0]]  # fmt: skip
 
         self._columnwise(start, (down, right), across, target, masks)
@@ -314,15 +334,19 @@ class _Emission:
             tile = [[load_vector(b, offset_bytes(b, source, y * apart[0] + x * apart[1]), Type.F32,
                                  cut.lanes, b.and_masks(rest, masks[y][x] if masks else None))
                      for x in (0, 1)] for y in (0, 1)]  # fmt: skip
-            for k, one in enumerate(value for row in _spread(b, tile) for value in row):
-                store_vector(b, one, offset_bytes(b, into, k * cut.planes[1]), 4)
+            for k, transformed in enumerate(
+                value for row in _transform_gradient(b, tile) for value in row
+            ):
+                store_vector(b, transformed, offset_bytes(b, into, k * cut.planes[1]), 4)
 
-        self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
+        self.tiles.by_vectors(
+            across, require_static(self.contract.column.extent), cut.lanes, vector
+        )
 
     def _products(self, tiles: ir.Value, count: ir.Value, across: ir.Value) -> None:
         """Sixteen matrix products, added to the sums: channels by tiles by columns."""
         b, cut = self.b, self.cut
-        tile = Tile(cut.rows, cut.vectors, cut.lanes, Type.F32)
+        tile = MicroTile(cut.rows, cut.vectors, cut.lanes, Type.F32)
         rows = [4 * i for i in range(cut.rows)]
         with b.counted_loop(0, PLACES) as place:
             starts = zip((self.inputs, self.outputs, self.sums), cut.planes, strict=True)
@@ -330,17 +354,17 @@ class _Emission:
             with b.counted_loop(constant(0), across, cut.width) as j:
                 right = offset_bytes(b, g, b.mul(j, constant(4)))
                 with b.counted_loop(constant(0), count, cut.rows) as i:
-                    source = Source(
+                    source = TileSource(
                         offset_bytes(b, a, b.mul(i, constant(4))), rows, right, Type.F32, Type.F32
                     )
                     into = offset_bytes(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
                                                 constant(4)))  # fmt: skip
                     places = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
                               for r in range(cut.rows) for v in range(cut.vectors)]  # fmt: skip
-                    held = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
-                    depth = [Depth(tiles, *cut.lines)]
-                    made = accumulate(b, tile, source, depth, held, unroll=4)
-                    for value, p in zip(made, places, strict=True):
+                    loaded_sums = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
+                    depth = [DepthLoop(tiles, *cut.lines)]
+                    updated = emit_accumulation(b, tile, source, depth, loaded_sums, unroll=4)
+                    for value, p in zip(updated, places, strict=True):
                         store_vector(b, value, p, 4)
 
     # ------------------------------------------------------------------------------- taps
@@ -367,9 +391,11 @@ class _Emission:
                     ]
                     for y in range(4)
                 ]
-                self._stored(_gathered(b, sums), known, b.add(column, constant(j)), rest)
+                self._stored(_transform_sums(b, sums), known, b.add(column, constant(j)), rest)
 
-            self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
+            self.tiles.by_vectors(
+                across, require_static(self.contract.column.extent), cut.lanes, vector
+            )
 
     def _stored(self, taps: Square, known: dict[Index, ir.Value], column: ir.Value,
                 mask: ir.Value | None) -> None:  # fmt: skip
