@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from . import thread_pool_ir
-from .thread_pool_ir import BARRIER
 from .fast_call import Calls
-from .thread_pool_ir import SERIAL
+from .thread_pool_ir import BARRIER as BARRIER
+from .thread_pool_ir import SERIAL as SERIAL
 from .thread_pool import POOL, aligned, ticks_per_second
 
 _Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
