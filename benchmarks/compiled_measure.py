@@ -212,15 +212,15 @@ def matmul_job(engine: str, size: int, quick: bool) -> Found:
 def _beside_the_peak(work: Callable, turns: int) -> Found:
     """The median time of a call and the best turn's; what all threads sustain of multiply-adds
     meanwhile, and their best."""
-    from flambeau.native.runtime.roofline import flops
+    from flambeau.native.runtime.roofline import measure_flops_per_s
 
     seconds, sustained, best = [], [], []
     for _ in range(turns):
         if BEFORE is not None:
             BEFORE()
             work()
-        sustained.append(flops(THREADS, seconds=0.03, sustained=True))
-        best.append(flops(THREADS, seconds=0.01))
+        sustained.append(measure_flops_per_s(THREADS, seconds=0.03, sustained=True))
+        best.append(measure_flops_per_s(THREADS, seconds=0.01))
         begin, calls = time.perf_counter(), 0
         while time.perf_counter() < begin + 0.05 or calls < 2:
             work()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 
-from flambeau.native.runtime.roofline import flops
+from flambeau.native.runtime.roofline import measure_flops_per_s
 from flambeau.native.loop_ir.ir import Type
 
 
 def peak(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> float:
     """GFLOP/s that `threads` threads reach together with operands in registers."""
-    return flops(threads, type, seconds) / 1e9
+    return measure_flops_per_s(threads, type, seconds) / 1e9
 
 
 def main() -> None:

@@ -60,8 +60,8 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     """flambeau's, NumPy's and PyTorch's GFLOP/s for a @ b."""
     import numpy as np
 
-    from flambeau.native.jit.kernel_function import compiled
-    from flambeau.native.kernels.gemm import Layout, product
+    from flambeau.native.jit.kernel_function import compile_kernel
+    from flambeau.native.kernels.gemm import GemmLayout, product
     from flambeau.native.loop_ir.ir import Type
     from flambeau.native.runtime.thread_pool import run
 
@@ -69,9 +69,9 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     flops = 2.0 * a.size * b.shape[-1]
     y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     strides = [tuple(s // a.itemsize for s in x.strides) for x in (a, b)]
-    kernel = product(Layout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
+    kernel = product(GemmLayout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
                             strides[0], strides[1]))  # fmt: skip
-    address = compiled(kernel).address
+    address = compile_kernel(kernel).address
     cells = (ctypes.c_int64 * 3)(*[x.ctypes.data for x in (a, b, y)])
     at = ctypes.addressof(cells)
 

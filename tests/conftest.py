@@ -30,8 +30,8 @@ def _no_faulty_kernels():
     from flambeau.native.runtime import background_jit
 
     yield
-    faults = dict(background_jit.faults)
-    background_jit.faults.clear()
+    faults = dict(background_jit.failed_builds)
+    background_jit.failed_builds.clear()
     assert not faults
 
 

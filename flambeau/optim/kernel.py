@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from flambeau.native.loop_ir import ir
-from flambeau.native.runtime.fast_call import SMALL
+from flambeau.native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS
 from flambeau.native.loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, ReduceOp, Index, LoopKind, Load, Loop, Size, Statement,
+    Accumulator, Affine, Begin, Buffer, Index, Load, Loop, LoopKind, ReduceOp, Size, Statement,
     Store, Type,
 )
-from flambeau.native.runtime.launch_table import Patch, Program, Record
+from flambeau.native.runtime.launch_table import LaunchTable, Patch, Record
 
 from .symbol import Number, Symbol
 
@@ -64,8 +64,8 @@ class Table:
             param, *states = [a.ctypes.data for a in self.arrays[k : k + columns]]
             records.append(Record(kernel.address, [param, 0, *states, numbers, size], 0))
         patches = [Patch(row, 1, row) for row in range(len(records))]
-        self._program = Program(records, patches, len(records))
-        self._threads = 0 if sum(self.sizes) > SMALL else 1
+        self._program = LaunchTable(records, patches, len(records))
+        self._threads = 0 if sum(self.sizes) > MAX_SINGLE_THREAD_ELEMENTS else 1
 
     def _fits(self, arrays: list[Any]) -> bool:
         """Whether a kernel may run over these: of one type and shape, in order, writable."""
@@ -104,10 +104,10 @@ def kernel_for(
         return None
     made = traced(formula, flags, scalars, states, ELEMENTS[dtype])
     try:
-        from flambeau.native.jit.kernel_function import compiled
+        from flambeau.native.jit.kernel_function import compile_kernel
 
         writes = count_writes(formula, flags, scalars, states)
-        return Kernel(compiled(made).address, len(scalars._fields), writes)
+        return Kernel(compile_kernel(made).address, len(scalars._fields), writes)
     except ImportError:
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import Kernel
 
@@ -53,14 +53,14 @@ def check(
     """Runs a kernel compiled and interpreted; the memories are the same afterwards. Gives them."""
     expected = [array.reshape(-1).copy() for array in arrays]
     interpret(kernel, expected, sizes)
-    function = compiled(kernel)
+    function = compile_kernel(kernel)
     with np.errstate(all="ignore"):
         compare(function, kernel, arrays, sizes, expected, rtol, atol, threads)
     return [want.reshape(array.shape) for want, array in zip(expected, arrays, strict=True)]
 
 
 def compare(
-    function: Function,
+    function: KernelFunction,
     kernel: Kernel,
     arrays: Sequence[np.ndarray],
     sizes: Sequence[int],

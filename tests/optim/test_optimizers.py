@@ -294,7 +294,7 @@ def test_threads_share_an_update(size, monkeypatch):
     from flambeau.optim import elementwise, kernel
 
     monkeypatch.setattr(elementwise, "WARM", 0)
-    monkeypatch.setattr(kernel, "SMALL", 0)
+    monkeypatch.setattr(kernel, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before, ends = POOL.threads(), []
     for threads in (1, 2):
         POOL.set_threads(threads)

@@ -148,7 +148,7 @@ def capture(
         try:
             swap_all(recorder)
             _recorders.current = recorder
-            Policy.counts = False
+            KernelPolicy.counts = False
             with (
                 _watched_output(recorder),
                 nullcontext() if like is None else allocate_outside_heap(),
@@ -158,7 +158,7 @@ def capture(
             recorder.compute()
             raise
         finally:
-            Policy.counts = True
+            KernelPolicy.counts = True
             _recorders.current = None
             restore_all()
             if recorder.numbers:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd.mode import no_grad
-from ...native.runtime.page_prefault import Pages
+from ...native.runtime.page_prefault import PagePrefaulter
 from ...autograd.tape import record, record_binary, record_number, record_unary
 from ...ops.core.autocast import STATE
 from ...ops.core.registry import Kind, Operator
@@ -51,7 +51,7 @@ class Deferred:
         self.scalars: dict[int, Any] = {}  # of updates
         self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # as they were before the call
         self.fresh: list[tuple[dict, Any]] = []  # states that optimisers made, by parameter
-        self.pages = Pages()  # of what the program will write
+        self.pages = PagePrefaulter()  # of what the program will write
         self.arena: Arena | None = None
         if precedent.arena:
             with suppress(MemoryError):  # the program's own, then, which says so

@@ -479,7 +479,7 @@ class Compiled:
         with within_memory("settle"):
             pending.bindings.settle([slot for slot, _ in pending.graph.writes])
         variant.pending = pending
-        if not beside("flambeau compile", self._work, pending):
+        if not run_in_background("flambeau compile", self._work, pending):
             self._work(pending)
         if kept:  # as a rule the program was too, and is there before a plain call is
             pending.done.wait(SOON)

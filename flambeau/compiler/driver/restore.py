@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...native.jit.compile import known
+from ...native.jit.compile import load_cached
 from ..schedule.arena import Arena
 from ..ir.graph import Graph
 from ..ir.serialization import deserialize_graph

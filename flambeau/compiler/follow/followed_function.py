@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import beside
+from ...native.runtime.background_jit import run_in_background
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
 from ..ir.errors import Unfit, describe_failure, within_memory
@@ -129,7 +129,9 @@ class FollowedFunction:
             self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
             return
         exit.pending = True
-        if self.waits or not beside("flambeau compile", self._work, program, segment, exit):
+        if self.waits or not run_in_background(
+            "flambeau compile", self._work, program, segment, exit
+        ):
             self._work(program, segment, exit)
 
     def _work(self, program: SegmentProgram, segment: Segment, exit: Exit) -> None:

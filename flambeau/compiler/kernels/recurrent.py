@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...native.kernels.recurrent import (
-    Extents, Grid, Written as Recurrence, backward, block_rows, forward, pack, packed_elements,
+    RecurrentExtents, RecurrentKernel as Recurrence, SequenceLayout, backward, choose_block_rows,
+    count_packed_elements, forward, pack_weights,
 )
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Buffer, Constant, Kernel, Type
@@ -44,20 +45,22 @@ class _Layer:
     def kernels(self) -> list[KernelWithMemory]:
         """The two kernels."""
         type = self.node.type
-        rows = block_rows(self.rows, threads())
+        rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
         whole = rows * blocks == self.rows
         given = inputs_by_name(self.node)
         weight = self.grid(self.layout.seen(given.pop("w")), "w")
-        packing = pack(self.cell, self.width, weight, self.back)
-        panels = self.memory(packed_elements(self.cell, self.width, type, self.back), "panels")
+        packing = pack_weights(self.cell, self.width, weight, self.back)
+        panels = self.memory(
+            count_packed_elements(self.cell, self.width, type, self.back), "panels"
+        )
         first = ("panels", packing, [self.memories[weight.buffer], panels])
         self.buffers, self.memories = {}, {}
         grids = {name: self.grid(self.layout.seen(one), name) for name, one in given.items()}
-        grids["panels"] = Grid(self.buffer(panels), 0)
+        grids["panels"] = SequenceLayout(self.buffer(panels), 0)
         wanted = {one.of: [self.grid(place, one.of) for place in self.layout.targets(one)]
                   for one in self.nodes}  # fmt: skip
-        count = Extents(self.steps, self.width, rows, blocks,
+        count = RecurrentExtents(self.steps, self.width, rows, blocks,
                         None if whole else Constant(Type.I64, self.rows),
                         Constant(Type.I64, self.steps - 1))  # fmt: skip
         made = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
@@ -80,19 +83,19 @@ class _Layer:
             self.memories[found] = memory
         return found
 
-    def grid(self, place: Place, name: str) -> Grid:
+    def grid(self, place: Place, name: str) -> SequenceLayout:
         """Where a value lies, by the steps in the order in which they are taken."""
         window = place.window
         strides = window.strides
         buffer, base = self.buffer(place.memory), window.offset
         if len(strides) == 1:
-            return Grid(buffer, 0, 0, base, strides[0])
+            return SequenceLayout(buffer, 0, 0, base, strides[0])
         if len(strides) == 2:
-            return Grid(buffer, strides[0], 0, base, strides[1])
+            return SequenceLayout(buffer, strides[0], 0, base, strides[1])
         step, row, column = strides
         if self.descending:
             base += step * (self.steps - 1)
             step = -step
         if name == "previous":
             base += step
-        return Grid(buffer, row, step, base, column)
+        return SequenceLayout(buffer, row, step, base, column)

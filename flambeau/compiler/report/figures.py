@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...native.runtime.roofline import limits
+from ...native.runtime.roofline import measure_peaks
 from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import fused_nodes
 from ..fusion.placement import Allocation
@@ -71,7 +71,7 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     """Each task's time beside what the machine could do at best. The step runs, and changes
     nothing."""
     threads = step.count()
-    most = limits(threads)
+    most = measure_peaks(threads)
     times = step.timed(values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
     lines: list[KernelFigures] = []

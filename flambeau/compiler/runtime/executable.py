@@ -21,7 +21,7 @@ import numpy as np
 from ...native.foundation.allocator import out_of_memory_error
 from ...native.loop_ir.ir import Type
 from ...native.runtime.thread_pool import threads
-from ...native.runtime.launch_table import Patch, Program, Record
+from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..schedule.arena import Arena
 from ..ir.interpreter import numpy_type
@@ -88,10 +88,10 @@ class Step:
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
         self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
-        self.parts: list[Program | Call] = []
+        self.parts: list[LaunchTable | Call] = []
         self.addresses = list(addresses)
         self._build(addresses)
-        programs = [part for part in self.parts if isinstance(part, Program)]
+        programs = [part for part in self.parts if isinstance(part, LaunchTable)]
         # How often the part ran that writes states, so that whoever is interrupted can tell.
         self.ran = programs[-1].ran if programs else [0]
         self.threads = 1 if table.work < LITTLE else 0  # 0: as many as `count` says
@@ -123,12 +123,12 @@ class Step:
     def _end(self, records: list[Record], patches: list[Patch]) -> None:
         if records:
             slots = len(self._arrays) + len(self.edges.outputs)
-            self.parts.append(Program(records, patches, slots, keep=self))
+            self.parts.append(LaunchTable(records, patches, slots, keep=self))
 
     def move(self, slot: int, array: np.ndarray) -> None:
         """Gives a state other memory."""
         self.states[slot] = array
-        programs = (part for part in self.parts if isinstance(part, Program))
+        programs = (part for part in self.parts if isinstance(part, LaunchTable))
         program, at = None, 0
         for entry in self.table.entries:
             if entry.call is not None and entry.call.call is not None:
@@ -209,7 +209,7 @@ class Step:
     def _is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
         cells = [cell.base is self._together for cell in self._cells.values()]
-        return len(self.parts) == 1 and isinstance(self.parts[0], Program) and all(cells)
+        return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
 
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         """`run` for steps of one program, as short as can be: it is most of a small step."""
@@ -234,7 +234,7 @@ class Step:
         return run
 
     def _run(
-        self, values: Sequence[Any], start: Callable[[Program, list[int]], None],
+        self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
     ) -> list[np.ndarray]:  # fmt: skip
         if outputs is None:
@@ -249,7 +249,7 @@ class Step:
         table = [given[k].ctypes.data for k in self._arrays]
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
-            if isinstance(part, Program):
+            if isinstance(part, LaunchTable):
                 start(part, table)
             else:
                 (call or self._call)(part.node, given, outputs)
@@ -288,7 +288,7 @@ class Step:
         totals: list[float] = []
         times: list[tuple[float, float]] = []
 
-        def part(one: Program, table: list[int]) -> None:
+        def part(one: LaunchTable, table: list[int]) -> None:
             timing = one.timed(table, self.count())
             totals.append(float(timing.finish.max() - timing.begin[0, 0]))
             for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):

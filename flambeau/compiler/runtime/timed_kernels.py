@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ...autograd.profiler import Recorder
-from ...native.runtime.launch_table import Program
+from ...native.runtime.launch_table import LaunchTable
 from ...ops.interception import operator_timing
 from .executable import Step
 
@@ -31,10 +31,10 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
             first, last = begin + int(start * 1e9), min(end, begin + int(stop * 1e9))
             note((f"kernel: {name}", first, max(first, last), thread, None, None, 0, 0))
 
-    yield Program.run, run
+    yield LaunchTable.run, run
 
 
-def _names(program: Program) -> list[str]:
+def _names(program: LaunchTable) -> list[str]:
     """The names of a program's kernels, in order; of each task what the report calls it."""
     owner = program.keep
     if isinstance(owner, Step):
@@ -45,7 +45,7 @@ def _names(program: Program) -> list[str]:
                 parts.append([])
             else:
                 parts[-1].append(tasks[i].name if len(tasks) == len(entries) else entry.code)
-        programs = [part for part in owner.parts if isinstance(part, Program)]
+        programs = [part for part in owner.parts if isinstance(part, LaunchTable)]
         for own, names in zip(programs, filter(None, parts), strict=False):
             if own is program and len(names) == len(program):
                 return names

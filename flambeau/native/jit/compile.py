@@ -18,27 +18,28 @@ from ..foundation.allocator import probe
 from ..foundation.source_hash import hash_sources
 from ..loop_ir.ir import Kernel
 from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
-from .elf_loader import load_codes, loaded
+from .elf_loader import find_loaded, load_codes
 from ..target.machine import (
     COMPILE_BYTES, Target, emit_object_code, external_functions, host, llvm_version,
 )
 
-_LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
-_NICE = 5  # a third of the share of other threads
-_BESIDE = 3  # threads for each that emits, of which Python lets one run at a time
+# characters of IR, the nodes behind which take 30 times as many bytes
+_COLLECT_AFTER_CHARACTERS = 2 << 20
+_BACKGROUND_NICENESS = 5  # a third of the share of other threads
+_MAX_LLVM_THREADS = 3  # threads for each that emits, of which Python lets one run at a time
 # What emits machine code, and nothing else: a change elsewhere keeps cached kernels valid.
-_EMITTER = (
+_EMITTER_SOURCES = (
     "native/loop_ir", "native/target", "native/codegen", "native/jit/scratch_slots.py",
     "native/jit/compile.py",
 )
 
 
-def sources() -> str | None:
+def hash_emitter() -> str | None:
     """A hash of the files that decide what code a kernel becomes; None if one cannot be read."""
-    return hash_sources(*_EMITTER)
+    return hash_sources(*_EMITTER_SOURCES)
 
 
-def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
+def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
               ) -> dict[str, int]:  # fmt: skip
     """The addresses of functions by name. A name stands for a structure.
 
@@ -46,36 +47,36 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
     caller's thread, LLVM on so many, of low priority if `aside`. Raises VerifyError for a kernel
     that is not legal, RuntimeError where LLVM fails.
     """
-    version = sources()
+    version = hash_emitter()
     keys = {name: _key(name, version or "") for name in kernels}
-    found: dict[str, tuple[list[str], bytes]] = {}
+    compiled_codes: dict[str, tuple[list[str], bytes]] = {}
     for name, key in keys.items():
         entry = None if version is None else disk_cache.get(key)
         if entry is not None:
-            found[name] = _unpacked(entry)
+            compiled_codes[name] = _unpack_entry(entry)
 
     def finish(name: str, needs: list[str], code: bytes) -> None:
-        found[name] = needs, code
+        compiled_codes[name] = needs, code
         if version is not None:
-            disk_cache.put(keys[name], _packed(needs, code))
+            disk_cache.put(keys[name], _pack_entry(needs, code))
 
     def finish_text(name: str, text: str) -> None:
         finish(name, external_functions(text), emit_object_code(text))
 
-    missing = {name: kernel for name, kernel in kernels.items() if name not in found}
+    missing = {name: kernel for name, kernel in kernels.items() if name not in compiled_codes}
     if missing:
         probe(COMPILE_BYTES, "making machine code")
-        from .worker_pool import MAKERS, cost
+        from .worker_pool import WORKERS, compile_time_s
 
-        left = MAKERS.make(
-            missing, finish, lambda name: finish_text(name, _text(kernels[name], name)),
+        left = WORKERS.compile(
+            missing, finish, lambda name: finish_text(name, _emit_text(kernels[name], name)),
             threads, aside,
         )  # fmt: skip
         if left:  # the dearest first: nobody is to wait for one at the end
-            left.sort(key=lambda name: -cost(kernels[name]))
-            _make(left, lambda name: _text(kernels[name], name), finish_text,
-                  min(threads, _BESIDE), aside)  # fmt: skip
-    return load_codes({name: (keys[name], *found[name]) for name in kernels})
+            left.sort(key=lambda name: -compile_time_s(kernels[name]))
+            _compile_here(left, lambda name: _emit_text(kernels[name], name), finish_text,
+                  min(threads, _MAX_LLVM_THREADS), aside)  # fmt: skip
+    return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
 
 def _key(name: str, version: str) -> str:
@@ -84,27 +85,27 @@ def _key(name: str, version: str) -> str:
                      f"{target.near} {target.last}", version, name)  # fmt: skip
 
 
-def known(names: Sequence[str]) -> dict[str, int] | None:
+def load_cached(names: Sequence[str]) -> dict[str, int] | None:
     """The addresses of functions that are here or on disk, by name; None where one is not."""
-    version = sources()
+    version = hash_emitter()
     if version is None:
         return None
-    found: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     entries: dict[str, tuple[str, list[str], bytes]] = {}
     for name in dict.fromkeys(names):
         key = _key(name, version)
-        address = loaded(key, name)
+        address = find_loaded(key, name)
         if address is not None:
-            found[name] = address
+            addresses[name] = address
             continue
         entry = disk_cache.get(key)
         if entry is None:
             return None
-        entries[name] = key, *_unpacked(entry)
-    return found | load_codes(entries)
+        entries[name] = key, *_unpack_entry(entry)
+    return addresses | load_codes(entries)
 
 
-def _text(kernel: Kernel, name: str) -> str:
+def _emit_text(kernel: Kernel, name: str) -> str:
     from ..codegen.kernel import emit
     from ..loop_ir.verify import verify
 
@@ -112,7 +113,7 @@ def _text(kernel: Kernel, name: str) -> str:
     return emit(kernel, name=name)
 
 
-def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
+def compile_for(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
     """The functions from elsewhere that a kernel's code calls, and its code, for a target."""
     from ..codegen.kernel import emit
     from ..loop_ir.verify import verify
@@ -122,7 +123,7 @@ def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
     return external_functions(text), emit_object_code(text, target)
 
 
-def prepare() -> None:
+def import_emitter() -> None:
     """Imports what makes code, before there is something to make."""
     from ..codegen import kernel  # noqa: F401
     from ..loop_ir import verify  # noqa: F401
@@ -130,7 +131,7 @@ def prepare() -> None:
     host()
 
 
-def _make(
+def _compile_here(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
 ) -> None:  # fmt: skip
@@ -156,16 +157,16 @@ def _make(
         work()
 
     count = min(threads, len(names)) if aside else min(threads, len(names)) - 1
-    helpers = _started(helper, count)
-    made = 0
+    helpers = _start_threads(helper, count)
+    characters = 0
     try:
         for name in names:
             if errors:
                 break
-            ready.put((name, found := text(name)))
-            made += len(found)
-            if made > _LITTER and not gc.isenabled():
-                made = 0
+            ready.put((name, text_made := text(name)))
+            characters += len(text_made)
+            if characters > _COLLECT_AFTER_CHARACTERS and not gc.isenabled():
+                characters = 0
                 gc.collect()  # nodes of IR refer to one another
     except BaseException as error:
         errors.insert(0, error)
@@ -173,26 +174,26 @@ def _make(
         ready.put(None)
     if not aside or not helpers:
         work()
-    for one in helpers:
-        one.join()
+    for thread in helpers:
+        thread.join()
     if errors:
         raise errors[0]
 
 
-def _started(work: Callable[[], None], count: int) -> list[Thread]:
+def _start_threads(work: Callable[[], None], count: int) -> list[Thread]:
     """Daemon threads that do work: so many, or as many as the system allows."""
-    found: list[Thread] = []
+    threads_started: list[Thread] = []
     for _ in range(count):
-        one = Thread(target=work, name="flambeau-compile", daemon=True)
+        thread = Thread(target=work, name="flambeau-compile", daemon=True)
         try:
-            one.start()
+            thread.start()
         except RuntimeError:
             break
-        found.append(one)
-    return found
+        threads_started.append(thread)
+    return threads_started
 
 
-def yield_to_others(level: int = _NICE) -> None:
+def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
     """Gives this thread a low priority, for good, where threads have priorities of their own. One
     that is lower already, as under `nice`, stays."""
     if sys.platform == "linux":
@@ -204,10 +205,10 @@ def yield_to_others(level: int = _NICE) -> None:
             pass  # not allowed here: it competes with the others
 
 
-def _packed(needs: list[str], code: bytes) -> bytes:
+def _pack_entry(needs: list[str], code: bytes) -> bytes:
     return " ".join(needs).encode() + b"\n" + code
 
 
-def _unpacked(entry: bytes) -> tuple[list[str], bytes]:
+def _unpack_entry(entry: bytes) -> tuple[list[str], bytes]:
     needs, _, code = entry.partition(b"\n")
     return needs.decode().split(), code

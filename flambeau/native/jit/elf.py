@@ -18,16 +18,16 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _OBJECT, _X86_64 = 1, 62  # e_type, e_machine
-_BITS, _SYMBOLS, _ADDENDS, _ZEROS, _UNWINDING = 1, 2, 4, 8, 0x70000001  # sh_type
-_WRITTEN, _PRESENT = 1, 2  # sh_flags
-_RELATIVE, _CALL, _SLOTS = 2, 4, (9, 41, 42)  # kinds of relocations
-_KINDS = frozenset((_RELATIVE, _CALL, *_SLOTS))
-_NOWHERE, _SPECIAL = 0, 0xFF00  # indices of sections
+_PROGBITS, _SYMTAB, _RELA, _NOBITS, _X86_64_UNWIND = 1, 2, 4, 8, 0x70000001  # sh_type
+_WRITABLE, _ALLOCATED = 1, 2  # sh_flags
+_PC32, _PLT32, _GOTPCREL_KINDS = 2, 4, (9, 41, 42)  # kinds of relocations
+_KNOWN_RELOCATIONS = frozenset((_PC32, _PLT32, *_GOTPCREL_KINDS))
+_UNDEFINED_SECTION, _RESERVED_SECTION = 0, 0xFF00  # indices of sections
 _JUMP = b"\xff\x25\x02\x00\x00\x00\x00\x00"  # jmp [rip + 2]: to what stands behind these
-PAGE = 4096
+PAGE_BYTES = 4096
 
 
-class Unknown(Exception):
+class UnsupportedObject(Exception):
     """There is something in the file that only LLVM knows about."""
 
 
@@ -42,7 +42,7 @@ class Section(NamedTuple):
     written: bool
 
 
-class Place(NamedTuple):
+class Relocation(NamedTuple):
     """Four bytes in a section that are to hold a distance: to a symbol, or to a slot with its
     address."""
 
@@ -59,58 +59,58 @@ class ObjectFile:
 
     sections: dict[int, Section]
     symbols: list[tuple[str, int | None, int]]
-    places: list[Place]
+    places: list[Relocation]
 
 
-def read(data: bytes) -> ObjectFile:
+def parse_object(data: bytes) -> ObjectFile:
     """What is in a file. Raises Unknown."""
     try:
         header = _HEADER.unpack_from(data)
         if header[0][:6] != b"\x7fELF\x02\x01" or header[1:3] != (_OBJECT, _X86_64):
-            raise Unknown("not an object file for x86-64")
+            raise UnsupportedObject("not an object file for x86-64")
         at, size, count = header[6], header[11], header[12]
         rows = [_SECTION.unpack_from(data, at + i * size) for i in range(count)]
-        return _read(data, rows)
+        return _parse_sections(data, rows)
     except (struct.error, IndexError, ValueError) as error:
-        raise Unknown(f"damaged: {error}") from None
+        raise UnsupportedObject(f"damaged: {error}") from None
 
 
-def _read(data: bytes, rows: list[tuple]) -> ObjectFile:
+def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
     sections: dict[int, Section] = {}
     symbols: list[tuple[str, int | None, int]] = []
-    places: list[Place] = []
+    places: list[Relocation] = []
     for i, (_, kind, flags, _, offset, size, _, _, align, _) in enumerate(rows):
-        if not flags & _PRESENT or kind == _UNWINDING:
+        if not flags & _ALLOCATED or kind == _X86_64_UNWIND:
             continue
-        if kind not in (_BITS, _ZEROS):
-            raise Unknown(f"a section of kind {kind}")
-        held = data[offset : offset + size] if kind == _BITS else None
-        sections[i] = Section(held, size, max(align, 1), bool(flags & _WRITTEN))
+        if kind not in (_PROGBITS, _NOBITS):
+            raise UnsupportedObject(f"a section of kind {kind}")
+        content = data[offset : offset + size] if kind == _PROGBITS else None
+        sections[i] = Section(content, size, max(align, 1), bool(flags & _WRITABLE))
     for _, kind, _, _, offset, size, link, info, _, _ in rows:
-        held = data[offset : offset + size]
-        if kind == _SYMBOLS:
+        content = data[offset : offset + size]
+        if kind == _SYMTAB:
             names = data[rows[link][4] : rows[link][4] + rows[link][5]]
-            symbols += [_symbol(names, entry) for entry in _SYMBOL.iter_unpack(held)]
-        elif kind == _ADDENDS and info in sections:
-            places += [Place(info, where, which >> 32, addend, which & 0xFFFFFFFF)
-                       for where, which, addend in _RELOCATION.iter_unpack(held)]  # fmt: skip
+            symbols += [_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
+        elif kind == _RELA and info in sections:
+            places += [Relocation(info, where, which >> 32, addend, which & 0xFFFFFFFF)
+                       for where, which, addend in _RELOCATION.iter_unpack(content)]  # fmt: skip
     for place in places:
         section = symbols[place.symbol][1]
-        if place.kind not in _KINDS or not (section is None or section in sections):
-            raise Unknown(f"a relocation of kind {place.kind}")
+        if place.kind not in _KNOWN_RELOCATIONS or not (section is None or section in sections):
+            raise UnsupportedObject(f"a relocation of kind {place.kind}")
     return ObjectFile(sections, symbols, places)
 
 
 def _symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
     at, _, _, section, value, _ = entry
     name = names[at : names.index(0, at)].decode()
-    if section >= _SPECIAL:
+    if section >= _RESERVED_SECTION:
         section = -1  # a file's name and its like, which nothing may refer to
-    return name, None if section == _NOWHERE else section, value
+    return name, None if section == _UNDEFINED_SECTION else section, value
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedImage:
     """Memory to be: the first `executed` bytes hold code and constants, the others are written to.
 
     `functions`: by file, the offset of each of its symbols by name. `based`: where eight bytes hold
@@ -123,26 +123,26 @@ class Linked:
     based: list[int]
 
 
-def linked(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked:
+def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> LinkedImage:
     """Files as they are to lie in memory, at a page's beginning. Raises Unknown.
 
     `elsewhere(name)`: the address of what no file has; it raises where there is none.
     """
-    starts, size = _arranged(files, False, 0)
+    starts, size = _lay_out(files, False, 0)
     slots: dict[tuple, int] = {}  # of addresses: a jump, behind which one lies
     for i, file in enumerate(files):
         for place in file.places:
             section = file.symbols[place.symbol][1]
-            if section is None or place.kind in _SLOTS:
+            if section is None or place.kind in _GOTPCREL_KINDS:
                 slots.setdefault(_slot(i, file, place), size + 16 * len(slots))
-    executed = -(-(size + 16 * len(slots)) // PAGE) * PAGE
-    written, size = _arranged(files, True, executed)
+    executed = -(-(size + 16 * len(slots)) // PAGE_BYTES) * PAGE_BYTES
+    written, size = _lay_out(files, True, executed)
     starts |= written
     memory, based = bytearray(size), []
     for (i, k), start in starts.items():
-        held = files[i].sections[k].bytes
-        if held is not None:
-            memory[start : start + len(held)] = held
+        content = files[i].sections[k].bytes
+        if content is not None:
+            memory[start : start + len(content)] = content
     for key, slot in slots.items():
         if len(key) == 1:
             address = elsewhere(key[0])
@@ -157,16 +157,16 @@ def linked(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Link
         {name: starts[i, section] + offset for name, section, offset in file.symbols
          if name and section in file.sections} for i, file in enumerate(files)
     ]  # fmt: skip
-    return Linked(memory, executed, functions, based)
+    return LinkedImage(memory, executed, functions, based)
 
 
-def _slot(i: int, file: ObjectFile, place: Place) -> tuple:
+def _slot(i: int, file: ObjectFile, place: Relocation) -> tuple:
     """What an address's slot is known by: (name,) of what is elsewhere, else (file, symbol)."""
     name, section, _ = file.symbols[place.symbol]
     return (name,) if section is None else (i, place.symbol)
 
 
-def _arranged(files: Sequence[ObjectFile], written: bool, size: int
+def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
               ) -> tuple[dict[tuple[int, int], int], int]:  # fmt: skip
     """Where sections begin, one after another from `size` on; and where the last one ends."""
     starts = {}
@@ -187,12 +187,12 @@ def _relocate(
     for place in file.places:
         _, section, offset = file.symbols[place.symbol]
         at = starts[i, place.section] + place.offset
-        if place.kind in _SLOTS:
+        if place.kind in _GOTPCREL_KINDS:
             to = slots[_slot(i, file, place)] + 8
         elif section is not None:
             to = starts[i, section] + offset
-        elif place.kind == _CALL:
+        elif place.kind == _PLT32:
             to = slots[_slot(i, file, place)]
         else:
-            raise Unknown(f"{file.symbols[place.symbol][0]} is said to be near")
+            raise UnsupportedObject(f"{file.symbols[place.symbol][0]} is said to be near")
         struct.pack_into("<i", memory, at, to + place.addend - at)

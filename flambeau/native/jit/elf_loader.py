@@ -17,12 +17,12 @@ from typing import Any
 from ..foundation import disk_cache
 from . import elf
 from ..foundation.allocator import out_of_memory_error, probe
-from .elf import Linked, Unknown
+from .elf import LinkedImage, UnsupportedObject
 from ..target.machine import (
     emit_object_code, external_functions, gate, host, initialize, llvm_version,
 )
 
-_TABLES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
+_LLVM_TABLE_BYTES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
 _defined: dict[str, int] = {}  # addresses that code may ask for by name, beside the process's own
 # The addresses in what was loaded under a key. It lives longer than any thread that runs in there.
@@ -41,7 +41,7 @@ def define(name: str, address: int) -> None:
 # ------------------------------------------------------------------------------- without LLVM
 
 
-def _elsewhere(name: str) -> int:
+def _process_symbol(name: str) -> int:
     """The address of what this process has under a name."""
     if name in PROVIDERS:
         PROVIDERS[name]()
@@ -49,15 +49,15 @@ def _elsewhere(name: str) -> int:
     if known is not None:
         return known
     try:
-        found = ctypes.cast(ctypes.CDLL(None)[name], ctypes.c_void_p).value
+        address = ctypes.cast(ctypes.CDLL(None)[name], ctypes.c_void_p).value
     except AttributeError:
-        found = None
-    if found is None:
-        raise Unknown(f"{name} is not in this process")
-    return found
+        address = None
+    if address is None:
+        raise UnsupportedObject(f"{name} is not in this process")
+    return address
 
 
-def _placed(code: Linked) -> int:
+def _map_image(code: LinkedImage) -> int:
     """Puts code into memory of its own, and says where."""
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -71,17 +71,19 @@ def _placed(code: Linked) -> int:
     protect = ctypes.CDLL(None).mprotect
     protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     if protect(base, code.executed, _READ | _EXECUTE):
-        raise Unknown("the system lets nobody but LLVM's loader make code")
+        raise UnsupportedObject("the system lets nobody but LLVM's loader make code")
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
     return base
 
 
-def _place(codes: Mapping[str, bytes]) -> None:
+def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
     """Loads object files without LLVM. Raises Unknown where that cannot be."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
-        raise Unknown("another kind of system")
-    code = elf.linked([elf.read(one) for one in codes.values()], _elsewhere)
-    base = _placed(code)
+        raise UnsupportedObject("another kind of system")
+    code = elf.link(
+        [elf.parse_object(code_bytes) for code_bytes in codes.values()], _process_symbol
+    )
+    base = _map_image(code)
     for key, functions in zip(codes, code.functions, strict=True):
         addresses = {name: base + offset for name, offset in functions.items()}
         _codes.setdefault(key, addresses.__getitem__)
@@ -90,7 +92,7 @@ def _place(codes: Mapping[str, bytes]) -> None:
 # ---------------------------------------------------------------------------------- by LLVM
 
 
-def _check_outside(names: Iterable[str]) -> None:
+def _check_external(names: Iterable[str]) -> None:
     """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
@@ -103,7 +105,7 @@ def _check_outside(names: Iterable[str]) -> None:
             raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
 
 
-def _engine(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
+def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
     """Object files, loaded into this process, which call the functions in `needs`.
 
     To make an engine takes five times as long as to load a kernel.
@@ -111,12 +113,12 @@ def _engine(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
     import llvmlite.binding as llvm
 
     initialize(host())
-    probe(_TABLES + sum(map(len, codes)), "loaded machine code", pages=True)
+    probe(_LLVM_TABLE_BYTES + sum(map(len, codes)), "loaded machine code", pages=True)
     machine = llvm.Target.from_triple(host().triple).create_target_machine(
         reloc="pic", codemodel="small"
     )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    _check_outside(needs)  # now that there is an engine, LLVM knows the process's symbols
+    _check_external(needs)  # now that there is an engine, LLVM knows the process's symbols
     for code in codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -125,14 +127,16 @@ def _engine(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
 
 def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
     """Loads object files that are not there yet, by key: (the functions from elsewhere, bytes)."""
-    new = {key: one for key, one in codes.items() if key not in _codes}
+    new = {key: entry for key, entry in codes.items() if key not in _codes}
     if not new:
         return
     files = {key: code for key, (_, code) in new.items()}
     try:
-        _place(files)
-    except Unknown:
-        engine = _engine(files.values(), {name for needs, _ in new.values() for name in needs})
+        _load_without_llvm(files)
+    except UnsupportedObject:
+        engine = _load_with_llvm(
+            files.values(), {name for needs, _ in new.values() for name in needs}
+        )
         for key in new:
             _codes.setdefault(key, engine.get_function_address)
 
@@ -140,11 +144,11 @@ def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
 # ------------------------------------------------------------------------------------- for all
 
 
-def loaded(key: str, name: str) -> int | None:
+def find_loaded(key: str, name: str) -> int | None:
     """The address of a function of an object file that this process has under a key."""
     with gate:
-        found = _codes.get(key)
-        return None if found is None else found(name)
+        lookup = _codes.get(key)
+        return None if lookup is None else lookup(name)
 
 
 def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[str, int]:
@@ -166,7 +170,7 @@ def _key(text: str) -> str:
     )
 
 
-def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
+def _look_up(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
     """Addresses by name. To ask LLVM for a name that is not there would end the process."""
     for name in names:
         if f"@{name}(" not in text and f'@"{name}"(' not in text:
@@ -215,15 +219,15 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
     keys = [_key(text) for text, _ in items]
     texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _codes}
     code = {key: disk_cache.get(key) for key in texts}
-    missing = [key for key, found in code.items() if found is None]
+    missing = [key for key, object_bytes in code.items() if object_bytes is None]
 
     def compiled(key: str) -> None:
-        code[key] = made = emit_object_code(texts[key])
-        disk_cache.put(key, made)
+        code[key] = object_bytes = emit_object_code(texts[key])
+        disk_cache.put(key, object_bytes)
 
     _on_threads(compiled, missing, threads)
     with gate:
-        for key, found in code.items():
-            if found is not None:
-                _load({key: (external_functions(texts[key]), found)})
-        return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]
+        for key, object_bytes in code.items():
+            if object_bytes is not None:
+                _load({key: (external_functions(texts[key]), object_bytes)})
+        return [_look_up(key, *item) for key, item in zip(keys, items, strict=True)]

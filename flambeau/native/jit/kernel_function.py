@@ -13,11 +13,11 @@ import numpy as np
 from ..loop_ir.ir import Kernel
 from ..loop_ir.fingerprint import fingerprint
 
-_functions: dict[str, Function] = {}
+_functions: dict[str, KernelFunction] = {}
 
 
 @dataclass
-class Function:
+class KernelFunction:
     """A kernel's machine code: `void(i64 tid, i64 threads, i64* cells)` at `address`."""
 
     kernel: Kernel
@@ -49,7 +49,7 @@ class Function:
             self._call(tid, threads, cells)
 
 
-def compiled(kernel: Kernel) -> Function:
+def compile_kernel(kernel: Kernel) -> KernelFunction:
     """The function of a kernel, for this machine; one for all kernels of its structure.
 
     Raises VerifyError where the kernel is not legal.
@@ -58,16 +58,16 @@ def compiled(kernel: Kernel) -> Function:
 
 
 def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
-                ) -> list[Function]:  # fmt: skip
-    """`compiled` for many kernels, new ones on several threads at a time.
+                ) -> list[KernelFunction]:  # fmt: skip
+    """`compile_kernel` for many kernels, new ones on several threads at a time.
 
     `aside`: while others work, whom the threads leave the processor to.
     """
     names = [f"kernel_{fingerprint(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
     if missing:
-        from .compile import addresses
+        from .compile import compile_kernels
 
-        for name, address in addresses(missing, threads, aside).items():
-            _functions.setdefault(name, Function(missing[name], name, address))  # atomic
+        for name, address in compile_kernels(missing, threads, aside).items():
+            _functions.setdefault(name, KernelFunction(missing[name], name, address))  # atomic
     return [_functions[name] for name in names]

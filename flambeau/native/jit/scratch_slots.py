@@ -16,9 +16,10 @@ from ..codegen.llvm.scratch_abi import GIVE, SLOT_BYTES, TAKE
 from ..foundation.allocator import out_of_memory_error
 from .elf_loader import PROVIDERS, define, load
 
-_SLOTS = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())  # all taken: a thread waits for one
+# all taken: a thread waits for one
+_SLOT_COUNT = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())
 
-_TEXT = f"""
+_IR_TEXT = f"""
 @slots = global ptr null
 define void @flambeau_scratch_start(ptr %base) {{
   store ptr %base, ptr @slots
@@ -30,7 +31,7 @@ entry:
   br label %try
 try:
   %i = phi i64 [%tid, %entry], [%next, %busy]
-  %slot = and i64 %i, {_SLOTS - 1}
+  %slot = and i64 %i, {_SLOT_COUNT - 1}
   %offset = mul i64 %slot, {SLOT_BYTES}
   %flag = getelementptr i8, ptr %base, i64 %offset
   %pair = cmpxchg ptr %flag, i64 0, i64 1 acquire monotonic
@@ -60,7 +61,7 @@ def install() -> None:
     with _lock:
         if _area is not None:
             return
-        size = _SLOTS * SLOT_BYTES
+        size = _SLOT_COUNT * SLOT_BYTES
         try:
             if os.name == "nt":
                 area = mmap.mmap(-1, size)
@@ -72,10 +73,10 @@ def install() -> None:
             area.madvise(mmap.MADV_HUGEPAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(area))
         names = ("flambeau_scratch_start", TAKE, GIVE)
-        found = load(_TEXT, names)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found[names[0]])(base)
+        addresses = load(_IR_TEXT, names)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses[names[0]])(base)
         for name in (TAKE, GIVE):
-            define(name, found[name])
+            define(name, addresses[name])
         # Never unmapped: at exit a thread may still be in a kernel.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
         _area = area
@@ -89,7 +90,7 @@ def _release_all() -> None:
     global _lock
     _lock = threading.Lock()
     if _area is not None:
-        for start in range(0, _SLOTS * SLOT_BYTES, SLOT_BYTES):
+        for start in range(0, _SLOT_COUNT * SLOT_BYTES, SLOT_BYTES):
             if any(_area[start : start + 8]):  # others stay untouched: reading costs no memory
                 _area[start : start + 8] = bytes(8)
 

@@ -16,25 +16,27 @@ from typing import Any
 from . import compile
 from ..target.machine import llvm_version
 
-_HEAD = 8  # bytes that say how long a message is
-_LITTER = 200_000  # objects that kernels may leave behind, some 40 MB
-_LOOK = 1.0  # seconds between looks whether the parent lives
+_HEADER_BYTES = 8  # bytes that say how long a message is
+_COLLECT_AFTER_BYTES = 200_000  # objects that kernels may leave behind, some 40 MB
+_PARENT_CHECK_S = 1.0  # seconds between looks whether the parent lives
 
 
 def send(place: int, message: object) -> None:
     """Writes a message to a pipe. OSError where nobody reads there any more."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    left = memoryview(len(data).to_bytes(_HEAD, "little") + data)
+    left = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
     while left:
         left = left[os.write(place, left) :]
 
 
 def receive(place: int) -> Any:
     """The next message from a pipe. EOFError where there will be none."""
-    return pickle.loads(_bytes(place, int.from_bytes(_bytes(place, _HEAD), "little")))
+    return pickle.loads(
+        _read_exactly(place, int.from_bytes(_read_exactly(place, _HEADER_BYTES), "little"))
+    )
 
 
-def _bytes(place: int, count: int) -> bytes:
+def _read_exactly(place: int, count: int) -> bytes:
     parts = []
     while count:
         part = os.read(place, min(count, 1 << 20))
@@ -55,32 +57,32 @@ def serve(parent: int) -> None:
     requests, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # nothing that prints is to get among the answers
     if os.name == "posix":
-        Thread(target=_end_with, args=(parent,), daemon=True).start()
-    compile.prepare()
+        Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    compile.import_emitter()
     gc.disable()
     gc.freeze()  # the modules need not be gone through to find what a kernel left behind
     try:
-        send(answers, (compile.sources(), llvm_version()))
+        send(answers, (compile.hash_emitter(), llvm_version()))
         while True:
             aside, *what = receive(requests)
-            send(answers, _in_low_priority(what) if aside else _answer(what))
-            if gc.get_count()[0] > _LITTER:
+            send(answers, _answer_at_low_priority(what) if aside else _answer(what))
+            if gc.get_count()[0] > _COLLECT_AFTER_BYTES:
                 gc.collect()  # nodes of IR refer to one another
     except (EOFError, OSError):
         os._exit(0)
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """A process that was forked off may hold the pipe's other end, which then never closes."""
     while os.getppid() == parent:
-        time.sleep(_LOOK)
+        time.sleep(_PARENT_CHECK_S)
     os._exit(0)
 
 
 def _answer(what: list[Any]) -> tuple[Any, ...]:
     name, kernel, target = what
     try:
-        return True, *compile.made(kernel, name, target)
+        return True, *compile.compile_for(kernel, name, target)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
@@ -89,7 +91,7 @@ def _answer(what: list[Any]) -> tuple[Any, ...]:
         return False, error
 
 
-class _Turn:
+class _Niceness:
     """How low the priority of the next job is that must not disturb others.
 
     The lowest, as long as they leave enough of the processor.
@@ -100,21 +102,21 @@ class _Turn:
     level = LOWEST
 
 
-def _in_low_priority(what: list[Any]) -> tuple[Any, ...]:
+def _answer_at_low_priority(what: list[Any]) -> tuple[Any, ...]:
     """The answer, made by a thread that leaves the processor to others.
 
     A thread may give up its priority, and not take it back: each job has its own.
     """
-    found: list[tuple[Any, ...]] = []
+    answers: list[tuple[Any, ...]] = []
 
     def work() -> None:
-        compile.yield_to_others(_Turn.level)
+        compile.yield_to_others(_Niceness.level)
         begun, used = time.perf_counter(), time.thread_time()
-        found.append(_answer(what))
+        answers.append(_answer(what))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)
-        _Turn.level = _Turn.LOWEST if share > _Turn.ENOUGH else _Turn.LOW
+        _Niceness.level = _Niceness.LOWEST if share > _Niceness.ENOUGH else _Niceness.LOW
 
-    one = Thread(target=work)
-    one.start()
-    one.join()
-    return found[0]
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    return answers[0]

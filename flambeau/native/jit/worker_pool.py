@@ -3,7 +3,8 @@
 They leave this process its interpreter lock, its cores and its memory. Without processes, `compile`
 works on threads.
 
-Makers begin when they are worth it (`wanted`), end when idle, with the process, and with Ctrl-C.
+Makers begin when they are worth it (`worker_count`), end when idle, with the process, and with
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,28 +37,32 @@ sys.modules["flambeau"].__path__ = [package]
 from flambeau.native.jit.worker_main import serve
 serve(int(parent))
 """
-_IDLE = 10.0  # seconds after which a maker without work ends
-_BEGIN = 30.0  # seconds after which one that has not begun never will
-_STRUCK = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # ends that are no fault of the code's
+_IDLE_TIMEOUT_S = 10.0  # seconds after which a maker without work ends
+_START_TIMEOUT_S = 30.0  # seconds after which one that has not begun never will
+# ends that are no fault of the code's
+_EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 
 # ------------------------------------------------------------------------------------- the policy
 
-_START = 0.1  # seconds of work that one more maker costs, which begins while kernels are planned
-_HERE = 0.57  # of the time of one processor, what threads of this process take on two or more
-_SHARE = 0.3  # seconds of work for one
-_ASIDE = 4  # while others work, one processor in so many is for makers
-_ASIDE_FROM = 0.3  # seconds of work; they would slow down the others by more than they take
-PRODUCT = 0.045  # seconds that the first product of a kernel takes
-_OTHER = 0.012  # each further one, which is a small one as a rule, and all else
+# seconds of work that one more maker costs, which begins while kernels are planned
+_WORKER_START_S = 0.1
+# of the time of one processor, what threads of this process take on two or more
+_IN_PROCESS_TIME_RATIO = 0.57
+_WORK_PER_WORKER_S = 0.3  # seconds of work for one
+_PROCESSORS_PER_BACKGROUND_WORKER = 4  # while others work, one processor in so many is for makers
+# seconds of work; they would slow down the others by more than they take
+_MIN_BACKGROUND_WORK_S = 0.3
+FIRST_PRODUCT_S = 0.045  # seconds that the first product of a kernel takes
+_OTHER_S = 0.012  # each further one, which is a small one as a rule, and all else
 
 
-def cost(kernel: Kernel) -> float:
+def compile_time_s(kernel: Kernel) -> float:
     """About how many seconds a kernel's code takes to be made."""
-    products = sum(isinstance(one, Contract) for one in statements(kernel.body))
-    return _OTHER + (PRODUCT + _OTHER * (products - 1) if products else 0.0)
+    products = sum(isinstance(statement, Contract) for statement in statements(kernel.body))
+    return _OTHER_S + (FIRST_PRODUCT_S + _OTHER_S * (products - 1) if products else 0.0)
 
 
-def wanted(work: float, threads: int, aside: bool) -> int:
+def worker_count(work: float, threads: int, aside: bool) -> int:
     """How many makers there should be, after so many seconds of work in all.
 
     Once there was as much as makers would have paid for, as a rule there will be more. Where
@@ -65,13 +70,15 @@ def wanted(work: float, threads: int, aside: bool) -> int:
     """
     most = FLAG.value()
     if most < 0:
-        most = max(1, threads // _ASIDE) if aside else threads - 1
+        most = max(1, threads // _PROCESSORS_PER_BACKGROUND_WORKER) if aside else threads - 1
     if most <= 0:
         return 0
-    many = min(most, max(1, round(work / _SHARE)))
+    many = min(most, max(1, round(work / _WORK_PER_WORKER_S)))
     if aside:
-        return many if work >= _ASIDE_FROM else 0
-    return many if (work + many * _START) / (many + 1) < work * _HERE else 0
+        return many if work >= _MIN_BACKGROUND_WORK_S else 0
+    return (
+        many if (work + many * _WORKER_START_S) / (many + 1) < work * _IN_PROCESS_TIME_RATIO else 0
+    )
 
 
 # ------------------------------------------------------------------------------------ the processes
@@ -87,11 +94,11 @@ class _Job:
     cost: float
     done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]]
 
-    def comes_after(self) -> tuple[bool, float]:
+    def priority(self) -> tuple[bool, float]:
         return self.aside, -self.cost
 
 
-class _Process:
+class _Worker:
     """A maker, as the one thread sees it that talks to it."""
 
     def __init__(self) -> None:
@@ -101,7 +108,7 @@ class _Process:
             others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a group of its own
         else:
             others = {"process_group": 0}  # Ctrl-C is for this process
-        self.said = _notes()
+        self.said = _open_log()
         self.process = subprocess.Popen(
             [sys.executable, *options, "-c", _BOOT, str(os.getpid()), PACKAGE, *path], bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -113,12 +120,12 @@ class _Process:
 
     def begin(self) -> None:
         """Waits until it is ready. RuntimeError where it makes other code than this process."""
-        from .compile import sources
+        from .compile import hash_emitter
 
         place = self.pipes[1].fileno()
-        if os.name == "posix" and not select.select([place], [], [], _BEGIN)[0]:
+        if os.name == "posix" and not select.select([place], [], [], _START_TIMEOUT_S)[0]:
             raise RuntimeError("it did not begin")
-        if receive(place) != (sources(), llvm_version()):
+        if receive(place) != (hash_emitter(), llvm_version()):
             raise RuntimeError("its sources are others")
 
     def ask(self, job: _Job, target: Target) -> tuple[Any, ...]:
@@ -151,7 +158,9 @@ class _Process:
             pass
         code = self.process.poll()
         said = self.end()
-        struck = [-int(getattr(signal, name)) for name in _STRUCK if hasattr(signal, name)]
+        struck = [
+            -int(getattr(signal, name)) for name in _EXTERNAL_SIGNALS if hasattr(signal, name)
+        ]
         if code is None or code in struck:
             return None
         last = said.splitlines()[-1] if said else f"it ended with {code}"
@@ -163,7 +172,7 @@ class _Process:
         self._close()
 
 
-def _notes() -> int | None:
+def _open_log() -> int | None:
     """A file in memory for what a maker says, which a pipe would hold up; None: there are none."""
     try:
         return os.memfd_create("flambeau-maker")
@@ -171,20 +180,20 @@ def _notes() -> int | None:
         return None
 
 
-class Makers:
+class WorkerPool:
     """The makers of this process, each with a thread that talks to it, and what waits for them."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
         self.waiting: list[_Job] = []
         self.threads = 0  # that talk to makers, or start one
-        self.all: set[_Process | None] = set()
-        self.ready: set[_Process | None] = set()
+        self.all: set[_Worker | None] = set()
+        self.ready: set[_Worker | None] = set()
         self.running = 0  # jobs
         self.why = ""  # there can be none
         self.work = 0.0  # seconds of it that there were in all
 
-    def make(
+    def compile(
         self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
         here: Callable[[str], None], threads: int, aside: bool,
     ) -> list[str]:  # fmt: skip
@@ -194,14 +203,17 @@ class Makers:
         some, unless `aside`. Errors are raised, the first that comes.
         """
         done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]] = SimpleQueue()
-        jobs = [_Job(name, kernel, aside, cost(kernel), done) for name, kernel in kernels.items()]
-        if not self._employ(jobs, threads, aside):
+        jobs = [
+            _Job(name, kernel, aside, compile_time_s(kernel), done)
+            for name, kernel in kernels.items()
+        ]
+        if not self._submit(jobs, threads, aside):
             return [*kernels]
         left: list[str] = []
         try:
             due = len(jobs)
             while due:
-                job = None if aside else self._taken_back(done, threads)
+                job = None if aside else self._withdraw(done, threads)
                 due -= 1
                 if job is not None:
                     here(job.name)
@@ -221,14 +233,14 @@ class Makers:
             raise
         return left
 
-    def _employ(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
+    def _submit(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
         """Hands jobs to makers, of which it starts as many as should be there; whether it did."""
         with self.lock:
             self.work += sum(job.cost for job in jobs)
-            many = wanted(self.work, threads, aside)
+            many = worker_count(self.work, threads, aside)
             if FLAG.value() == 0 or not (many or self.ready) or not self._possible():
                 return False
-            self.waiting = sorted(self.waiting + jobs, key=_Job.comes_after)
+            self.waiting = sorted(self.waiting + jobs, key=_Job.priority)
             self._start(min(many, self.running + len(self.waiting)) - self.threads)
             if not self.threads:
                 self.waiting = [job for job in self.waiting if job not in jobs]
@@ -236,39 +248,39 @@ class Makers:
             self.lock.notify_all()
             return True
 
-    def expect(self, work: float, threads: int) -> None:
+    def prestart(self, work: float, threads: int) -> None:
         """Has makers begin for so many seconds of work, which somebody will soon wait for."""
         with self.lock:
-            many = wanted(self.work + work, threads, False)
+            many = worker_count(self.work + work, threads, False)
             if many and self._possible():
                 self._start(many - self.threads)
 
     def _start(self, count: int) -> None:
         """Starts so many threads, each with a maker. Within the lock."""
         for _ in range(count):
-            one = threading.Thread(target=self._talk, name="flambeau-maker", daemon=True)
+            thread = threading.Thread(target=self._serve, name="flambeau-maker", daemon=True)
             try:
-                one.start()
+                thread.start()
             except RuntimeError:  # a limit of the system, or the interpreter's end
                 return
             self.threads += 1
 
     def _possible(self) -> bool:
-        from .compile import sources
+        from .compile import hash_emitter
 
         name = os.path.basename(sys.executable or "").lower()
         if not self.why and (not name.startswith(("python", "pypy")) or hasattr(sys, "frozen")):
-            self._no_more("sys.executable is no Python")
-        if not self.why and sources() is None:
-            self._no_more("the package is not in files")
+            self._disable("sys.executable is no Python")
+        if not self.why and hash_emitter() is None:
+            self._disable("the package is not in files")
         return not self.why
 
-    def _no_more(self, why: str) -> None:
+    def _disable(self, why: str) -> None:
         self.why = why
         if DEBUG.value():
             print(f"flambeau: machine code is made in this process: {why}", file=sys.stderr)
 
-    def _taken_back(self, done: SimpleQueue[Any], threads: int) -> _Job | None:
+    def _withdraw(self, done: SimpleQueue[Any], threads: int) -> _Job | None:
         """The least of one caller's jobs, if no maker is about to take it."""
         with self.lock:
             mine = [job for job in self.waiting if job.done is done]
@@ -280,8 +292,8 @@ class Makers:
 
     # What the threads do that talk to makers.
 
-    def _talk(self) -> None:
-        process: _Process | None = None
+    def _serve(self) -> None:
+        process: _Worker | None = None
         try:
             process = self._started()
             while process is not None and (job := self._next(process)) is not None:
@@ -302,11 +314,11 @@ class Makers:
             for job in left:
                 job.done.put((job, None))
 
-    def _started(self) -> _Process | None:
+    def _started(self) -> _Worker | None:
         """A new process, ready to work. Where it fails, no other is tried."""
         process = None
         try:
-            process = _Process()
+            process = _Worker()
             with self.lock:
                 self.all.add(process)
             process.begin()
@@ -314,23 +326,25 @@ class Makers:
             said = "" if process is None else process.end()
             with self.lock:
                 if process is None or process in self.all:  # and nobody ended it
-                    self._no_more(f"no process could be started: {said or error}")
+                    self._disable(f"no process could be started: {said or error}")
                 self.all.discard(process)
             return None
         with self.lock:
             self.ready.add(process)
         return process
 
-    def _next(self, process: _Process) -> _Job | None:
+    def _next(self, process: _Worker) -> _Job | None:
         """The next job; None when there is nothing to do any more, or nobody to do it."""
         with self.lock:
-            self.lock.wait_for(lambda: self.waiting or process not in self.all, timeout=_IDLE)
+            self.lock.wait_for(
+                lambda: self.waiting or process not in self.all, timeout=_IDLE_TIMEOUT_S
+            )
             if not self.waiting or process.process.poll() is not None:
                 return None
             self.running += 1
             return self.waiting.pop(0)
 
-    def _answer(self, process: _Process, job: _Job) -> tuple[Any, ...] | None:
+    def _answer(self, process: _Worker, job: _Job) -> tuple[Any, ...] | None:
         """A maker's answer; None where it gave none, and the job can be done here."""
         try:
             answer = process.ask(job, host())
@@ -345,25 +359,25 @@ class Makers:
     def close(self) -> None:
         """Ends all makers; what they were at is lost."""
         with self.lock:
-            every = [one for one in self.all if one is not None]
+            every = [worker for worker in self.all if worker is not None]
             self.all.clear()
             self.ready.clear()
             self.lock.notify_all()
-        for one in every:
-            one.process.kill()
-        for one in every:
-            one.process.wait()
+        for worker in every:
+            worker.process.kill()
+        for worker in every:
+            worker.process.wait()
 
     def forked(self) -> None:
         """A child has no makers, and nobody else holds its lock."""
-        for one in self.all:
-            if one is not None:
-                one.forget()
+        for worker in self.all:
+            if worker is not None:
+                worker.forget()
         self.lock, self.waiting, self.threads, self.running = threading.Condition(), [], 0, 0
         self.all, self.ready = set(), set()
 
 
-MAKERS = Makers()
-atexit.register(MAKERS.close)
+WORKERS = WorkerPool()
+atexit.register(WORKERS.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=MAKERS.forked)
+    os.register_at_fork(after_in_child=WORKERS.forked)

@@ -14,7 +14,7 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type,
 )
-from .conv_static import Geometry, Strides, affine, taps
+from .conv_static import Geometry, NchwStrides, affine, phase_taps
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
@@ -23,14 +23,14 @@ _GROUPS = ("groups", "xg", "wg", "yg")  # how many, and what is between them
 _NAMES = (*_EXTENTS, *_STRIDES, *_WINDOW, *_GROUPS)
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """A run of a kernel: where each buffer begins, in elements, and the sizes."""
 
     places: tuple[int, ...]
     sizes: tuple[int, ...]
 
 
-class _Named:
+class _ConvSizes:
     """The sizes of a kernel, an axis for each extent, and one of groups if they are `grouped`."""
 
     def __init__(self, grouped: bool) -> None:
@@ -41,10 +41,10 @@ class _Named:
 
     def at(self, group: str = "", **strides: str) -> Affine:
         """A position: the stride of each axis that occurs, and between groups."""
-        found = [(self.axes[axis].index, stride) for axis, stride in strides.items()]
+        terms = [(self.axes[axis].index, stride) for axis, stride in strides.items()]
         if self.group is not None and group:
-            found.append((self.group, group))
-        return Affine(0, tuple([(index, self.sizes[stride]) for index, stride in found]))
+            terms.append((self.group, group))
+        return Affine(0, tuple([(index, self.sizes[stride]) for index, stride in terms]))
 
     def kernel(self, name: str, buffers: list[Buffer], contract: Contract) -> Kernel:
         """The kernel of a contraction, for each group."""
@@ -80,7 +80,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
     `grouped`: threads share out groups of channels, else those share out each.
     """
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
-    named, total = _Named(grouped), Accumulator(ReduceOp.SUM, type)
+    named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
     at = affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
     shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
@@ -96,7 +96,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
 def weight(type: Type, grouped: bool = False) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `windows`."""
     x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
-    named, total = _Named(grouped), Accumulator(ReduceOp.SUM, type)
+    named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
     contract = Contract(
         (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),
@@ -106,36 +106,36 @@ def weight(type: Type, grouped: bool = False) -> Kernel:
     return named.kernel("conv_weight", [x, gy, gw], contract)
 
 
-def _strides(letter: str, strides: Strides) -> dict[str, int]:
+def _strides(letter: str, strides: NchwStrides) -> dict[str, int]:
     names = "oihw" if letter == "w" else "nchw"
     return {f"{letter}{name}": stride for name, stride in zip(names, strides, strict=True)}
 
 
-def _filled(values: dict[str, int]) -> tuple[int, ...]:
+def _ordered_sizes(values: dict[str, int]) -> tuple[int, ...]:
     """The sizes' values in the order of a kernel's."""
     return tuple([values[name] for name in _NAMES])
 
 
-def _each(
+def _calls_per_group(
     g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
-) -> Iterator[Call]:
+) -> Iterator[KernelCall]:
     """A call for all groups, or one for each: `groups` is what a group moves each place by."""
     if grouped:
-        yield Call(tuple(places), sizes)
+        yield KernelCall(tuple(places), sizes)
         return
     for group in range(g.groups):
         moved = [at + group * step for at, step in zip(places, groups, strict=True)]
-        yield Call(tuple(moved), sizes[: -len(_GROUPS)])
+        yield KernelCall(tuple(moved), sizes[: -len(_GROUPS)])
 
 
-def _apart(g: Geometry) -> tuple[int, int, int]:
+def _group_strides(g: Geometry) -> tuple[int, int, int]:
     """What a group moves in x, the weight and y."""
     return g.inputs_each * g.x[1], g.outputs_each * g.weight[0], g.outputs_each * g.y[1]
 
 
 def _forward_sizes(g: Geometry) -> tuple[int, ...]:
-    x, weight, y = _apart(g)
-    return _filled({
+    x, weight, y = _group_strides(g)
+    return _ordered_sizes({
         "n": g.batch, "oc": g.outputs_each, "oh": g.output[0], "ow": g.output[1],
         "ic": g.inputs_each, "kh": g.kernel[0], "kw": g.kernel[1], "h": g.spatial[0],
         "w": g.spatial[1], "sh": g.stride[0], "sw": g.stride[1], "dh": g.dilation[0],
@@ -145,35 +145,35 @@ def _forward_sizes(g: Geometry) -> tuple[int, ...]:
     })  # fmt: skip
 
 
-def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Calls of `windows` on x, weight, bias, y."""
-    x, weight, y = _apart(g)
+    x, weight, y = _group_strides(g)
     apart = (x, weight, g.outputs_each, y)
-    return _each(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
+    return _calls_per_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
 
 
-def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Calls of `weight` on x, gy, gw."""
-    x, weight, y = _apart(g)
-    return _each(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
+    x, weight, y = _group_strides(g)
+    return _calls_per_group(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
 
 
-def data_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Calls of `windows` on gy, weight, zeros, gx: for each phase of the stride.
 
     Positions of x that are congruent modulo the stride meet the same entries of the kernel.
     """
-    x, weight, y = _apart(g)
+    x, weight, y = _group_strides(g)
     for phase in ((i, j) for i in range(g.stride[0]) for j in range(g.stride[1])):
         counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
         if min(counts) <= 0:
             continue
-        meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
+        meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
         first = [meet[0] if meet else 0 for meet, _, _ in meets]
         places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
                   phase[0] * g.x[2] + phase[1] * g.x[3])  # fmt: skip
         apart = (y, weight, g.inputs_each, x)
-        yield from _each(g, grouped, places, apart, _phase(g, counts, meets))
+        yield from _calls_per_group(g, grouped, places, apart, _phase(g, counts, meets))
 
 
 def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
@@ -181,8 +181,8 @@ def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], 
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     o, i, *entries = g.weight
     apart = [stride * s for stride, s in zip(g.x[2:], g.stride, strict=True)]
-    x, weight, y = _apart(g)
-    return _filled({
+    x, weight, y = _group_strides(g)
+    return _ordered_sizes({
         "n": g.batch, "oc": g.inputs_each, "ic": g.outputs_each, "oh": counts[0],
         "ow": counts[1], "kh": len(meets[0][0]), "kw": len(meets[1][0]), "h": g.output[0],
         "w": g.output[1], "sh": 1, "sw": 1, "dh": -meets[0][2], "dw": -meets[1][2],

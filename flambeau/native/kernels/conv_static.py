@@ -15,7 +15,7 @@ from ..loop_ir.ir import (
     IndexValue, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type,
 )
 
-Strides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
+NchwStrides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
 Term = tuple[Index | Axis, int]
 
 
@@ -37,9 +37,9 @@ class Geometry:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
-    x: Strides
-    weight: Strides
-    y: Strides
+    x: NchwStrides
+    weight: NchwStrides
+    y: NchwStrides
 
     @property
     def inputs_each(self) -> int:
@@ -61,7 +61,7 @@ class Geometry:
         )  # fmt: skip
 
 
-def strides_of(shape: Sequence[int], last: bool) -> Strides:
+def strides_of(shape: Sequence[int], last: bool) -> NchwStrides:
     """The strides of a contiguous (n, c, h, w): channels innermost in memory where `last`."""
     n, c, h, w = shape
     del n
@@ -72,7 +72,7 @@ def _axes(**extents: int) -> dict[str, Axis]:
     return {name: Axis(Index(name), extent) for name, extent in extents.items()}
 
 
-def _within(terms: Sequence[Term], offset: int, extent: int) -> Expression:
+def _bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
     at = IndexValue(affine(offset, *terms))
     low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
@@ -81,7 +81,7 @@ def _within(terms: Sequence[Term], offset: int, extent: int) -> Expression:
 
 
 def image(
-    buffer: Buffer, strides: Strides, others: Sequence[Term | None],
+    buffer: Buffer, strides: NchwStrides, others: Sequence[Term | None],
     where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
 ) -> Load:  # fmt: skip
     """An element of an image at (h, w) positions that are affine, with or without padding."""
@@ -89,7 +89,7 @@ def image(
     for position, offset, stride in zip(where, offsets, strides[2:], strict=True):
         base += offset * stride
         terms += [(index, factor * stride) for index, factor in position]
-    masks = [_within(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
+    masks = [_bounds_mask(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
     mask = Apply(Scalar.AND, tuple(masks), Type.BOOL) if masked else None
     return Load(buffer, affine(base, *terms), mask=mask)
 
@@ -104,7 +104,7 @@ def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
 
 def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
     """The element of x that an output position and an entry of the kernel meet at."""
-    others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group(g, group, g.x[1] * g.inputs_each)]
+    others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group_term(g, group, g.x[1] * g.inputs_each)]
     masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
     return image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)
 
@@ -114,29 +114,29 @@ def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
     """A weight's position; `steps`: entries of the kernel that a round of kh and kw moves."""
     o, i, h, w = g.weight
     return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
-                  (a["kw"], w * steps[1]), _group(g, group, o * g.outputs_each))  # fmt: skip
+                  (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))  # fmt: skip
 
 
 def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
     return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
-               _group(g, group, k * g.outputs_each))  # fmt: skip
+               _group_term(g, group, k * g.outputs_each))  # fmt: skip
 
 
-def _grouped(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
+def _loop_over_groups(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
     return body if groups == 1 else [Loop(group, groups, body, LoopKind.PARALLEL)]
 
 
-def _group(g: Geometry, index: Index, stride: int) -> Term | None:
+def _group_term(g: Geometry, index: Index, stride: int) -> Term | None:
     return (index, stride) if g.groups > 1 else None
 
 
 def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
     """A position; None stands for a term that is not there."""
     return Affine(base, tuple([
-        (one[0].index if isinstance(one[0], Axis) else one[0], one[1])
-        for one in terms if one is not None
+        (term[0].index if isinstance(term[0], Axis) else term[0], term[1])
+        for term in terms if term is not None
     ]))  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
-        at = affine(0, (a["oc"], 1), _group(g, group, g.outputs_each))
+        at = affine(0, (a["oc"], 1), _group_term(g, group, g.outputs_each))
         value = Apply(Scalar.ADD, (value, Load(shift, at)), g.type)
     if relu:
         value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
@@ -158,7 +158,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
         Load(weight, _weight(g, a, group)), total, [Store(y, _output(g, a, group), value)],
     )  # fmt: skip
     buffers = [x, weight, *([shift] if bias else []), y]
-    return Kernel("conv_forward", buffers, _grouped(g.groups, group, [contract]))
+    return Kernel("conv_forward", buffers, _loop_over_groups(g.groups, group, [contract]))
 
 
 def backward_data(g: Geometry) -> Kernel:
@@ -172,10 +172,10 @@ def backward_data(g: Geometry) -> Kernel:
     for first in range(g.stride[0]):
         for second in range(g.stride[1]):
             body += _phase(g, (first, second), (gy, weight, gx), group)
-    return Kernel("conv_backward_data", [gy, weight, gx], _grouped(g.groups, group, body))
+    return Kernel("conv_backward_data", [gy, weight, gx], _loop_over_groups(g.groups, group, body))
 
 
-def taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
+def phase_taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
     """For positions phase + stride * i along an axis: the first kernel entry and the step between
     those that meet them, how many, and y's position for i = 0 and the first of them; one entry
     further y's position is `dilation * step / stride` less."""
@@ -190,22 +190,22 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
            ) -> list[Statement]:  # fmt: skip
     gy, weight, gx = buffers
     counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
-    meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
+    meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
     a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]), kw=len(meets[1][0]),
               oc=g.outputs_each, ic=g.inputs_each)  # fmt: skip
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
     place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
-                (a["iw"], apart[1]), _group(g, group, g.x[1] * g.inputs_each))  # fmt: skip
+                (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))  # fmt: skip
     if not prod(counts):
         return []
     if not meets[0][0] or not meets[1][0]:
-        return [_cleared(g, gx, place, [a["n"], a["ih"], a["iw"], a["ic"]])]
+        return [_clear_uncovered(g, gx, place, [a["n"], a["ih"], a["iw"], a["ic"]])]
     windows: list[list[Term]] = [
         [(a[i], 1), (a[k], -less)]
         for i, k, (_, _, less) in zip(("ih", "iw"), ("kh", "kw"), meets, strict=True)
     ]
-    others = [(a["n"], g.y[0]), (a["oc"], g.y[1]), _group(g, group, g.y[1] * g.outputs_each)]
+    others = [(a["n"], g.y[0]), (a["oc"], g.y[1]), _group_term(g, group, g.y[1] * g.outputs_each)]
     offsets = [start for _, start, _ in meets]
     within = all(
         start - less * (len(meet) - 1) >= 0 and start + count - 1 < n
@@ -221,7 +221,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
                      factor, total, [Store(gx, place, total)])]  # fmt: skip
 
 
-def _cleared(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
+def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
     """Zeros at positions that no window meets."""
     body: Statement = Store(buffer, place, Constant(g.type, 0.0))
     ordered = sorted(axes, key=lambda axis: abs(int(place.stride(axis.index))))  # type: ignore[arg-type]
@@ -246,4 +246,6 @@ def backward_weight(g: Geometry) -> Kernel:
         rows, a["oc"], (a["n"], a["oh"], a["ow"]), _input(g, x, a, group),
         Load(gy, _output(g, a, group)), total, [Store(gw, _weight(g, a, group), total)],
     )  # fmt: skip
-    return Kernel("conv_backward_weight", [x, gy, gw], _grouped(g.groups, group, [contract]))
+    return Kernel(
+        "conv_backward_weight", [x, gy, gw], _loop_over_groups(g.groups, group, [contract])
+    )

@@ -17,17 +17,17 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
-from .pool import both, compare
+from .pool import all_of, compare
 
 LANES = 32  # columns that are copied at a time
-FLAT = 64  # results that are made at a time
-MOST = 1024  # taps
-GROUP = 16  # images at a time
-TILE = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
-ROOM = {4: 4096, 8: 2560}  # results of blocks
+FLAT_LANES = 64  # results that are made at a time
+MAX_TAPS = 1024  # taps
+MAX_GROUP_IMAGES = 16  # images at a time
+MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
+MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # results of blocks
 
 
-class Sizes(NamedTuple):
+class DepthwiseSizes(NamedTuple):
     """The sizes of a kernel, in its order; what one has no use for is 0.
 
     y has `images` of `channels` times `each` channels, x so many times `sums`. Images are made in
@@ -92,10 +92,14 @@ class Sizes(NamedTuple):
     room: int  # FLAT times `flats`
 
 
-_BOUNDS = {"taps": MOST, "flats": ROOM[4] // FLAT, "group": GROUP}
+_UPPER_BOUNDS = {
+    "taps": MAX_TAPS,
+    "flats": MAX_BLOCK_ELEMENTS[4] // FLAT_LANES,
+    "group": MAX_GROUP_IMAGES,
+}
 
 
-class _Blocks:
+class _BlockNest:
     """Loops over images, channels and blocks, and what is in the memory of a thread's own.
 
     `step`: the stride along a row, 1 or 2; None where it is given.
@@ -103,14 +107,14 @@ class _Blocks:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step = type, step
-        self.sizes = {name: Size(name, _BOUNDS.get(name)) for name in Sizes._fields}
+        self.sizes = {name: Size(name, _UPPER_BOUNDS.get(name)) for name in DepthwiseSizes._fields}
         self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.u, self.lane = (
             Index(name) for name in ("n", "g", "c", "k", "m", "down", "across", "u", "lane")
         )
         self.x, self.weight, self.y = (Buffer(type, name) for name in ("x", "weight", "y"))
         self.offsets = Buffer(Type.I64, "offsets")
-        self.tile = Buffer(type, "tile", TILE[type.size] + 2 * FLAT)
-        self.made = Buffer(type, "made", ROOM[type.size] + 2 * FLAT)
+        self.tile = Buffer(type, "tile", MAX_TILE_ELEMENTS[type.size] + 2 * FLAT_LANES)
+        self.made = Buffer(type, "made", MAX_BLOCK_ELEMENTS[type.size] + 2 * FLAT_LANES)
         self.zero = Constant(type, 0.0)
 
     def kernel(self, name: str, buffers: list[Buffer], body: list[Statement]) -> Kernel:
@@ -129,7 +133,7 @@ class _Blocks:
     def within(self, at: Expression, axis: str) -> Expression:
         """Whether a row or a column is one of x's."""
         low = compare(Scalar.GE, at, SizeValue(self.sizes[f"{axis}_low"]))
-        return both(low, self.below(at, f"{axis}_high"))
+        return all_of(low, self.below(at, f"{axis}_high"))
 
     def loop(self, index: Index, extent: Extent | str, body: Sequence[Statement],
              kind: LoopKind = LoopKind.SERIAL) -> Loop:  # fmt: skip
@@ -139,21 +143,21 @@ class _Blocks:
     def nest(self, loops: Sequence[tuple[Index, Extent | str]], body: Sequence[Statement],
              shared: int = 0) -> Statement:  # fmt: skip
         """Loops inside one another, the first ones shared out among threads."""
-        found = list(body)
+        nest = list(body)
         for depth, (index, extent) in reversed(list(enumerate(loops))):
             kind = LoopKind.PARALLEL if depth < shared else LoopKind.SERIAL
-            found = [self.loop(index, extent, found, kind)]
-        return found[0]
+            nest = [self.loop(index, extent, nest, kind)]
+        return nest[0]
 
-    def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, one: Statement,
+    def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, statement: Statement,
              there: Expression | None = None) -> Statement:  # fmt: skip
         """LANES columns of all rows (that are `there`), then the next: columns' masks are kept."""
-        body: list[Statement] = [self.loop(lane, LANES, [one], LoopKind.VECTORIZED)]
+        body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
         if there is not None:
             body = [If(there, body)]
         return self.nest([(v, columns), (r, rows)], body)
 
-    def stepped(self, v: Index, lane: Index) -> list[tuple[Index, Extent | str]]:
+    def strided_terms(self, v: Index, lane: Index) -> list[tuple[Index, Extent | str]]:
         """The terms of columns that are the stride apart."""
         if self.step is None:
             return [(v, "lanes_apart"), (lane, "column_step")]
@@ -166,11 +170,13 @@ class _Blocks:
 
     def flat(self, *body: Statement) -> Statement:
         """All places of a block."""
-        return self.loop(self.u, "flats", [self.loop(self.lane, FLAT, body, LoopKind.VECTORIZED)])
+        return self.loop(
+            self.u, "flats", [self.loop(self.lane, FLAT_LANES, body, LoopKind.VECTORIZED)]
+        )
 
-    def held(self, apart: str) -> Affine:
+    def block_position(self, apart: str) -> Affine:
         """A place of a block."""
-        return self.at((self.g, apart), (self.u, FLAT), (self.lane, 1))
+        return self.at((self.g, apart), (self.u, FLAT_LANES), (self.lane, 1))
 
     @property
     def source(self) -> list[tuple[Index, Extent | str]]:
@@ -184,12 +190,12 @@ class _Blocks:
         return [(self.n, "y_group"), (self.g, "y_n"), (self.c, "y_c"), (self.k, "y_k"),
                 (self.down, "y_down"), (self.across, "y_across")]  # fmt: skip
 
-    def filled(self) -> Statement:
+    def fill_block(self) -> Statement:
         """The block of x with its padding, part by part of the stride."""
         p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
         row = self.position((self.down, "at_down"), (p, 1), (r, "row_step"))
         column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
-        inside = both(self.within(row, "h"), self.within(column, "w"))
+        inside = all_of(self.within(row, "h"), self.within(column, "w"))
         source = self.at(*self.source, (p, "x_row"), (r, "row_apart"), (v, LANES), (lane, 1))
         value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
         place = self.at((self.g, "tile"), (p, "part"), (r, "pitch"), (v, LANES), (lane, 1))
@@ -200,37 +206,37 @@ class _Blocks:
     def spread(self) -> list[Statement]:
         """The block of a gradient, with zeros between its elements."""
         z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
-        blank = Store(self.tile, self.at((self.g, "tile"), (z, FLAT), (lane, 1)), self.zero)
-        clear = self.loop(z, "blank", [self.loop(lane, FLAT, [blank], LoopKind.VECTORIZED)])
+        blank = Store(self.tile, self.at((self.g, "tile"), (z, FLAT_LANES), (lane, 1)), self.zero)
+        clear = self.loop(z, "blank", [self.loop(lane, FLAT_LANES, [blank], LoopKind.VECTORIZED)])
         row = self.position((self.down, "at_down"), (r, 1))
         column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
-        inside = both(self.within(row, "h"), self.within(column, "w"))
+        inside = all_of(self.within(row, "h"), self.within(column, "w"))
         source = self.at(*self.source, (r, "x_row"), (v, LANES), (lane, 1))
         value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
-        place = self.at((self.g, "tile"), (r, "row_apart"), *self.stepped(v, lane))
+        place = self.at((self.g, "tile"), (r, "row_apart"), *self.strided_terms(v, lane))
         known = self.below(self.position((v, LANES), (lane, 1)), "wide")
         put = Store(self.tile, place, value, ((SizeValue(self.sizes["start"]), 1),), known)
         return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
 
-    def summed(self) -> Statement:
+    def accumulate_taps(self) -> Statement:
         """Adds the taps' products to the results of a block."""
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
                                            (t, 1)))  # fmt: skip
         met = Load(
-            self.tile, self.held("tile"), ((Load(self.offsets, self.at((t, 1))), 1),)
+            self.tile, self.block_position("tile"), ((Load(self.offsets, self.at((t, 1))), 1),)
         )
         each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
-        place = self.held("room")
+        place = self.block_position("room")
         return self.flat(Begin(total, Load(self.made, place)), each,
                          Store(self.made, place, total))  # fmt: skip
 
-    def written(self, bias: Buffer) -> Statement:
+    def store_results(self, bias: Buffer) -> Statement:
         """The results of a block, and the channel's bias."""
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         there = self.below(self.position((self.down, "block"), (r, 1)), "height")
         known = self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width")
-        step = [(v, LANES), (lane, 1)] if self.step == 1 else self.stepped(v, lane)
+        step = [(v, LANES), (lane, 1)] if self.step == 1 else self.strided_terms(v, lane)
         value = Load(self.made, self.at((self.g, "room"), (r, "pitch"), *step))
         shift = Load(bias, self.at((self.c, "each"), (self.k, 1)))
         place = self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1))
@@ -241,24 +247,24 @@ class _Blocks:
         """The block of y's gradient where its results are counted, zeros elsewhere."""
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         there = self.below(self.position((self.down, "block"), (r, 1)), "height")
-        known = both(
+        known = all_of(
             self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width"),
             self.below(self.position((v, LANES), (lane, 1)), "wide"),
         )
         value = Load(self.y, self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1)), mask=known)
-        place = self.at((self.g, "room"), (r, "pitch"), *self.stepped(v, lane))
+        place = self.at((self.g, "room"), (r, "pitch"), *self.strided_terms(v, lane))
         put = Store(self.made, place, value, mask=known)
-        clear = self.flat(Store(self.made, self.held("room"), self.zero))
+        clear = self.flat(Store(self.made, self.block_position("room"), self.zero))
         return [clear, self.rows(v, "y_vectors", r, "block", lane, put, there)]
 
 
-def _over_blocks(name: str, b: _Blocks, fill: Sequence[Statement]) -> Kernel:
+def _over_blocks(name: str, b: _BlockNest, fill: Sequence[Statement]) -> Kernel:
     bias = Buffer(b.type, "bias")
-    clear = b.flat(Store(b.made, b.held("room"), b.zero))
+    clear = b.flat(Store(b.made, b.block_position("room"), b.zero))
     body = [
         b.each_image(clear),
-        b.loop(b.m, "sums", [b.each_image(*fill), b.each_image(b.summed())]),
-        b.each_image(b.written(bias)),
+        b.loop(b.m, "sums", [b.each_image(*fill), b.each_image(b.accumulate_taps())]),
+        b.each_image(b.store_results(bias)),
     ]
     loops: list[tuple[Index, Extent | str]] = [
         (b.n, "groups"), (b.c, "channels"), (b.k, "each"), (b.down, "down"), (b.across, "across"),
@@ -269,14 +275,14 @@ def _over_blocks(name: str, b: _Blocks, fill: Sequence[Statement]) -> Kernel:
 @cache
 def windows(type: Type, step: int | None) -> Kernel:
     """Buffers x, offsets, weight, bias, y: y = bias + the sum of windows of x by weights."""
-    b = _Blocks(type, step)
-    return _over_blocks("depthwise_windows", b, [b.filled()])
+    b = _BlockNest(type, step)
+    return _over_blocks("depthwise_windows", b, [b.fill_block()])
 
 
 @cache
 def spread(type: Type, step: int | None) -> Kernel:
     """Buffers gy, offsets, weight, zeros, gx: the gradient of the input, of a strided one."""
-    b = _Blocks(type, step)
+    b = _BlockNest(type, step)
     fill = b.spread()
     b.step = 1  # of the results
     return _over_blocks("depthwise_spread", b, fill)
@@ -285,11 +291,11 @@ def spread(type: Type, step: int | None) -> Kernel:
 @cache
 def weight(type: Type, step: int | None) -> Kernel:
     """Buffers x, offsets, gy, gw: the gradient of the weight."""
-    b = _Blocks(type, step)
+    b = _BlockNest(type, step)
     t, z, lane = (Index(name) for name in ("t", "z", "lane"))
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
-    met = Load(b.tile, b.held("tile"), ((Load(b.offsets, b.at((t, 1))), 1),))
-    product = Apply(Scalar.MUL, (met, Load(b.made, b.held("room"))), type)
+    met = Load(b.tile, b.block_position("tile"), ((Load(b.offsets, b.at((t, 1))), 1),))
+    product = Apply(Scalar.MUL, (met, Load(b.made, b.block_position("room"))), type)
     place = b.at((b.c, "w_c"), (b.k, "w_k"), (t, 1))
     taps = b.loop(t, "taps", [
         Begin(total), b.each_image(b.flat(Update(total, product))),
@@ -297,9 +303,19 @@ def weight(type: Type, step: int | None) -> Kernel:
     ])  # fmt: skip
     clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
     # What lies behind a block meets zeros, and must be numbers.
-    blank = b.loop(z, TILE[type.size] // FLAT + 2, [b.loop(lane, FLAT, [
-        Store(b.tile, b.at((z, FLAT), (lane, 1)), b.zero)], LoopKind.VECTORIZED)])  # fmt: skip
+    blank = b.loop(
+        z,
+        MAX_TILE_ELEMENTS[type.size] // FLAT_LANES + 2,
+        [
+            b.loop(
+                lane,
+                FLAT_LANES,
+                [Store(b.tile, b.at((z, FLAT_LANES), (lane, 1)), b.zero)],
+                LoopKind.VECTORIZED,
+            )
+        ],
+    )
     blocks = b.nest([(b.n, "groups"), (b.m, "sums"), (b.down, "down"), (b.across, "across")],
-                    [b.each_image(b.filled(), *b.shares()), taps])  # fmt: skip
+                    [b.each_image(b.fill_block(), *b.shares()), taps])  # fmt: skip
     body = b.nest([(b.c, "channels"), (b.k, "each")], [blank, clear, blocks], 2)
     return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])

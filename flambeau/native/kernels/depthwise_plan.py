@@ -11,13 +11,16 @@ import numpy as np
 
 from ..loop_ir.ir import Kernel
 from . import depthwise
-from .depthwise import FLAT, GROUP, LANES, MOST, ROOM, TILE, Sizes
+from .depthwise import (
+    FLAT_LANES, LANES, MAX_BLOCK_ELEMENTS, MAX_GROUP_IMAGES, MAX_TAPS, MAX_TILE_ELEMENTS,
+    DepthwiseSizes,
+)
 from .conv_static import Geometry
 
 Pair = tuple[int, int]
 
 
-class Call(NamedTuple):
+class DepthwiseCall(NamedTuple):
     """A kernel's builder and the stride that it knows, its table, and its sizes."""
 
     builder: Callable[..., Kernel]
@@ -43,19 +46,27 @@ class _Block(NamedTuple):
     def flats(self) -> int:
         """How many times FLAT its places are, as rows have them."""
         last = (self.columns - 1) * self.step + 1
-        return -(-((self.rows - 1) * self.pitch + last) // FLAT)
+        return -(-((self.rows - 1) * self.pitch + last) // FLAT_LANES)
 
     def group(self, images: int, size: int) -> int:
         """How many images a thread has room for, of elements of a size."""
-        tile, room = self.parts * self.tall * self.pitch, self.flats * FLAT
-        return max(1, min(GROUP, images, TILE[size] // tile, ROOM[size] // room))
+        tile, room = self.parts * self.tall * self.pitch, self.flats * FLAT_LANES
+        return max(
+            1,
+            min(
+                MAX_GROUP_IMAGES,
+                images,
+                MAX_TILE_ELEMENTS[size] // tile,
+                MAX_BLOCK_ELEMENTS[size] // room,
+            ),
+        )
 
 
-def _up(a: int, b: int) -> int:
+def _round_up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _known(step: int) -> int | None:
+def _static_step(step: int) -> int | None:
     return step if step in (1, 2) else None
 
 
@@ -69,13 +80,17 @@ def _block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pair) -> _
     unit = lcm(LANES, steps[1])
     while True:
         pitch, more = (wide - 1) * stride[1] + reach[1] + 1, reach[0] // stride[0]
-        rows = min(output[0], TILE[size] // (parts * pitch) - more, ROOM[size] // pitch)
+        rows = min(
+            output[0],
+            MAX_TILE_ELEMENTS[size] // (parts * pitch) - more,
+            MAX_BLOCK_ELEMENTS[size] // pitch,
+        )
         if rows < output[0]:
             rows -= rows % steps[0]
         if rows > 0:
             share = rows * wide / ((rows + more) * pitch)
             if best is None or share > best[0]:
-                down, across = _up(output[0], rows), _up(output[1], wide)
+                down, across = _round_up(output[0], rows), _round_up(output[1], wide)
                 best = share, _Block(rows, wide, down, across, parts, rows + more, pitch, stride[1])
         if wide // 2 < unit or (best is not None and best[0] * stride[1] > 0.5):
             return None if best is None else best[1]
@@ -97,45 +112,54 @@ def _images(g: Geometry, outputs: bool) -> dict[str, int]:
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
     wide, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
     x, y = narrow[0] * narrow[1], wide[0] * wide[1]
-    found = {"images": g.batch, "channels": g.groups, "taps": taps, "w_c": each * taps}
+    sizes = {"images": g.batch, "channels": g.groups, "taps": taps, "w_c": each * taps}
     if outputs:
-        return found | {
+        return sizes | {
             "each": each, "sums": 1, "x_n": g.groups * x, "x_c": x, "w_k": taps,
             "y_n": g.groups * each * y, "y_c": each * y, "y_k": y,
         }  # fmt: skip
-    return found | {
+    return sizes | {
         "each": 1, "sums": each, "x_n": g.groups * each * x, "x_c": each * x, "x_m": x,
         "w_m": taps, "y_n": g.groups * y, "y_c": y,
     }  # fmt: skip
 
 
-def _filled(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
+def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
     """The sizes' values in the order of a kernel's."""
     group = block.group(values["images"], size)
-    return Sizes(**(dict.fromkeys(Sizes._fields, 0) | values | {
-        "group": group, "groups": _up(values["images"], group), "x_group": group * values["x_n"],
-        "y_group": group * values["y_n"], "tile": block.parts * block.tall * block.pitch,
-        "room": block.flats * FLAT,
-    }))  # fmt: skip
+    return DepthwiseSizes(
+        **(
+            dict.fromkeys(DepthwiseSizes._fields, 0)
+            | values
+            | {
+                "group": group,
+                "groups": _round_up(values["images"], group),
+                "x_group": group * values["x_n"],
+                "y_group": group * values["y_n"],
+                "tile": block.parts * block.tall * block.pitch,
+                "room": block.flats * FLAT_LANES,
+            }
+        )
+    )
 
 
-def _written(block: _Block, output: Pair) -> dict[str, int]:
+def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
     """Where results go."""
     return {
         "down": block.down, "across": block.across, "block": block.rows, "flats": block.flats,
         "pitch": block.pitch, "y_row": output[1], "y_down": block.rows * output[1],
         "y_across": block.columns, "height": output[0], "width": output[1],
-        "y_vectors": _up(block.columns, LANES), "wide": block.columns,
+        "y_vectors": _round_up(block.columns, LANES), "wide": block.columns,
     }  # fmt: skip
 
 
-def _read(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
+def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
     """What windows read: images of the size `spatial` with so much padding before."""
     (h, w), (top, left) = spatial, padding
     return {
         "x_row": w, "x_down": block.rows * stride[0] * w, "x_across": block.columns * stride[1],
         "before": -(top * w + left), "parts": block.parts, "rows": block.tall,
-        "part": block.tall * block.pitch, "vectors": _up(block.pitch, LANES),
+        "part": block.tall * block.pitch, "vectors": _round_up(block.pitch, LANES),
         "row_step": stride[0], "column_step": stride[1], "row_apart": stride[0] * w,
         "lanes_apart": LANES * stride[1], "at_down": block.rows * stride[0],
         "at_across": block.columns * stride[1], "h_low": top, "h_high": h + top, "w_low": left,
@@ -143,59 +167,74 @@ def _read(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str
     }  # fmt: skip
 
 
-def _forward(g: Geometry, builder: Callable[..., Kernel]) -> Call | None:
+def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
     """A pass over windows of the input."""
     block = _block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
-    if block is None or g.kernel[0] * g.kernel[1] > MOST:
+    if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:
         return None
-    sizes = _images(g, True) | _written(block, g.output) | _read(
+    sizes = _images(g, True) | _output_sizes(block, g.output) | _input_sizes(
         block, g.spatial, g.padding, g.stride)  # fmt: skip
     part, stride = block.tall * block.pitch, g.stride[0]
     offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _taps(g)]
-    return Call(builder, _known(g.stride[1]), np.array(offsets, np.int64),
-                _filled(sizes, block, g.type.size))  # fmt: skip
+    return DepthwiseCall(builder, _static_step(g.stride[1]), np.array(offsets, np.int64),
+                _ordered_sizes(sizes, block, g.type.size))  # fmt: skip
 
 
-def forward(g: Geometry) -> Call | None:
+def forward(g: Geometry) -> DepthwiseCall | None:
     """For x, offsets, weight, bias, y; None where windows are too large for the kernels."""
     return _forward(g, depthwise.windows)
 
 
-def backward_weight(g: Geometry) -> Call | None:
+def backward_weight(g: Geometry) -> DepthwiseCall | None:
     """For x, offsets, gy, gw."""
     return _forward(g, depthwise.weight)
 
 
-def backward_data(g: Geometry) -> Call | None:
+def backward_data(g: Geometry) -> DepthwiseCall | None:
     """For gy, offsets, weight, zeros, gx."""
     reach = _reach(g)
     block = _block(g.type.size, g.spatial, reach, (1, 1), g.stride)
-    if block is None or g.kernel[0] * g.kernel[1] > MOST:
+    if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:
         return None
     offsets = np.array([(reach[0] - i) * block.pitch + reach[1] - j for i, j in _taps(g)], np.int64)
     before = (reach[0] - g.padding[0], reach[1] - g.padding[1])  # places of the first block
-    sizes = _images(g, False) | _written(block, g.spatial)
+    sizes = _images(g, False) | _output_sizes(block, g.spatial)
     if g.stride == (1, 1):
-        sizes |= _read(block, g.output, before, (1, 1))
-        builder, step = depthwise.windows, _known(1)
+        sizes |= _input_sizes(block, g.output, before, (1, 1))
+        builder, step = depthwise.windows, _static_step(1)
     else:
         sizes |= _spread(block, g.output, (-before[0], -before[1]), g.stride)
-        builder, step = depthwise.spread, _known(g.stride[1])
-    return Call(builder, step, offsets, _filled(sizes, block, g.type.size))
+        builder, step = depthwise.spread, _static_step(g.stride[1])
+    return DepthwiseCall(builder, step, offsets, _ordered_sizes(sizes, block, g.type.size))
 
 
 def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str, int]:
     """What the gradient of strided windows reads, and where in its block it puts that."""
     (h, w), (sh, sw) = output, stride
-    begin = [_up(c, s) for c, s in zip(first, stride, strict=True)]
+    begin = [_round_up(c, s) for c, s in zip(first, stride, strict=True)]
     at = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]
-    rows, count = max(0, _up(block.tall - at[0], sh)), max(0, _up(block.pitch - at[1], sw))
+    rows, count = (
+        max(0, _round_up(block.tall - at[0], sh)),
+        max(0, _round_up(block.pitch - at[1], sw)),
+    )
     down, across = block.rows // sh, block.columns // sw
     return {
-        "x_row": w, "x_down": down * w, "x_across": across, "before": begin[0] * w + begin[1],
-        "rows": rows, "vectors": _up(count, LANES), "column_step": sw,
-        "row_apart": sh * block.pitch, "lanes_apart": LANES * sw, "wide": count,
-        "start": at[0] * block.pitch + at[1], "blank": _up(block.tall * block.pitch, FLAT) + 1,
-        "at_down": down, "at_across": across, "h_low": -begin[0], "h_high": h - begin[0],
-        "w_low": -begin[1], "w_high": w - begin[1],
-    }  # fmt: skip
+        "x_row": w,
+        "x_down": down * w,
+        "x_across": across,
+        "before": begin[0] * w + begin[1],
+        "rows": rows,
+        "vectors": _round_up(count, LANES),
+        "column_step": sw,
+        "row_apart": sh * block.pitch,
+        "lanes_apart": LANES * sw,
+        "wide": count,
+        "start": at[0] * block.pitch + at[1],
+        "blank": _round_up(block.tall * block.pitch, FLAT_LANES) + 1,
+        "at_down": down,
+        "at_across": across,
+        "h_low": -begin[0],
+        "h_high": h - begin[0],
+        "w_low": -begin[1],
+        "w_high": w - begin[1],
+    }

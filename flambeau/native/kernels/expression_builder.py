@@ -17,7 +17,7 @@ from ..loop_ir.ir import Apply, Constant, Expression, Scalar, Type
 HALVES = (Type.F16, Type.BF16)
 
 
-def computed(type: Type) -> Type:
+def compute_type(type: Type) -> Type:
     """The type in which values stored as `type` are worked with."""
     return Type.F32 if type in HALVES else type
 
@@ -70,7 +70,7 @@ class Value:
             raise NotImplementedError(f"{ufunc.__name__} {method} {sorted(options)}")
         if ufunc.__name__ not in UFUNCS:
             raise NotImplementedError(ufunc.__name__)
-        return _made(ufunc.__name__, *inputs)
+        return _ufunc_formula(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Value:
         if function is np.where and len(args) == 3 and not kwargs:
@@ -86,79 +86,79 @@ class Value:
     # ------------------------------------------------------------------ operators
 
     def __add__(self, other: Any) -> Value:
-        return _made("add", self, other)
+        return _ufunc_formula("add", self, other)
 
     def __radd__(self, other: Any) -> Value:
-        return _made("add", other, self)
+        return _ufunc_formula("add", other, self)
 
     def __sub__(self, other: Any) -> Value:
-        return _made("subtract", self, other)
+        return _ufunc_formula("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Value:
-        return _made("subtract", other, self)
+        return _ufunc_formula("subtract", other, self)
 
     def __mul__(self, other: Any) -> Value:
-        return _made("multiply", self, other)
+        return _ufunc_formula("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Value:
-        return _made("multiply", other, self)
+        return _ufunc_formula("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Value:
-        return _made("divide", self, other)
+        return _ufunc_formula("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Value:
-        return _made("divide", other, self)
+        return _ufunc_formula("divide", other, self)
 
     def __pow__(self, other: Any) -> Value:
-        return _made("power", self, other)
+        return _ufunc_formula("power", self, other)
 
     def __rpow__(self, other: Any) -> Value:
-        return _made("power", other, self)
+        return _ufunc_formula("power", other, self)
 
     def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return _made("equal", self, other)
+        return _ufunc_formula("equal", self, other)
 
     def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return _made("not_equal", self, other)
+        return _ufunc_formula("not_equal", self, other)
 
     def __lt__(self, other: Any) -> Value:
-        return _made("less", self, other)
+        return _ufunc_formula("less", self, other)
 
     def __le__(self, other: Any) -> Value:
-        return _made("less_equal", self, other)
+        return _ufunc_formula("less_equal", self, other)
 
     def __gt__(self, other: Any) -> Value:
-        return _made("greater", self, other)
+        return _ufunc_formula("greater", self, other)
 
     def __ge__(self, other: Any) -> Value:
-        return _made("greater_equal", self, other)
+        return _ufunc_formula("greater_equal", self, other)
 
     def __and__(self, other: Any) -> Value:
-        return _made("bitwise_and", self, other)
+        return _ufunc_formula("bitwise_and", self, other)
 
     def __or__(self, other: Any) -> Value:
-        return _made("bitwise_or", self, other)
+        return _ufunc_formula("bitwise_or", self, other)
 
     def __xor__(self, other: Any) -> Value:
-        return _made("bitwise_xor", self, other)
+        return _ufunc_formula("bitwise_xor", self, other)
 
     def __neg__(self) -> Value:
-        return _made("negative", self)
+        return _ufunc_formula("negative", self)
 
     def __abs__(self) -> Value:
-        return _made("absolute", self)
+        return _ufunc_formula("absolute", self)
 
     def __pos__(self) -> Value:
-        return _made("positive", self)
+        return _ufunc_formula("positive", self)
 
     def __invert__(self) -> Value:
-        return _made("invert", self)
+        return _ufunc_formula("invert", self)
 
     __hash__ = object.__hash__
 
 
-def _made(ufunc: str, *operands: Any) -> Value:
-    return UFUNCS[ufunc](*together(*operands))
+def _ufunc_formula(ufunc: str, *operands: Any) -> Value:
+    return UFUNCS[ufunc](*unify_types(*operands))
 
 
 def constant(number: Any, type: Type) -> Value:
@@ -166,7 +166,7 @@ def constant(number: Any, type: Type) -> Value:
     return Value(Constant(type, number))
 
 
-def together(*operands: Any) -> list[Value]:
+def unify_types(*operands: Any) -> list[Value]:
     """Values and numbers as values of one type."""
     values = [v for v in operands if isinstance(v, Value)]
     numbers = [v for v in values if v.type is not Type.BOOL] or values
@@ -174,94 +174,96 @@ def together(*operands: Any) -> list[Value]:
     if len(types) != 1:
         raise NotImplementedError(f"operands of {sorted(t.value for t in types)}")
     type = types.pop()
-    made = []
-    for one in operands:
-        if isinstance(one, Value):
-            made.append(one.cast(type))
-        elif isinstance(one, (bool, int, float, np.generic)) or (
-            isinstance(one, np.ndarray) and not one.ndim
+    operands_unified = []
+    for operand in operands:
+        if isinstance(operand, Value):
+            operands_unified.append(operand.cast(type))
+        elif isinstance(operand, (bool, int, float, np.generic)) or (
+            isinstance(operand, np.ndarray) and not operand.ndim
         ):
-            if type is Type.BOOL and not isinstance(one, (bool, np.bool_)):
+            if type is Type.BOOL and not isinstance(operand, (bool, np.bool_)):
                 raise NotImplementedError("a bool with a number")
-            if not type.floating and isinstance(one, (float, np.floating)):
-                raise NotImplementedError(f"{one} with a {type.value}")
-            made.append(constant(one.item() if hasattr(one, "item") else one, type))
+            if not type.floating and isinstance(operand, (float, np.floating)):
+                raise NotImplementedError(f"{operand} with a {type.value}")
+            operands_unified.append(
+                constant(operand.item() if hasattr(operand, "item") else operand, type)
+            )
         else:
-            raise NotImplementedError(f"an operand of {one.__class__.__name__}")
-    return made
+            raise NotImplementedError(f"an operand of {operand.__class__.__name__}")
+    return operands_unified
 
 
 def apply(operation: Scalar, *operands: Any) -> Value:
     """An operation on values and numbers of one type, giving that type."""
-    values = together(*operands)
+    values = unify_types(*operands)
     return Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
 
 
 def compare(operation: Scalar, a: Any, b: Any) -> Value:
     """A comparison, giving BOOL."""
-    values = together(a, b)
+    values = unify_types(a, b)
     return Value(Apply(operation, tuple(v.expression for v in values), Type.BOOL))
 
 
 def where(condition: Value, a: Any, b: Any) -> Value:
     """a where a BOOL holds, else b."""
-    x, y = together(a, b)
-    given = (condition.expression, x.expression, y.expression)
-    return Value(Apply(Scalar.WHERE, given, x.type))
+    x, y = unify_types(a, b)
+    branches = (condition.expression, x.expression, y.expression)
+    return Value(Apply(Scalar.WHERE, branches, x.type))
 
 
-_OF_INTEGERS = frozenset((
+_INTEGER_OPERATIONS = frozenset((
     Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.NEG, Scalar.ABS, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND, Scalar.MAXIMUM, Scalar.MINIMUM,
 ))  # fmt: skip
 
 
-def _simple(operation: Scalar) -> Callable[..., Value]:
-    def made(*operands: Value) -> Value:
+def _operation_formula(operation: Scalar) -> Callable[..., Value]:
+    def formula(*operands: Value) -> Value:
         if all(v.type is Type.BOOL for v in operands):
             raise NotImplementedError(f"{operation.name} of bools, which NumPy takes for numbers")
-        if operation not in _OF_INTEGERS and not operands[0].type.floating:
+        if operation not in _INTEGER_OPERATIONS and not operands[0].type.floating:
             raise NotImplementedError(f"{operation.name} of {operands[0].type.value}")
         return apply(operation, *operands)
 
-    return made
+    return formula
 
 
-def _compared(operation: Scalar) -> Callable[..., Value]:
+def _comparison_formula(operation: Scalar) -> Callable[..., Value]:
     return lambda a, b: compare(operation, a, b)
 
 
-def _logical(operation: Scalar) -> Callable[..., Value]:
-    def made(*operands: Value) -> Value:
+def _logical_formula(operation: Scalar) -> Callable[..., Value]:
+    def formula(*operands: Value) -> Value:
         """Numbers are true where they are not zero."""
         return apply(operation, *[
             v if v.type is Type.BOOL else compare(Scalar.NE, v, 0) for v in operands
         ])  # fmt: skip
 
-    return made
+    return formula
 
 
-def _bitwise(operation: Scalar) -> Callable[..., Value]:
-    def made(*operands: Value) -> Value:
+def _bitwise_formula(operation: Scalar) -> Callable[..., Value]:
+    def formula(*operands: Value) -> Value:
         if any(v.type.floating for v in operands):
             raise NotImplementedError(f"the bits of {operands[0].type.value}")
         return apply(operation, *operands)
 
-    return made
+    return formula
 
 
-def _real(a: Value) -> None:
+def _as_floating(a: Value) -> None:
     if not a.type.floating:
         raise NotImplementedError(f"division of {a.type.value}, whose divisor may be 0")
 
 
 def _divide(a: Value, b: Value) -> Value:
-    _real(a)
+    _as_floating(a)
     return apply(Scalar.DIV, a, b)
 
 
 def _fmod(a: Value, b: Value) -> Value:
-    _real(a)
+    _as_floating(a)
     return apply(Scalar.REM, a, b)
 
 
@@ -296,8 +298,8 @@ def _not_nan(a: Value) -> Value:
 
 def _sign(a: Value) -> Value:
     zero = constant(0, a.type)  # of either sign
-    made = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, zero))
-    return where(_not_nan(a), made, a)
+    sign = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, zero))
+    return where(_not_nan(a), sign, a)
 
 
 def _power(a: Value, b: Value) -> Value:
@@ -312,7 +314,7 @@ def _power(a: Value, b: Value) -> Value:
 
 
 UFUNCS: dict[str, Callable[..., Value]] = {
-    name: _simple(operation) for name, operation in {
+    name: _operation_formula(operation) for name, operation in {
         "add": Scalar.ADD, "subtract": Scalar.SUB, "multiply": Scalar.MUL,
         "negative": Scalar.NEG, "absolute": Scalar.ABS, "fabs": Scalar.ABS, "sqrt": Scalar.SQRT,
         "exp": Scalar.EXP, "exp2": Scalar.EXP2, "expm1": Scalar.EXPM1, "log": Scalar.LOG,
@@ -326,19 +328,19 @@ UFUNCS: dict[str, Callable[..., Value]] = {
     }.items()
 }  # fmt: skip
 UFUNCS |= {
-    name: _compared(operation) for name, operation in {
+    name: _comparison_formula(operation) for name, operation in {
         "equal": Scalar.EQ, "not_equal": Scalar.NE, "less": Scalar.LT, "less_equal": Scalar.LE,
         "greater": Scalar.GT, "greater_equal": Scalar.GE,
     }.items()
 }  # fmt: skip
 UFUNCS |= {
-    name: _logical(operation) for name, operation in {
+    name: _logical_formula(operation) for name, operation in {
         "logical_and": Scalar.AND, "logical_or": Scalar.OR, "logical_xor": Scalar.XOR,
         "logical_not": Scalar.NOT,
     }.items()
 }  # fmt: skip
 UFUNCS |= {
-    name: _bitwise(operation) for name, operation in {
+    name: _bitwise_formula(operation) for name, operation in {
         "bitwise_and": Scalar.AND, "bitwise_or": Scalar.OR, "bitwise_xor": Scalar.XOR,
         "invert": Scalar.NOT, "left_shift": Scalar.SHL, "right_shift": Scalar.SHR,
     }.items()

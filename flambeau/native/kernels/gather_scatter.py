@@ -30,8 +30,8 @@ def take_last_checked(type: Type) -> Kernel:
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
     number, greatest = Load(at, here), Accumulator(ReduceOp.MAXIMUM, Type.U64, "greatest")
-    held = Apply(Scalar.MINIMUM, (number, Load(last, Affine())), Type.U64)
-    place = Apply(Scalar.CAST, (held,), Type.I64)
+    clamped = Apply(Scalar.MINIMUM, (number, Load(last, Affine())), Type.U64)
+    place = Apply(Scalar.CAST, (clamped,), Type.I64)
     value = Load(x, Affine(0, ((row, width),)), ((place, 1),))
     each: list[Statement] = [Update(greatest, number), Store(y, here, value)]
     body: list[Statement] = [
@@ -50,8 +50,8 @@ def take_middle(type: Type) -> Kernel:
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, k, i = Index("o"), Index("k"), Index("i")
     sizes = [Size(n) for n in ("outer", "count", "inner", "each", "made")]
-    outer, count, inner, each, made = sizes
-    here = Affine(0, ((o, made), (k, inner), (i, 1)))
+    outer, count, inner, each, result_elements = sizes
+    here = Affine(0, ((o, result_elements), (k, inner), (i, 1)))
     value = Load(x, Affine(0, ((o, each), (i, 1))), ((Load(at, here), inner),))
     body: list[Statement] = [Loop(i, inner, [Store(y, here, value)], LoopKind.VECTORIZED)]
     for index, extent in ((k, count), (o, outer)):
@@ -59,7 +59,7 @@ def take_middle(type: Type) -> Kernel:
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
-def _put(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
+def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
          how: bool | str) -> Store:  # fmt: skip
     """Writes a value at a place of y; adds it, if True; the name of an operation combines them."""
     where = ((number, apart),)
@@ -78,7 +78,7 @@ def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
-    store = _put(y, Affine(0, ((row, width),)), Load(at, here), 1, Load(x, here), add)
+    store = _scatter_store(y, Affine(0, ((row, width),)), Load(at, here), 1, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [store])]
     if fresh:
         column = Index("column")
@@ -97,10 +97,10 @@ def put_middle(type: Type, add: bool | str) -> Kernel:
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, block, k, i = Index("o"), Index("block"), Index("k"), Index("i")
     names = ("outer", "blocks", "count", "length", "inner", "each", "made")
-    outer, blocks, count, length, inner, each, made = sizes = [Size(n) for n in names]
-    here = Affine(0, ((o, made), (block, length), (k, inner), (i, 1)))
+    outer, blocks, count, length, inner, each, result_elements = sizes = [Size(n) for n in names]
+    here = Affine(0, ((o, result_elements), (block, length), (k, inner), (i, 1)))
     there = Affine(0, ((o, each), (block, length), (i, 1)))
-    store = _put(y, there, Load(at, here), inner, Load(x, here), add)
+    store = _scatter_store(y, there, Load(at, here), inner, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], LoopKind.VECTORIZED)])]
     for index, extent in ((block, blocks), (o, outer)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]

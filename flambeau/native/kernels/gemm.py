@@ -14,7 +14,7 @@ from ..loop_ir.ir import (
 
 
 @dataclass(frozen=True)
-class Layout:
+class GemmLayout:
     """A stack of products: its extents, and strides in elements (of the stack's axes, then two).
 
     Half precision is summed in F32, the bias too. `precision`: as a Contract's.
@@ -32,7 +32,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Form:
+class GemmForm:
     """What products have in common that one kernel serves: all but their sizes.
 
     `a_along`, `b_along`: whether memory runs along the depth, else along rows or columns. `rows`:
@@ -51,7 +51,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _Strides:
     """Extents, and how far apart elements are, of all axes (the stack's, then two)."""
 
     stack: tuple[Extent, ...]
@@ -63,28 +63,28 @@ class _Places:
     c: tuple[Extent, ...]
 
 
-def product(layout: Layout) -> Kernel:
+def product(layout: GemmLayout) -> Kernel:
     """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias where there is one, c."""
-    layout = _of_several(layout)
+    layout = _without_unit_axes(layout)
     result: list[int] = [layout.n, 1]
     step = layout.m * layout.n
     for extent in reversed(layout.stack):
         result.insert(0, step)
         step *= extent
-    places = _Places(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b, tuple(result))
+    places = _Strides(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b, tuple(result))
     body = _body(layout.type, places, layout.bias, precision=layout.precision)
     return Kernel("product", *body)
 
 
-def _of_several(layout: Layout) -> Layout:
+def _without_unit_axes(layout: GemmLayout) -> GemmLayout:
     """Without axes of one product: threads share out the outermost loop, or the only product."""
     last = len(layout.stack)
-    kept = [i for i, extent in enumerate(layout.stack) if extent != 1]
-    a, b = (tuple([each[i] for i in (*kept, last, last + 1)]) for each in (layout.a, layout.b))
-    return replace(layout, stack=tuple([layout.stack[i] for i in kept]), a=a, b=b)
+    stacked = [i for i, extent in enumerate(layout.stack) if extent != 1]
+    a, b = (tuple([each[i] for i in (*stacked, last, last + 1)]) for each in (layout.a, layout.b))
+    return replace(layout, stack=tuple([layout.stack[i] for i in stacked]), a=a, b=b)
 
 
-def sized(form: Form) -> Kernel:
+def sized(form: GemmForm) -> Kernel:
     """c = a @ b (+ bias) of any size. Buffers as `product`'s; then m, n and k; how far rows of a
     and b lie apart in memory (columns of a, rows of b, as the form says); for each axis of the
     stack its extent and its strides of a, b and c. In elements; c's matrices are contiguous."""
@@ -94,13 +94,13 @@ def sized(form: Form) -> Kernel:
     extents, *steps = (tuple(each) for each in zip(*stack, strict=True)) if stack else [()] * 4
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
-    places = _Places(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
+    places = _Strides(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
     buffers, body = _body(form.type, places, form.bias, form.precision, form.near)
-    return Kernel("products", buffers, body, [m, n, k, a, b, *(one for s in stack for one in s)])
+    return Kernel("products", buffers, body, [m, n, k, a, b, *(size for s in stack for size in s)])
 
 
 def _body(
-    type: Type, places: _Places, has_bias: bool, precision: int = 3, near: bool = False
+    type: Type, places: _Strides, has_bias: bool, precision: int = 3, near: bool = False
 ) -> tuple[list[Buffer], list[Statement]]:
     """The buffers and statements of a product."""
     row, column, depth = (Index(name) for name in ("row", "column", "depth"))

@@ -11,8 +11,9 @@ from ..loop_ir.ir import (
     LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
-BLOCK = 256  # points whose taps a thread keeps at a time
-NUMBERS = 5  # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
+POINTS_PER_BLOCK = 256  # points whose taps a thread keeps at a time
+# of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
+NUMBERS_PER_AXIS = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Tap:
     slopes: tuple[Expression, ...]
 
 
-class _Maker:
+class _SampleBuilder:
     """Writes the expressions of one point; axes are those of the image, the grid's turned."""
 
     def __init__(self, sampling: Sampling, point: Affine, grid: Buffer) -> None:
@@ -70,16 +71,16 @@ class _Maker:
         return Apply(Scalar.WHERE, (condition, a, b), a.type)
 
     def number(self, axis: int, which: int) -> Expression:
-        return Load(self.numbers, Affine(axis * NUMBERS + which))
+        return Load(self.numbers, Affine(axis * NUMBERS_PER_AXIS + which))
 
     # Coordinates.
 
     def coordinate(self, axis: int) -> tuple[Expression, Expression]:
         """The point along an axis, in pixels, and its derivative by what the grid says."""
         last = self.what.axes - 1 - axis
-        given = Load(self.grid, Affine(self.point.base + last, self.point.terms))
+        coordinate = Load(self.grid, Affine(self.point.base + last, self.point.terms))
         factor = self.number(axis, 0)
-        x = self.do(Scalar.FMA, self.add(given, self.of(1)), factor, self.number(axis, 1))
+        x = self.do(Scalar.FMA, self.add(coordinate, self.of(1)), factor, self.number(axis, 1))
         if self.what.mode == "bicubic":
             return x, factor
         x, slope = self.padded(axis, x)
@@ -98,7 +99,7 @@ class _Maker:
         return self.where(below, self.where(above, x, zero), self.where(above, last, zero)), slope
 
     def reflected(self, axis: int, x: Expression) -> tuple[Expression, Expression]:
-        low, span, one = self.number(axis, 3), self.number(axis, 4), self.of(1)
+        low, span, unit = self.number(axis, 3), self.number(axis, 4), self.of(1)
         distance = self.do(Scalar.ABS, self.sub(x, low))
         flips = self.do(Scalar.FLOOR, self.do(Scalar.DIV, distance, span))
         extra = self.sub(distance, self.mul(flips, span))
@@ -107,7 +108,7 @@ class _Maker:
         some = self.test(Scalar.GT, span, self.of(0))
         y = self.add(self.where(even, extra, self.sub(span, extra)), low)
         falls = Apply(Scalar.XOR, (even, self.test(Scalar.GE, x, low)), Type.BOOL)
-        slope = self.where(falls, self.of(-1), one)
+        slope = self.where(falls, self.of(-1), unit)
         return self.where(some, y, self.of(0)), self.where(some, slope, self.of(0))
 
     # Taps.
@@ -115,14 +116,14 @@ class _Maker:
     def axis_taps(self, axis: int) -> list[tuple[Expression, Expression, Expression]]:
         """Along one axis: places as floats, weights, and their derivatives."""
         x, slope = self.coordinate(axis)
-        one, zero = self.of(1), self.of(0)
+        unit, zero = self.of(1), self.of(0)
         if self.what.mode == "nearest":
-            return [(self.do(Scalar.ROUND, x), one, zero)]
+            return [(self.do(Scalar.ROUND, x), unit, zero)]
         floor = self.do(Scalar.FLOOR, x)
         beyond = self.sub(x, floor)
         if self.what.mode == "bilinear":
             back = self.do(Scalar.NEG, slope)
-            return [(floor, self.sub(one, beyond), back), (self.add(floor, one), beyond, slope)]
+            return [(floor, self.sub(unit, beyond), back), (self.add(floor, unit), beyond, slope)]
         places = [self.padded(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
         return [
             (place, weight, self.mul(slope, by))
@@ -131,18 +132,18 @@ class _Maker:
 
     def cubic(self, t: Expression) -> list[tuple[Expression, Expression]]:
         """The four weights of cubic convolution at distance t, and their derivatives (a = -3/4)."""
-        one, a = self.of(1), -0.75
-        after, two = self.sub(one, t), self.of(2)
+        unit, a = self.of(1), -0.75
+        after, two = self.sub(unit, t), self.of(2)
         far = (a, -5 * a, 8 * a, -4 * a)
         near = (a + 2, -(a + 3), 0.0, 1.0)
-        found = []
-        for x, terms, sign in ((self.add(t, one), far, 1), (t, near, 1), (after, near, -1),
+        weights = []
+        for x, terms, sign in ((self.add(t, unit), far, 1), (t, near, 1), (after, near, -1),
                                (self.sub(two, t), far, -1)):  # fmt: skip
             p, q, r, s = terms
             value = self.polynomial(x, (p, q, r, s))
             slope = self.polynomial(x, (3 * p, 2 * q, r))
-            found.append((value, slope if sign > 0 else self.do(Scalar.NEG, slope)))
-        return found
+            weights.append((value, slope if sign > 0 else self.do(Scalar.NEG, slope)))
+        return weights
 
     def polynomial(self, x: Expression, terms: Sequence[float]) -> Expression:
         y = self.of(terms[0])
@@ -155,7 +156,7 @@ class _Maker:
         along = [self.axis_taps(axis) for axis in range(self.what.axes)]
         whole = [[self.whole(axis, place) for place, _, _ in taps]
                  for axis, taps in enumerate(along)]  # fmt: skip
-        made = []
+        taps = []
         for corner in itertools.product(*(range(len(taps)) for taps in along)):
             at = [whole[axis][k] for axis, k in enumerate(corner)]
             place, inside = at[0]
@@ -168,8 +169,8 @@ class _Maker:
                 self.product([by if i == axis else w for i, w in enumerate(weights)])
                 for axis, (_, _, by) in enumerate(parts)
             )
-            made.append(Tap(place, inside, self.product(weights), slopes))
-        return made
+            taps.append(Tap(place, inside, self.product(weights), slopes))
+        return taps
 
     def whole(self, axis: int, place: Expression) -> tuple[Expression, Expression]:
         """A place along an axis as a part of the pixel's number, and whether it is inside."""
@@ -207,16 +208,17 @@ def sample(what: Sampling) -> Kernel:
     """
     x, grid, y = (Buffer(what.type, name) for name in ("x", "grid", "y"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = _sizes()
+    sizes = _sizes()
+    batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes
     here = ((n, entry), (row, line), (column, what.axes))
-    maker = _Maker(what, Affine(0, here), grid)
+    maker = _SampleBuilder(what, Affine(0, here), grid)
     total: Expression | None = None
     for tap in maker.taps():
         value = Load(x, Affine(0, ((n, image), (c, pixels))), ((tap.place, 1),), tap.inside)
         part = value if what.mode == "nearest" else maker.mul(value, tap.weight)
         total = part if total is None else maker.add(total, part)
     assert total is not None
-    to = Affine(0, ((n, made), (c, points), (row, columns), (column, 1)))
+    to = Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1)))
     body: list[Statement] = [Loop(c, channels, [Store(y, to, total)])]
     body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
     for index, extent in ((row, rows), (n, batch)):
@@ -224,30 +226,35 @@ def sample(what: Sampling) -> Kernel:
     return Kernel("sample", [x, grid, maker.numbers, maker.strides, y], body, sizes)
 
 
-def points_back(what: Sampling) -> Kernel:
+def grid_backward(what: Sampling) -> Kernel:
     """The cotangent of the grid. Buffers: x, g (as y), grid, numbers, strides, made (as grid).
 
     Sizes as those of `sample`.
     """
     x, g, grid, y = (Buffer(what.type, name) for name in ("x", "g", "grid", "made"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = _sizes()
+    batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes = (
+        _sizes()
+    )
     here = ((n, entry), (row, line), (column, what.axes))
-    maker = _Maker(what, Affine(0, here), grid)
+    maker = _SampleBuilder(what, Affine(0, here), grid)
     sums = [Accumulator(ReduceOp.SUM, what.type) for _ in range(what.axes)]
-    above = Load(g, Affine(0, ((n, made), (c, points), (row, columns), (column, 1))))
+    above = Load(g, Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1))))
     taps = maker.taps()
     updates: list[Statement] = []
-    for axis, held in enumerate(sums):
+    for axis, total_of_axis in enumerate(sums):
         total: Expression | None = None
         for tap, value in zip(taps, _values(x, taps, Affine(0, ((n, image), (c, pixels)))),
                               strict=True):  # fmt: skip
             part = maker.mul(value, tap.slopes[axis])
             total = part if total is None else maker.add(total, part)
         assert total is not None
-        updates.append(Update(held, maker.mul(above, total)))
+        updates.append(Update(total_of_axis, maker.mul(above, total)))
     body: list[Statement] = [*map(Begin, sums), Loop(c, channels, updates)]
-    body += [Store(y, Affine(what.axes - 1 - axis, here), held) for axis, held in enumerate(sums)]
+    body += [
+        Store(y, Affine(what.axes - 1 - axis, here), total_of_axis)
+        for axis, total_of_axis in enumerate(sums)
+    ]
     body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
     for index, extent in ((row, rows), (n, batch)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]
@@ -259,7 +266,7 @@ def _values(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
     return [Load(x, at, ((tap.place, 1),), tap.inside) for tap in taps]
 
 
-def image_back(what: Sampling) -> Kernel:
+def image_backward(what: Sampling) -> Kernel:
     """Adds the cotangent of the image. Buffers: g, grid, numbers, strides, made (as x).
 
     A thread has some channels of one image for itself: it works out the taps of a block of points,
@@ -271,24 +278,39 @@ def image_back(what: Sampling) -> Kernel:
     n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
              "image", "pixels", "part_given", "part_made")  # fmt: skip
-    batch, parts, blocks, size, channels, given, points, entry, line, image, pixels, part_given, \
-        part_made = sizes = [Size(name) for name in names]  # fmt: skip
+    (
+        batch,
+        parts,
+        blocks,
+        size,
+        channels,
+        cotangent_elements,
+        points,
+        entry,
+        line,
+        image,
+        pixels,
+        part_given,
+        part_made,
+    ) = sizes = [Size(name) for name in names]
     point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
-    maker = _Maker(what, point, grid)
+    maker = _SampleBuilder(what, point, grid)
     taps = maker.taps()
-    places = Buffer(Type.I32, "places", BLOCK * len(taps))
-    weights = Buffer(what.type, "weights", BLOCK * len(taps))
+    places = Buffer(Type.I32, "places", POINTS_PER_BLOCK * len(taps))
+    weights = Buffer(what.type, "weights", POINTS_PER_BLOCK * len(taps))
     keep: list[Statement] = []
     add: list[Statement] = []
     above = Accumulator(ReduceOp.SUM, what.type, "above")
-    read = Affine(0, ((n, given), (part, part_given), (c, points), (block, size), (q, 1)))
+    read = Affine(
+        0, ((n, cotangent_elements), (part, part_given), (c, points), (block, size), (q, 1))
+    )
     add.append(Begin(above, Load(g, read)))
     for k, tap in enumerate(taps):
-        keep.append(Store(weights, Affine(k * BLOCK, ((p, 1),)), tap.weight))
+        keep.append(Store(weights, Affine(k * POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
         number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)
         number = maker.where(tap.inside, number, Constant(Type.I32, -1))
-        keep.append(Store(places, Affine(k * BLOCK, ((p, 1),)), number))
-        at = Affine(k * BLOCK, ((q, 1),))
+        keep.append(Store(places, Affine(k * POINTS_PER_BLOCK, ((p, 1),)), number))
+        at = Affine(k * POINTS_PER_BLOCK, ((q, 1),))
         where = Apply(Scalar.CAST, (Load(places, at),), Type.I64)
         inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
         value = maker.mul(above, Load(weights, at))

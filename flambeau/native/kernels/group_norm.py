@@ -9,7 +9,7 @@ from ..loop_ir.ir import (
 from .expression_builder import Value, apply
 
 
-class _Groups:
+class _GroupKernelBuilder:
     """Writes a kernel that does one group after the other: its channels, their pixels.
 
     Sizes: images, groups, channels of a group, pixels, elements of a group, of an image, channels.
@@ -42,9 +42,9 @@ class _Groups:
 
     def sum(self) -> Value:
         """A sum, begun here."""
-        one = Accumulator(ReduceOp.SUM, self.type)
-        self.body.append(Begin(one))
-        return Value(one)
+        accumulator = Accumulator(ReduceOp.SUM, self.type)
+        self.body.append(Begin(accumulator))
+        return Value(accumulator)
 
     def lanes(self, index: Index, extent: Extent, body: list[Statement]) -> Loop:
         """A loop over what lies side by side."""
@@ -57,28 +57,28 @@ class _Groups:
         return Kernel(name, self.buffers, [nest], self.sizes)
 
 
-def _added(total: Value, value: Value) -> Update:
+def _accumulate(total: Value, value: Value) -> Update:
     assert isinstance(total.expression, Accumulator)
     return Update(total.expression, value.expression)
 
 
 def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     """x, (weight), (bias), eps, 1 / elements of a group, mean, rstd, y."""
-    r = _Groups(type)
+    r = _GroupKernelBuilder(type)
     x = r.buffer("x")
     w = r.value("weight", r.of_channel) if weight else None
     b = r.value("bias", r.of_channel) if bias else None
     eps, share = r.value("eps", Affine()), r.value("share", Affine())
     mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
     total, flat, here = r.sum(), Value(Load(x, r.flat)), Value(Load(x, r.place))
-    r.body.append(r.lanes(r.element, r.part, [_added(total, flat)]))
+    r.body.append(r.lanes(r.element, r.part, [_accumulate(total, flat)]))
     centre, squares = total * share, r.sum()
     apart = flat - centre
-    r.body.append(r.lanes(r.element, r.part, [_added(squares, apart * apart)]))
+    r.body.append(r.lanes(r.element, r.part, [_accumulate(squares, apart * apart)]))
     root = 1 / apply(Scalar.SQRT, squares * share + eps)
-    made = (here - centre) * (root if w is None else root * w)
-    made = made if b is None else made + b
-    store = Store(y, r.place, made.expression)
+    normalized = (here - centre) * (root if w is None else root * w)
+    normalized = normalized if b is None else normalized + b
+    store = Store(y, r.place, normalized.expression)
     r.body += [Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]),
                Store(mean, r.of_group, centre.expression),
                Store(rstd, r.of_group, root.expression)]  # fmt: skip
@@ -90,23 +90,34 @@ def group_norm_backward(type: Type, weight: bool) -> Kernel:
 
     of_g and of_product: each channel's sums of g, and of g times x less the mean.
     """
-    r = _Groups(type)
+    r = _GroupKernelBuilder(type)
     g, x = r.value("g", r.place), r.value("x", r.place)
     w = r.value("weight", r.of_channel) if weight else None
     mean, rstd = r.value("mean", r.of_group), r.value("rstd", r.of_group)
     share = r.value("share", Affine())
     of_g, of_product, gx = r.buffer("of_g"), r.buffer("of_product"), r.buffer("gx")
     along, straight = r.sum(), r.sum()
-    one, two = (Accumulator(ReduceOp.SUM, type) for _ in range(2))
-    total, product = Value(one), Value(two)
-    sums = r.lanes(r.pixel, r.pixels, [_added(total, g), _added(product, g * (x - mean))])
+    first, two = (Accumulator(ReduceOp.SUM, type) for _ in range(2))
+    total, product = Value(first), Value(two)
+    sums = r.lanes(r.pixel, r.pixels, [_accumulate(total, g), _accumulate(product, g * (x - mean))])
     weighted = [v if w is None else v * w for v in (total, product)]
-    r.body.append(Loop(r.channel, r.each, [
-        Begin(one), Begin(two), sums, _added(straight, weighted[0]), _added(along, weighted[1]),
-        Store(of_g, r.each_image, one), Store(of_product, r.each_image, two),
-    ]))  # fmt: skip
+    r.body.append(
+        Loop(
+            r.channel,
+            r.each,
+            [
+                Begin(first),
+                Begin(two),
+                sums,
+                _accumulate(straight, weighted[0]),
+                _accumulate(along, weighted[1]),
+                Store(of_g, r.each_image, first),
+                Store(of_product, r.each_image, two),
+            ],
+        )
+    )
     slope = along * share * (rstd * rstd * rstd)
-    made = g * (rstd if w is None else rstd * w) - (x - mean) * slope - straight * share * rstd
-    store = Store(gx, r.place, made.expression)
+    gradient = g * (rstd if w is None else rstd * w) - (x - mean) * slope - straight * share * rstd
+    store = Store(gx, r.place, gradient.expression)
     r.body.append(Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]))
     return r.kernel("group_norm_backward")

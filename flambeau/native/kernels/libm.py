@@ -10,7 +10,7 @@ from ..loop_ir.ir import (
 )
 
 
-def _each(function: Scalar) -> Kernel:
+def _apply_elementwise(function: Scalar) -> Kernel:
     """x; count: the function's value in place of each number."""
     x, i, count = Buffer(Type.F64, "x"), Index("i"), Size("count")
     at = Affine(0, ((i, 1),))
@@ -21,6 +21,6 @@ def _each(function: Scalar) -> Kernel:
 
 
 FUNCTIONS: dict[str, Callable[[], Kernel]] = {
-    function.name.lower(): partial(_each, function)
+    function.name.lower(): partial(_apply_elementwise, function)
     for function in (Scalar.LOG, Scalar.LOG1P, Scalar.EXP, Scalar.SIN, Scalar.COS, Scalar.TAN)
 }

@@ -12,37 +12,43 @@ from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     Scalar, Size, Statement, Store, Type,
 )
-from .expression_builder import Value, apply, compare, computed, where
+from .expression_builder import Value, apply, compare, compute_type, where
 
-BLOCK, MIDDLE = 624, 397  # words of a state, and how far ahead the word is that joins in
+STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state, and how far ahead the word is that joins in
 _MATRIX = 0x9908B0DF
-GROUP = 8  # blocks from one move of the state to the next
-_PART = 208  # words renewed at a time: less than 624 - 397, and whole vectors
+BLOCKS_PER_GROUP = 8  # blocks from one move of the state to the next
+_LANES_PER_PART = 208  # words renewed at a time: less than 624 - 397, and whole vectors
 
 
 def _word(number: int) -> Expression:
     return Constant(Type.U32, number)
 
 
-def _of(operation: Scalar, *operands: Expression) -> Expression:
+def _operation(operation: Scalar, *operands: Expression) -> Expression:
     return Apply(operation, operands, Type.U32)
 
 
-def _renewed(first: Expression, second: Expression, ahead: Expression) -> Expression:
+def _next_word(first: Expression, second: Expression, ahead: Expression) -> Expression:
     """The next state's word, of the word at its place, the one after it, and one ahead."""
-    upper = _of(Scalar.AND, first, _word(0x80000000))
-    mixed = _of(Scalar.OR, upper, _of(Scalar.AND, second, _word(0x7FFFFFFF)))
-    odd = _of(Scalar.AND, second, _word(1))
-    matrix = _of(Scalar.AND, _of(Scalar.SUB, _word(0), odd), _word(_MATRIX))
-    return _of(Scalar.XOR, _of(Scalar.XOR, _of(Scalar.SHR, mixed, _word(1)), matrix), ahead)
+    upper = _operation(Scalar.AND, first, _word(0x80000000))
+    mixed = _operation(Scalar.OR, upper, _operation(Scalar.AND, second, _word(0x7FFFFFFF)))
+    odd = _operation(Scalar.AND, second, _word(1))
+    matrix = _operation(Scalar.AND, _operation(Scalar.SUB, _word(0), odd), _word(_MATRIX))
+    return _operation(
+        Scalar.XOR, _operation(Scalar.XOR, _operation(Scalar.SHR, mixed, _word(1)), matrix), ahead
+    )
 
 
-def _tempered(y: Expression) -> Expression:
+def _temper(y: Expression) -> Expression:
     """The word that is given out."""
-    y = _of(Scalar.XOR, y, _of(Scalar.SHR, y, _word(11)))
+    y = _operation(Scalar.XOR, y, _operation(Scalar.SHR, y, _word(11)))
     for shift, mask in ((7, 0x9D2C5680), (15, 0xEFC60000)):
-        y = _of(Scalar.XOR, y, _of(Scalar.AND, _of(Scalar.SHL, y, _word(shift)), _word(mask)))
-    return _of(Scalar.XOR, y, _of(Scalar.SHR, y, _word(18)))
+        y = _operation(
+            Scalar.XOR,
+            y,
+            _operation(Scalar.AND, _operation(Scalar.SHL, y, _word(shift)), _word(mask)),
+        )
+    return _operation(Scalar.XOR, y, _operation(Scalar.SHR, y, _word(18)))
 
 
 def twist() -> Kernel:
@@ -52,34 +58,45 @@ def twist() -> Kernel:
     the front: so every place has a word one and 397 places ahead of it.
     """
     key, words, rest = (Buffer(Type.U32, name) for name in ("key", "words", "rest"))
-    line = Buffer(Type.U32, "line", local=(GROUP + 1) * BLOCK)
+    line = Buffer(Type.U32, "line", local=(BLOCKS_PER_GROUP + 1) * STATE_WORDS)
     groups, singles, place = Size("groups"), Size("singles"), Index("place")
     at = Affine(0, ((place, 1),))
 
     def moved(target: Buffer, source: Load) -> Loop:
-        return Loop(place, BLOCK, [Store(target, at, source)], LoopKind.VECTORIZED)
+        return Loop(place, STATE_WORDS, [Store(target, at, source)], LoopKind.VECTORIZED)
 
     def several(out: Buffer, count: Size, size: int) -> Loop:
         group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
-        here = ((block, BLOCK), (part, _PART), (lane, 1))
-        made = _renewed(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE)))
-        given = Affine(0, ((group, size * BLOCK), *here))
-        renew: list[Statement] = [Store(out, given, _tempered(made)),
-                                  Store(line, Affine(BLOCK, here), made)]  # fmt: skip
-        parts = Loop(part, BLOCK // _PART, [Loop(lane, _PART, renew, LoopKind.VECTORIZED)])
-        last = Load(line, Affine(size * BLOCK, at.terms))
+        here = ((block, STATE_WORDS), (part, _LANES_PER_PART), (lane, 1))
+        next_words = _next_word(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE_WORD)))
+        output_position = Affine(0, ((group, size * STATE_WORDS), *here))
+        renew: list[Statement] = [Store(out, output_position, _temper(next_words)),
+                                  Store(line, Affine(STATE_WORDS, here), next_words)]  # fmt: skip
+        parts = Loop(
+            part,
+            STATE_WORDS // _LANES_PER_PART,
+            [Loop(lane, _LANES_PER_PART, renew, LoopKind.VECTORIZED)],
+        )
+        last = Load(line, Affine(size * STATE_WORDS, at.terms))
         return Loop(group, count, [Loop(block, size, [parts]), moved(line, last)])
 
-    return Kernel("twist", [key, words, rest], [
-        moved(line, Load(key, at)), several(words, groups, GROUP), several(rest, singles, 1),
-        moved(key, Load(line, at)),
-    ], [groups, singles])  # fmt: skip
+    return Kernel(
+        "twist",
+        [key, words, rest],
+        [
+            moved(line, Load(key, at)),
+            several(words, groups, BLOCKS_PER_GROUP),
+            several(rest, singles, 1),
+            moved(key, Load(line, at)),
+        ],
+        [groups, singles],
+    )
 
 
 # ------------------------------------------------------------------------- what words become
 
 
-class _Draw:
+class _DrawKernelBuilder:
     """A kernel over `count` elements."""
 
     def __init__(self) -> None:
@@ -103,10 +120,10 @@ class _Draw:
         """An argument of one element."""
         return Value(Load(self._buffer(type, name), Affine()))
 
-    def kernel(self, name: str, type: Type, made: Value) -> Kernel:
+    def kernel(self, name: str, type: Type, value: Value) -> Kernel:
         """The kernel that writes these elements."""
         y = self._buffer(type, "y")
-        body: Sequence[Statement] = [Store(y, self.at, made.cast(type).expression)]
+        body: Sequence[Statement] = [Store(y, self.at, value.cast(type).expression)]
         return Kernel(
             name,
             self.buffers,
@@ -128,13 +145,13 @@ def unit_of(words: Value) -> Value:
     return apply(Scalar.AND, words, (1 << 24) - 1).cast(Type.I32).cast(Type.F32) * 2.0**-24
 
 
-def _unit(draw: _Draw, type: Type) -> Value:
+def _unit(draw: _DrawKernelBuilder, type: Type) -> Value:
     return unit_of(draw.pairs() if type is Type.F64 else draw.words())
 
 
 def unit(type: Type) -> Kernel:
     """words, y; count: uniform numbers on [0, 1), of F32 or F64."""
-    draw = _Draw()
+    draw = _DrawKernelBuilder()
     return draw.kernel("unit", type, _unit(draw, type))
 
 
@@ -143,16 +160,16 @@ def uniform(type: Type) -> Kernel:
 
     What is rounded to `high` becomes `low`.
     """
-    draw, wide = _Draw(), computed(type)
-    made = _unit(draw, type)
+    draw, wide = _DrawKernelBuilder(), compute_type(type)
+    number = _unit(draw, type)
     span, start, low, high = (draw.number(wide, name) for name in ("span", "start", "low", "high"))
-    made = apply(Scalar.FMA, made, span, start).cast(type).cast(wide)
-    return draw.kernel("uniform", type, where(compare(Scalar.EQ, made, high), low, made))
+    number = apply(Scalar.FMA, number, span, start).cast(type).cast(wide)
+    return draw.kernel("uniform", type, where(compare(Scalar.EQ, number, high), low, number))
 
 
 def bernoulli(type: Type) -> Kernel:
     """words, bound, on, y; count: `on` where 53 bits of two words are less than bound, else 0."""
-    draw, wide = _Draw(), computed(type)
+    draw, wide = _DrawKernelBuilder(), compute_type(type)
     below = compare(Scalar.LT, _bits53(draw.pairs()), draw.number(Type.U64, "bound"))
     on = draw.number(wide, "on")
     return draw.kernel("bernoulli", type, below if type is Type.BOOL else where(below, on, 0))
@@ -160,7 +177,7 @@ def bernoulli(type: Type) -> Kernel:
 
 def integers(type: Type) -> Kernel:
     """words, span, low, y; count: whole numbers from low (I64) on, the words modulo span (U32)."""
-    draw = _Draw()
+    draw = _DrawKernelBuilder()
     words, span = draw.words(), draw.number(Type.U32, "span")
     rest = apply(Scalar.REM, words, span).cast(Type.I64)
     return draw.kernel("integers", type, rest + draw.number(Type.I64, "low"))
@@ -170,15 +187,15 @@ def shuffle() -> Kernel:
     """order (I64), words, count (one I64); steps: order[i] and order[i + words[i] % (count - i)]
     change places, for i = 0, 1, ..., steps - 1."""
     order, words = Buffer(Type.I64, "order"), Buffer(Type.U32, "words")
-    count, held = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
+    count, saved = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
     i, steps = Index("i"), Size("steps")
     here, only = Affine(0, ((i, 1),)), Affine()
     left = Value(Load(count, only)) - Value(IndexValue(here))
     offset = apply(Scalar.REM, Value(Load(words, here)), left.cast(Type.U32)).cast(Type.I64)
     partner = ((offset.expression, 1),)
     body: list[Statement] = [
-        Store(held, only, Load(order, here)),
+        Store(saved, only, Load(order, here)),
         Store(order, here, Load(order, here, partner)),
-        Store(order, here, Load(held, only), partner),
+        Store(order, here, Load(saved, only), partner),
     ]
     return Kernel("shuffle", [order, words, count], [Loop(i, steps, body)], [steps])

@@ -11,13 +11,13 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
     Size, Statement, Store, Type, Update,
 )
-from .row_kernels import FORMULAS, Rows, _exp, _log, folded_in
-from .expression_builder import Value, computed, where
+from .row_kernels import FORMULAS, RowKernelBuilder, _exp, _log, accumulator_type
+from .expression_builder import Value, compute_type, where
 
 
 def moments(type: Type) -> Kernel:
     """x, 1 / columns, mean, squares: each row's mean and sum of squared distances from it."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, share = r.matrix("x"), r.number("share")
     mean, squares = r.vector("mean"), r.vector("squares")
     centre = r.fold(ReduceOp.SUM, x) * share
@@ -29,7 +29,7 @@ def moments(type: Type) -> Kernel:
 
 def centred_products(type: Type) -> Kernel:
     """g, x, mean, of_g, of_product: each row's sums of g, and of g times x less its mean."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, x, mean = r.matrix("g"), r.matrix("x"), r.of_rows("mean")
     of_g, of_product = r.vector("of_g"), r.vector("of_product")
     total, product = r.sweep([(ReduceOp.SUM, g), (ReduceOp.SUM, g * (x - mean))])
@@ -40,7 +40,7 @@ def centred_products(type: Type) -> Kernel:
 
 def logsumexp(type: Type) -> Kernel:
     """x, y: the logarithm of each row's sum of exp(x)."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.vector("y")
     top = r.fold(ReduceOp.MAXIMUM, x)
     top = where(abs(top) < np.inf, top, Value(Constant(top.type, 0)))
@@ -50,7 +50,7 @@ def logsumexp(type: Type) -> Kernel:
 
 def fold_rows(type: Type, count: int, formula: Callable[..., Any]) -> Kernel:
     """`count` matrices, y: each row's sum of a formula of their elements."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     value = formula(*[r.matrix(f"x{k}") for k in range(count)])
     y = r.vector("y")
     r.keep(y, r.fold(ReduceOp.SUM, value))
@@ -62,15 +62,15 @@ def reduce_middle(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
 
     Sizes: planes, rows, columns, elements of a plane.
     """
-    inside = folded_in(type, fold) or computed(type)
-    x, y, one = Buffer(type, "x"), Buffer(inside, "y"), Accumulator(fold, inside)
+    inside = accumulator_type(type, fold) or compute_type(type)
+    x, y, accumulator = Buffer(type, "x"), Buffer(inside, "y"), Accumulator(fold, inside)
     plane, row, column = Index("plane"), Index("row"), Index("column")
     planes, rows, columns, each = (Size(n) for n in ("planes", "rows", "columns", "each"))
     place = Affine(0, ((plane, each), (row, columns), (column, 1)))
     value = FORMULAS[formula](Value(Load(x, place)).cast(inside))
     body: list[Statement] = [
-        Begin(one), Loop(row, rows, [Update(one, value.expression)]),
-        Store(y, Affine(0, ((plane, columns), (column, 1))), one),
+        Begin(accumulator), Loop(row, rows, [Update(accumulator, value.expression)]),
+        Store(y, Affine(0, ((plane, columns), (column, 1))), accumulator),
     ]  # fmt: skip
     inner = Loop(column, columns, body, LoopKind.PARALLEL)
     nest = Loop(plane, planes, [inner], LoopKind.PARALLEL)

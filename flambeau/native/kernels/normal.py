@@ -17,37 +17,37 @@ from ..loop_ir.ir import (
     Type,
 )
 from .mersenne_twister import unit_of
-from .expression_builder import Value, apply, compare, computed, where
+from .expression_builder import Value, apply, compare, compute_type, where
 
-BLOCK, HALF = 16, 8
+BLOCK, HALF_BLOCK = 16, 8
 
 
 def normal(type: Type) -> Kernel:
     """words, mean, std, y; blocks: normal numbers, BLOCK a block."""
-    wide, double = computed(type), type is Type.F64
+    wide, double = compute_type(type), type is Type.F64
     words, y = Buffer(Type.U64 if double else Type.U32, "words"), Buffer(type, "y")
     mean, std = Buffer(wide, "mean"), Buffer(wide, "std")
     block, lane, blocks = Index("block"), Index("lane"), Size("blocks")
-    places = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF)]
+    places = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF_BLOCK)]
     uniform = [unit_of(Value(Load(words, at))) for at in places]
-    standard = _by_c(*uniform) if double else _by_cephes(*uniform)
+    standard = _box_muller_libm(*uniform) if double else _box_muller_cephes(*uniform)
     scale, shift = Value(Load(std, Affine())), Value(Load(mean, Affine()))
     body: list[Statement] = [
-        Store(y, at, _fma(one, scale, shift).cast(type).expression)
-        for at, one in zip(places, standard, strict=True)
+        Store(y, at, _fma(sample, scale, shift).cast(type).expression)
+        for at, sample in zip(places, standard, strict=True)
     ]
-    nest = Loop(block, blocks, [Loop(lane, HALF, body, LoopKind.VECTORIZED)])
+    nest = Loop(block, blocks, [Loop(lane, HALF_BLOCK, body, LoopKind.VECTORIZED)])
     return Kernel("normal", [words, mean, std, y], [nest], [blocks], exact=True)
 
 
-def _by_c(first: Value, second: Value) -> tuple[Value, Value]:
+def _box_muller_libm(first: Value, second: Value) -> tuple[Value, Value]:
     """Two standard normal numbers of two uniform ones, F64."""
     radius = apply(Scalar.SQRT, apply(Scalar.LOG, 1 - first) * -2.0)
     angle = second * (2 * math.pi)
     return radius * apply(Scalar.COS, angle), radius * apply(Scalar.SIN, angle)
 
 
-def _by_cephes(first: Value, second: Value) -> tuple[Value, Value]:
+def _box_muller_cephes(first: Value, second: Value) -> tuple[Value, Value]:
     """The same of F32."""
     radius = apply(Scalar.SQRT, _log(1 - first) * -2.0)
     sine, cosine = _sin_cos(second * float(np.float32(2 * math.pi)))

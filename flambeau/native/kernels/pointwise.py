@@ -8,7 +8,7 @@ from typing import Any
 from ..loop_ir.ir import (
     Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
-from .expression_builder import HALVES, Value, computed
+from .expression_builder import HALVES, Value, compute_type
 
 # How an operand lies under the result, which is contiguous.
 FULL, NUMBER, ROW, COLUMN, APART = "full", "number", "row", "column", "apart"
@@ -36,18 +36,18 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     own = {k: Affine(0, ((row, step), (column, 1 if operands[k][1] == APART else 2)))
            for k, step in steps.items()}  # fmt: skip
     values = [
-        Value(Load(b, own.get(k) or places[layout])).cast(computed(b.type))
+        Value(Load(b, own.get(k) or places[layout])).cast(compute_type(b.type))
         for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))
     ]
-    made = formula(*values)
-    if not isinstance(made, Value):
-        raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
-    if result is None and operands[0][0] in HALVES and made.type is Type.F32:
+    value = formula(*values)
+    if not isinstance(value, Value):
+        raise NotImplementedError(f"{formula} gave {value.__class__.__name__}")
+    if result is None and operands[0][0] in HALVES and value.type is Type.F32:
         result = operands[0][0]
     if result is not None:
-        made = made.cast(result)
-    y = Buffer(made.type, "y")
-    body: list[Statement] = [Store(y, places[FULL], made.expression)]
+        value = value.cast(result)
+    y = Buffer(value.type, "y")
+    body: list[Statement] = [Store(y, places[FULL], value.expression)]
     if plain:
         body, sizes = [Loop(column, columns, body, LoopKind.PARALLEL)], [columns]
     else:

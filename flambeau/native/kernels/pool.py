@@ -20,13 +20,13 @@ from ..loop_ir.ir import (
 )
 
 LANES = 32  # columns that are made at a time, at most
-LOCAL = 2048  # columns of x that a thread holds at most
-ROOM = 3072  # numbers for several rows of them
-MOST = 1024  # rows, and columns, of a window
-NOWHERE = 1 << 30  # beyond every position in an image
+MAX_LOCAL_ELEMENTS = 2048  # columns of x that a thread holds at most
+MAX_STRIP_ELEMENTS = 3072  # numbers for several rows of them
+MAX_WINDOW_ELEMENTS = 1024  # rows, and columns, of a window
+NO_PLACE = 1 << 30  # beyond every position in an image
 
 
-class Sizes(NamedTuple):
+class PoolSizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
     The result is `images` of `height` rows of `length` columns. Rows are made in `groups` of
@@ -69,7 +69,7 @@ def number(value: int, type: Type = Type.I64) -> Constant:
     return Constant(type, value)
 
 
-def both(*conditions: Expression) -> Expression:
+def all_of(*conditions: Expression) -> Expression:
     """Whether all conditions hold."""
     return conditions[0] if len(conditions) == 1 else Apply(Scalar.AND, conditions, Type.BOOL)
 
@@ -79,19 +79,19 @@ def compare(how: Scalar, a: Expression, b: Expression) -> Expression:
     return Apply(how, (a, b), Type.BOOL)
 
 
-def cast(one: Expression, type: Type) -> Expression:
+def cast(value: Expression, type: Type) -> Expression:
     """A number as one of another type."""
-    return Apply(Scalar.CAST, (one,), type)
+    return Apply(Scalar.CAST, (value,), type)
 
 
 def first_of_equals(value: Expression, top: Expression, place: Expression) -> Expression:
     """The place of a value that is the greatest, or NaN; else NOWHERE. The least of them counts."""
     hit = Apply(Scalar.OR, (compare(Scalar.EQ, value, top), compare(Scalar.NE, value, value)),
                 Type.BOOL)  # fmt: skip
-    return Apply(Scalar.WHERE, (hit, place, number(NOWHERE, Type.I32)), Type.I32)
+    return Apply(Scalar.WHERE, (hit, place, number(NO_PLACE, Type.I32)), Type.I32)
 
 
-class _Strips:
+class _StripNest:
     """Rows of the result, block by block of columns: loops, places and what is outside of x.
 
     `step`: how far windows are apart in a row of x, 1 or 2; None where tables say it.
@@ -99,8 +99,8 @@ class _Strips:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step, self.lanes = type, step, lanes_of(step)
-        bounds = {"taps": MOST, "window": MOST}
-        self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
+        bounds = {"taps": MAX_WINDOW_ELEMENTS, "window": MAX_WINDOW_ELEMENTS}
+        self.sizes = {name: Size(name, bounds.get(name)) for name in PoolSizes._fields}
         self.image, self.group = Index("image"), Index("group")
         self.block, self.r = Index("block"), Index("r")
         self.v, self.lane, self.i, self.j = (Index(name) for name in ("v", "lane", "i", "j"))
@@ -122,11 +122,11 @@ class _Strips:
         named = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
         return Affine(0, tuple(named))
 
-    def rows_of_group(self, one: Statement) -> Statement:
+    def rows_of_group(self, statement: Statement) -> Statement:
         """A step for all rows of a group."""
         number_of = IndexValue(self.at((self.group, "rows"), (self.r, 1)))
         there = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
-        return Loop(self.r, self.sizes["rows"], [If(there, [one])])
+        return Loop(self.r, self.sizes["rows"], [If(there, [statement])])
 
     def each_row(self, *steps: Statement) -> Statement:
         """All rows of the result, shared out."""
@@ -154,7 +154,7 @@ class _Strips:
         return [(self.v, self.lanes * step), (self.lane, step)]
 
     @property
-    def held(self) -> Affine:
+    def strip_position(self) -> Affine:
         """Where a column of x is in memory of the thread's own."""
         return self.at((self.r, "pitch"), *self.strip())
 
@@ -174,9 +174,9 @@ class _Strips:
         at = IndexValue(self.at(*self.strip()))
         low = Apply(Scalar.NEG, (self.column,), Type.I64)
         high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
-        return both(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
+        return all_of(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
 
-    def met(self, mask: Expression) -> Load:
+    def input_element(self, mask: Expression) -> Load:
         """The element of x in a row of the window."""
         at = self.at((self.image, "x_image"), *self.strip())
         return Load(self.x, at, ((self.row, 1), (self.column, 1)), mask)
@@ -200,13 +200,13 @@ class _Strips:
                        (self.block, "block"), *self.strip())  # fmt: skip
 
     @property
-    def made(self) -> Expression:
+    def column_exists(self) -> Expression:
         """Whether a column is one of the result's."""
         at = IndexValue(self.at((self.block, "block"), *self.strip()))
         return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
-        return Buffer(type or self.type, name, ROOM + 3 * LANES)
+        return Buffer(type or self.type, name, MAX_STRIP_ELEMENTS + 3 * LANES)
 
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
         """A value, -inf where there is none."""
@@ -218,24 +218,26 @@ class _Strips:
 @cache
 def sums(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, by_row, by_column, y: sums of windows over the two divisors' product."""
-    s = _Strips(type, step)
+    s = _StripNest(type, step)
     cells = s.local("cells")
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
     down, across = (
         Accumulator(ReduceOp.SUM, type, "down"),
         Accumulator(ReduceOp.SUM, type, "across"),
     )
-    there = both(compare(Scalar.GE, s.row, number(0)), s.inside)
+    there = all_of(compare(Scalar.GE, s.row, number(0)), s.inside)
     fold_rows: list[Statement] = [
-        Begin(down), s.taps([Update(down, s.met(there))]), Store(cells, s.held, down),
-    ]  # fmt: skip
+        Begin(down),
+        s.taps([Update(down, s.input_element(there))]),
+        Store(cells, s.strip_position, down),
+    ]
     row_of = Load(by_row, s.at((s.group, "rows"), (s.r, 1)))
     column_of = Load(by_column, s.at((s.block, "padded"), *s.strip()))
     divisor = Apply(Scalar.MUL, (row_of, column_of), type)
     value = Apply(Scalar.DIV, (across, divisor), type)
     fold_columns: list[Statement] = [
         Begin(across), s.window([Update(across, s.cell(cells)[0])]),
-        Store(s.y, s.place, value, mask=s.made),
+        Store(s.y, s.place, value, mask=s.column_exists),
     ]  # fmt: skip
     body = s.each_row(s.columns("cells", fold_rows), s.columns("vectors", fold_columns))
     return s.kernel("pool_sums", [s.x, *s.tables, by_row, by_column, s.y], body)
@@ -244,42 +246,42 @@ def sums(type: Type, step: int | None) -> Kernel:
 @cache
 def maxima(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y: maxima of windows. NaN is greatest. Every row in the table is one."""
-    s = _Strips(type, step)
+    s = _StripNest(type, step)
     cells = s.local("cells")
     down = Accumulator(ReduceOp.MAXIMUM, type, "down")
     across = Accumulator(ReduceOp.MAXIMUM, type, "across")
     (value, mask), inside = s.cell(cells), s.inside
     body = s.each_row(
         s.columns("cells", [
-            Begin(down), s.taps([Update(down, s.or_lowest(inside, s.met(inside)))]),
-            Store(cells, s.held, down),
+            Begin(down), s.taps([Update(down, s.or_lowest(inside, s.input_element(inside)))]),
+            Store(cells, s.strip_position, down),
         ]),
         s.columns("vectors", [
             Begin(across), s.window([Update(across, s.or_lowest(mask, value))]),
-            Store(s.y, s.place, across, mask=s.made),
+            Store(s.y, s.place, across, mask=s.column_exists),
         ]),
     )  # fmt: skip
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
 
 
-def _places_down(s: _Strips, cells: Buffer, rows: Buffer) -> Statement:
+def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
     """Each column's greatest element, and the row of x that has it first."""
     top, row = (
         Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
         Accumulator(ReduceOp.MINIMUM, Type.I32, "row"),
     )
     inside = s.inside
-    value = s.or_lowest(inside, s.met(inside))
+    value = s.or_lowest(inside, s.input_element(inside))
     place = first_of_equals(value, top, cast(s.row, Type.I32))
-    nowhere = number(NOWHERE, Type.I32)
+    nowhere = number(NO_PLACE, Type.I32)
     return s.columns("cells", [
         Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
-        Store(cells, s.held, top),
-        Store(rows, s.held, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
+        Store(cells, s.strip_position, top),
+        Store(rows, s.strip_position, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
     ])  # fmt: skip
 
 
-def _places_across(s: _Strips, cells: Buffer, rows: Buffer, then: list[Statement],
+def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statement],
                    top: Accumulator, place: Accumulator) -> Statement:  # fmt: skip
     """Each window's greatest element, and its place: the first of all in the image's order."""
     load, mask = s.cell(cells)
@@ -294,7 +296,7 @@ def _places_across(s: _Strips, cells: Buffer, rows: Buffer, then: list[Statement
     column = Apply(Scalar.ADD, (column, s.column), Type.I64)
     at: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
     if mask is not None:
-        at = Apply(Scalar.WHERE, (mask, at, number(NOWHERE, Type.I32)), Type.I32)
+        at = Apply(Scalar.WHERE, (mask, at, number(NO_PLACE, Type.I32)), Type.I32)
     return s.columns("vectors", [
         Begin(top), s.window([Update(top, value)]),
         Begin(place), s.window([Update(place, first_of_equals(value, top, at))]), *then,
@@ -304,16 +306,16 @@ def _places_across(s: _Strips, cells: Buffer, rows: Buffer, then: list[Statement
 @cache
 def places(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y, places (I64): maxima, and where in the flattened image they are."""
-    s, where = _Strips(type, step), Buffer(Type.I64, "places")
+    s, where = _StripNest(type, step), Buffer(Type.I64, "places")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
                   Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
     then: list[Statement] = [
-        Store(s.y, s.place, top, mask=s.made),
-        Store(where, s.place, cast(place, Type.I64), mask=s.made),
+        Store(s.y, s.place, top, mask=s.column_exists),
+        Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
     ]
-    across = _places_across(s, cells, rows, then, top, place)
-    body = s.each_row(_places_down(s, cells, rows), across)
+    across = _window_maxima(s, cells, rows, then, top, place)
+    body = s.each_row(_column_maxima(s, cells, rows), across)
     return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
 
 
@@ -323,25 +325,25 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
 
     Images are shared out, as windows of one may overlap.
     """
-    s, gx = _Strips(type, step), Buffer(type, "gx")
+    s, gx = _StripNest(type, step), Buffer(type, "gx")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
-    found = s.local("found", Type.I32)
+    places_found = s.local("found", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
                   Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
     z, w = Index("z"), Index("w")
     zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
     clear = Loop(z, s.sizes["x_image"], [zero], LoopKind.VECTORIZED)
-    keep: list[Statement] = [Store(found, s.at((s.r, "padded"), *s.strip()), place)]
+    keep: list[Statement] = [Store(places_found, s.at((s.r, "padded"), *s.strip()), place)]
     share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
                  (s.block, "block"), (w, 1))  # fmt: skip
-    made = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
+    exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
                    SizeValue(s.sizes["length"]))  # fmt: skip
-    there = cast(Load(found, s.at((s.r, "padded"), (w, 1))), Type.I64)
+    there = cast(Load(places_found, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
-        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=made), ((there, 1),),
-        mask=made, add=True)])  # fmt: skip
+        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
+        mask=exists, add=True)])  # fmt: skip
     body: list[Statement] = [
-        _places_down(s, cells, rows), _places_across(s, cells, rows, keep, top, place),
+        _column_maxima(s, cells, rows), _window_maxima(s, cells, rows, keep, top, place),
         s.rows_of_group(spread),
     ]  # fmt: skip
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):

@@ -14,12 +14,12 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
-from .pool import MOST, NOWHERE, both, cast, compare, first_of_equals, number
+from .pool import MAX_WINDOW_ELEMENTS, NO_PLACE, all_of, cast, compare, first_of_equals, number
 
 LANES = 32  # channels that are made at a time
 
 
-class Sizes(NamedTuple):
+class PoolNhwcSizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
     Results have `rows` times `columns` pixels of `channels`, which are `vectors` times
@@ -45,15 +45,20 @@ class Pixels:
     """Pixels of the result: loops, and what windows meet. `bounds`: more of the sizes'."""
 
     def __init__(self, type: Type, **bounds: int) -> None:
-        self.type, bounds = type, {"taps": MOST, "window": MOST, **bounds}
-        self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
+        self.type, bounds = (
+            type,
+            {"taps": MAX_WINDOW_ELEMENTS, "window": MAX_WINDOW_ELEMENTS, **bounds},
+        )
+        self.sizes = {name: Size(name, bounds.get(name)) for name in PoolNhwcSizes._fields}
         self.image, self.r, self.q, self.v = (Index(name) for name in ("image", "r", "q", "v"))
         self.lane, self.i, self.j = (Index(name) for name in ("lane", "i", "j"))
         self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
         self.rows, self.columns = Buffer(Type.I64, "rows"), Buffer(Type.I64, "columns")
         self.row = Load(self.rows, self.at((self.r, "taps"), (self.i, 1)))
         self.column = Load(self.columns, self.at((self.q, "window"), (self.j, 1)))
-        self.one = both(*[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)])
+        self.one = all_of(
+            *[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)]
+        )
         self.known = compare(Scalar.LT, IndexValue(self.at((self.v, LANES), (self.lane, 1))),
                              SizeValue(self.sizes["channels"]))  # fmt: skip
 
@@ -80,7 +85,7 @@ class Pixels:
 
     @property
     def met(self) -> Load:
-        return Load(self.x, self.channels("x_image"), self.steps, both(self.one, self.known))
+        return Load(self.x, self.channels("x_image"), self.steps, all_of(self.one, self.known))
 
     @property
     def largest(self) -> Expression:
@@ -140,12 +145,14 @@ def maxima_backward(type: Type) -> Kernel:
     zero = Constant(type, 0.0)
     clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, own, zero, mask=p.known)])])
     number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)
-    found = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
-    found = Apply(Scalar.WHERE, (p.one, found, number(NOWHERE, Type.I32)), Type.I32)
+    place_of_maximum = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
+    place_of_maximum = Apply(
+        Scalar.WHERE, (p.one, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
+    )
     chosen = compare(Scalar.EQ, place, number_of)
     share = Apply(Scalar.WHERE, (chosen, Load(gy, p.place, mask=p.known), zero), type)
-    put = Store(gx, p.channels("x_image"), share, p.steps, both(p.one, p.known), add=True)
-    spread = p.lanes([Begin(place), p.windows([Update(place, found)]), p.windows([put])])
+    put = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.one, p.known), add=True)
+    spread = p.lanes([Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([put])])
     pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
     vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
     nest = Loop(p.image, p.sizes["images"], [vectors], LoopKind.PARALLEL)

@@ -20,19 +20,19 @@ from ..target.machine import host
 from .recurrent_cells import Cell
 from .expression_builder import Value, where
 
-MOST_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
-LINE = 16  # elements of a line, where they are F32
-FAR = 16 << 10  # bytes of a step from which on the next one is asked for ahead
-PANELS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
+MAX_BLOCK_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
+LINE_ELEMENTS = 16  # elements of a line, where they are F32
+MIN_PREFETCH_BYTES = 16 << 10  # bytes of a step from which on the next one is asked for ahead
+PANEL_WIDTHS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
 # Recurrent weights that stay in a thread's own cache; in one of 32 MB that threads share (measured
 # with AVX2); and up to where panels of several tiles were measured (with AVX-512).
-NEAR_BYTES, SHARED_BYTES, WIDE_BYTES = 1 << 20, 16 << 20, 4 << 20
+MAX_CACHED_WEIGHT_BYTES, MAX_SHARED_WEIGHT_BYTES, MIN_WIDE_WEIGHT_BYTES = 1 << 20, 16 << 20, 4 << 20
 
 Terms = tuple[tuple[Index, int], ...]
 
 
 @dataclass(frozen=True)
-class Grid:
+class SequenceLayout:
     """Where a sequence lies: the position of the first step that is taken, and the strides of
     steps in the order in which they are taken, of rows and of columns.
 
@@ -57,7 +57,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Extents:
+class RecurrentExtents:
     """How much there is to do.
 
     `rows` are those of a block. `batch` is the number of all rows, where the last block has fewer.
@@ -73,77 +73,77 @@ class Extents:
 
 
 @dataclass
-class Written:
+class RecurrentKernel:
     """A kernel, and the working memory that it wants: elements of each buffer for one block."""
 
     kernel: Kernel
     work: dict[Buffer, int]
 
 
-def block_rows(batch: int, threads: int) -> int:
+def choose_block_rows(batch: int, threads: int) -> int:
     """Rows of a block: the same number of blocks for each thread, if there are enough rows."""
-    blocks = -(-batch // MOST_ROWS)
+    blocks = -(-batch // MAX_BLOCK_ROWS)
     blocks = min(-(-blocks // threads) * threads, batch)
     return -(-batch // blocks)
 
 
-def in_one_kernel(size: int, rows: int, threads: int) -> bool:
+def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
     """Whether a layer's steps are best one kernel: so many bytes of recurrent weights, and rows.
 
     Each thread reads all weights at each step. Those that do not stay in its own cache come from
     one that all share, or from memory, which pays if a thread has rows enough to multiply them by,
     and if there are not half of the threads without any.
     """
-    if size <= NEAR_BYTES:
+    if size <= MAX_CACHED_WEIGHT_BYTES:
         return size <= host().near // 2 or 2 * rows > threads
-    if narrow():
-        return rows >= threads * (2 if size <= SHARED_BYTES else 8)
-    return size <= WIDE_BYTES and rows >= threads * 8
+    if has_narrow_panels():
+        return rows >= threads * (2 if size <= MAX_SHARED_WEIGHT_BYTES else 8)
+    return size <= MIN_WIDE_WEIGHT_BYTES and rows >= threads * 8
 
 
-def narrow() -> bool:
+def has_narrow_panels() -> bool:
     """Whether a panel is a tile wide. Those of several would not stay in the nearest cache while
     all rows of a block pass, and with few registers there are many groups of rows."""
     return host().vector_registers == 16
 
 
-def panel_columns(width: int, type: Type) -> int:
+def choose_panel_columns(width: int, type: Type) -> int:
     """The columns of a panel of a product that wide: so that few are for nothing."""
-    if narrow():
+    if has_narrow_panels():
         return 2 * host().lanes(type)
-    return min(PANELS, key=lambda n: (-(-width // n) * n, -n))
+    return min(PANEL_WIDTHS, key=lambda n: (-(-width // n) * n, -n))
 
 
-def units(cell: Cell, width: int, type: Type) -> int:
+def units_per_panel(cell: Cell, width: int, type: Type) -> int:
     """How many units a forward panel has; of those there are the columns of all gates."""
-    return 16 if cell.gates > 1 and not narrow() else panel_columns(width, type)
+    return 16 if cell.gates > 1 and not has_narrow_panels() else choose_panel_columns(width, type)
 
 
-def sets(cell: Cell) -> int:
+def products_per_panel(cell: Cell) -> int:
     """Of how many products a forward panel is: one for each gate, or one for all."""
-    return cell.gates if narrow() else 1
+    return cell.gates if has_narrow_panels() else 1
 
 
-def rounded(width: int, count: int) -> int:
+def round_up_to_panels(width: int, count: int) -> int:
     """A width up to a whole number of panels."""
     return -(-width // count) * count
 
 
-def packed_elements(cell: Cell, width: int, type: Type, backward: bool) -> int:
+def count_packed_elements(cell: Cell, width: int, type: Type, backward: bool) -> int:
     """Elements of the panels of the recurrent weights."""
-    count = panel_columns(width, type) if backward else units(cell, width, type)
-    return rounded(width, count) * width * cell.gates
+    count = choose_panel_columns(width, type) if backward else units_per_panel(cell, width, type)
+    return round_up_to_panels(width, count) * width * cell.gates
 
 
 # ------------------------------------------------------------------------------- panels
 
 
-def pack(cell: Cell, width: int, weight: Grid, backward: bool) -> Kernel:
+def pack_weights(cell: Cell, width: int, weight: SequenceLayout, backward: bool) -> Kernel:
     """weight, panels: the recurrent weights (gates * width, width), for the forward kernel as
     (panel, depth, gate, unit), or (panel, gate, depth, unit) where each gate is a product of its
     own, for the backward one as (panel, depth, column)."""
     type = weight.buffer.type
-    count = panel_columns(width, type) if backward else units(cell, width, type)
+    count = choose_panel_columns(width, type) if backward else units_per_panel(cell, width, type)
     whole, tail = divmod(width, count)
     into = Buffer(type, "panels")
     body: list[Statement] = []
@@ -158,15 +158,18 @@ def pack(cell: Cell, width: int, weight: Grid, backward: bool) -> Kernel:
 
 
 def _panel(
-    cell: Cell, width: int, weight: Grid, into: Buffer, backward: bool,
+    cell: Cell, width: int, weight: SequenceLayout, into: Buffer, backward: bool,
     panel: tuple[int, Terms, int, int],
 ) -> list[Statement]:  # fmt: skip
     """One panel: its number, how many columns (of a gate) it has, and how many there are."""
     first, index, count, valid = panel
     gates = 1 if backward else cell.gates
-    depth, parts = width * (cell.gates if backward else 1), 1 if backward else sets(cell)
+    depth, parts = (
+        width * (cell.gates if backward else 1),
+        1 if backward else products_per_panel(cell),
+    )
     across = gates // parts * count
-    found: list[Statement] = []
+    statements_of_panel: list[Statement] = []
     for gate in range(gates):
         k, u = Index("depth"), Index("column")
         along = (*((i, count) for i, _ in index), (u, 1))
@@ -179,29 +182,36 @@ def _panel(
         base = first * size + gate * (count if parts == 1 else depth * count)
         terms = (*((i, size) for i, _ in index), (k, across), (u, 1))
         store = Store(into, Affine(base, terms), Load(weight.buffer, at))
-        found.append(Loop(k, depth, [Loop(u, valid, [store], LoopKind.VECTORIZED)]))
+        statements_of_panel.append(Loop(k, depth, [Loop(u, valid, [store], LoopKind.VECTORIZED)]))
         if valid < count:
             k, u = Index("depth"), Index("column")
             zero = Store(into, Affine(base + valid, ((k, across), (u, 1))),
                          Constant(into.type, 0))  # fmt: skip
-            found.append(Loop(k, depth, [Loop(u, count - valid, [zero], LoopKind.VECTORIZED)]))
-    return found
+            statements_of_panel.append(
+                Loop(k, depth, [Loop(u, count - valid, [zero], LoopKind.VECTORIZED)])
+            )
+    return statements_of_panel
 
 
 # ------------------------------------------------------------------------------ what both share
 
 
-class _Steps:
+class _StepLoop:
     """Blocks of rows, taken through all steps."""
 
     def __init__(
-        self, cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
-        wanted: Mapping[str, Sequence[Grid]], count: int,
-    ) -> None:  # fmt: skip
+        self,
+        cell: Cell,
+        type: Type,
+        extents: RecurrentExtents,
+        inputs: Mapping[str, SequenceLayout],
+        wanted: Mapping[str, Sequence[SequenceLayout]],
+        count: int,
+    ) -> None:
         self.cell, self.type, self.extents = cell, type, extents
-        self.given, self.wanted = given, wanted
+        self.inputs, self.results = inputs, wanted
         self.count = count  # columns of a panel, or units
-        self.panels = rounded(extents.width, count) // count
+        self.panels = round_up_to_panels(extents.width, count) // count
         self.wide = self.panels * count
         self.block, self.step = Index("block"), Index("step")
         self.buffers: dict[Buffer, None] = {}
@@ -209,22 +219,22 @@ class _Steps:
         for bound in (extents.batch, extents.last):
             if isinstance(bound, Load):
                 self.buffers[bound.buffer] = None
-        for grid in (*given.values(), *(g for some in wanted.values() for g in some)):
+        for grid in (*inputs.values(), *(g for some in wanted.values() for g in some)):
             self.buffers[grid.buffer] = None
             if grid.later is not None:
                 self.buffers[grid.later] = None
 
-    def working(self, name: str, columns: int) -> Grid:
+    def working(self, name: str, columns: int) -> SequenceLayout:
         """Memory of the block's own, of that many columns a row."""
-        made = Buffer(self.type, name)
-        self.buffers[made] = None
-        self.work[made] = self.extents.rows * columns
-        return Grid(made, columns)
+        buffer = Buffer(self.type, name)
+        self.buffers[buffer] = None
+        self.work[buffer] = self.extents.rows * columns
+        return SequenceLayout(buffer, columns)
 
     def rows(self, row: Index) -> Terms:
         return ((self.block, self.extents.rows), (row, 1))
 
-    def there(self, row: Index) -> Expression | None:
+    def row_exists(self, row: Index) -> Expression | None:
         """Whether a row exists; None where all do."""
         if self.extents.batch is None:
             return None
@@ -234,14 +244,16 @@ class _Steps:
     def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
              first: int = 0) -> Value:  # fmt: skip
         """An element of what is given."""
-        grid = self.given[name]
+        grid = self.inputs[name]
         return Value(Load(grid.buffer, grid.at(step, self.rows(row), columns, first), (), mask))
 
-    def own(self, grid: Grid, row: Index, columns: Terms, first: int = 0) -> Value:
+    def load_own(self, grid: SequenceLayout, row: Index, columns: Terms, first: int = 0) -> Value:
         """An element of working memory."""
         return Value(Load(grid.buffer, grid.at(None, self.rows(row), columns, first)))
 
-    def kept(self, grid: Grid, row: Index, columns: Terms, value: Value, first: int = 0) -> Store:
+    def store_own(
+        self, grid: SequenceLayout, row: Index, columns: Terms, value: Value, first: int = 0
+    ) -> Store:
         """A store to working memory."""
         return Store(grid.buffer, grid.at(None, self.rows(row), columns, first), value.expression)
 
@@ -251,24 +263,27 @@ class _Steps:
         return [
             Store(grid.buffer, grid.at(step, self.rows(row), columns, k * self.extents.width),
                   part.expression, (), mask)
-            for grid in self.wanted.get(name, ()) for k, part in enumerate(parts)
+            for grid in self.results.get(name, ()) for k, part in enumerate(parts)
         ]  # fmt: skip
 
-    def ahead(self, names: Sequence[str], columns: Terms) -> list[Statement]:
+    def prefetch_next_step(self, names: Sequence[str], columns: Terms) -> list[Statement]:
         """Asks for lines of the next step of what is given and wanted, each the layer's width of
         columns apart: they come from afar, and arrive while products are made."""
-        row, found = Index("row"), []
+        row, prefetches = Index("row"), []
         for name in names:
-            for grid in (*([self.given[name]] if name in self.given else ()),
-                         *self.wanted.get(name, ())):  # fmt: skip
+            for grid in (*([self.inputs[name]] if name in self.inputs else ()),
+                         *self.results.get(name, ())):  # fmt: skip
                 for part in range(self.cell.parts(name)):
                     at = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
                     if grid.later is not None:
-                        found.append(Prefetch(grid.later, at))
-                    elif isinstance(grid.step, int) and abs(grid.step) * self.type.size >= FAR:
+                        prefetches.append(Prefetch(grid.later, at))
+                    elif (
+                        isinstance(grid.step, int)
+                        and abs(grid.step) * self.type.size >= MIN_PREFETCH_BYTES
+                    ):
                         later = Affine(at.base + grid.step, at.terms)
-                        found.append(Prefetch(grid.buffer, later))
-        return [Loop(row, self.extents.rows, list(found))] if found else []
+                        prefetches.append(Prefetch(grid.buffer, later))
+        return [Loop(row, self.extents.rows, list(prefetches))] if prefetches else []
 
     def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
                   columns: int) -> Statement:  # fmt: skip
@@ -276,30 +291,40 @@ class _Steps:
             row, self.extents.rows, [Loop(column, columns, list(body), LoopKind.VECTORIZED)]
         )
 
-    def starts(self, name: str, into: Grid) -> Statement:
+    def starts(self, name: str, into: SequenceLayout) -> Statement:
         """A state before all steps: zeros where none is given."""
         row, column = Index("row"), Index("column")
         value = Value(Constant(self.type, 0))
-        if name in self.given:
-            value = self.load(name, None, row, ((column, 1),), self.there(row))
-        store = self.kept(into, row, ((column, 1),), value)
+        if name in self.inputs:
+            value = self.load(name, None, row, ((column, 1),), self.row_exists(row))
+        store = self.store_own(into, row, ((column, 1),), value)
         return self.over_rows([store], row, column, self.extents.width)
 
-    def ends(self, name: str, state: Grid) -> list[Statement]:
+    def ends(self, name: str, state: SequenceLayout) -> list[Statement]:
         """A state after all steps, where it is wanted."""
-        if name not in self.wanted:
+        if name not in self.results:
             return []
         row, column = Index("row"), Index("column")
         at = ((column, 1),)
-        value = self.own(state, row, at)
-        stores = self.stores(name, None, row, at, self.there(row), [value])
+        value = self.load_own(state, row, at)
+        stores = self.stores(name, None, row, at, self.row_exists(row), [value])
         return [self.over_rows(stores, row, column, self.extents.width)]
 
-    def product(self, panel: Terms, a: Grid, depth: int, into: Affine, row: Index, column: Index,
-                across: int, buffer: Buffer, add: bool) -> Contract:  # fmt: skip
+    def product(
+        self,
+        panel: Terms,
+        a: SequenceLayout,
+        depth: int,
+        into: Affine,
+        row: Index,
+        column: Index,
+        across: int,
+        buffer: Buffer,
+        add: bool,
+    ) -> Contract:
         """The block's rows of `a` times a panel: the number of which it is."""
         k, total = Index("depth"), Accumulator(ReduceOp.SUM, self.type)
-        panels = self.given["panels"].buffer
+        panels = self.inputs["panels"].buffer
         return Contract(
             (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
             Load(a.buffer, a.at(None, self.rows(row), ((k, 1),))),
@@ -308,33 +333,33 @@ class _Steps:
             total, [Store(buffer, into, total, add=add)],
         )  # fmt: skip
 
-    def written(self, name: str, body: list[Statement]) -> Written:
+    def written(self, name: str, body: list[Statement]) -> RecurrentKernel:
         loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
-        grids = (*self.given.values(), *(g for some in self.wanted.values() for g in some))
+        grids = (*self.inputs.values(), *(g for some in self.results.values() for g in some))
         every = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
         sizes = [n for n in every if isinstance(n, Size)]
-        return Written(Kernel(name, list(self.buffers), [loop], sizes), self.work)
+        return RecurrentKernel(Kernel(name, list(self.buffers), [loop], sizes), self.work)
 
 
 # ------------------------------------------------------------------------------ forward
 
 
 def forward(
-    cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
-    wanted: Mapping[str, Sequence[Grid]],
-) -> Written:  # fmt: skip
+    cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
+    wanted: Mapping[str, Sequence[SequenceLayout]],
+) -> RecurrentKernel:  # fmt: skip
     """All steps of a layer.
 
     Given: x (steps, rows, gates * width), the sums from the inputs; panels; and where there are
     such: h and c (rows, width), bias (width), that of the new gate's part from h. Wanted: y (steps,
     rows, width), what the cell keeps, and the last states h and c.
     """
-    return _Forward(cell, type, extents, given, wanted,
-                    units(cell, extents.width, type)).kernel()
+    return _ForwardKernel(cell, type, extents, inputs, wanted,
+                    units_per_panel(cell, extents.width, type)).kernel()
 
 
-class _Forward(_Steps):
-    def kernel(self) -> Written:
+class _ForwardKernel(_StepLoop):
+    def kernel(self) -> RecurrentKernel:
         """The states before, the steps, the states after."""
         cell = self.cell
         self.h, self.new = self.working("h", self.wide), self.working("new", self.wide)
@@ -343,7 +368,7 @@ class _Forward(_Steps):
             self.c = self.working("c", self.wide)
             body.append(self.starts("c", self.c))
         panel = Index("panel")
-        steps = [Loop(panel, self.panels, self._panel(panel)), self._moved()]
+        steps = [Loop(panel, self.panels, self._panel(panel)), self._update_state()]
         body.append(Loop(self.step, self.extents.steps, steps))
         body += self.ends("h", self.h)
         if cell.carries:
@@ -355,23 +380,28 @@ class _Forward(_Steps):
         gates, rows = self.cell.gates, self.extents.rows
         across = gates * self.count
         sums = Buffer(self.type, "sums", local=rows * across)
-        row, column, one, many = Index("row"), Index("column"), Index("part"), sets(self.cell)
-        into = Affine(0, ((row, across), (one, across // many), (column, 1)))
-        product = Loop(one, many, [self.product(
-            ((panel, many), (one, 1)), self.h, self.extents.width, into, row, column,
+        row, column, part, many = (
+            Index("row"),
+            Index("column"),
+            Index("part"),
+            products_per_panel(self.cell),
+        )
+        into = Affine(0, ((row, across), (part, across // many), (column, 1)))
+        product = Loop(part, many, [self.product(
+            ((panel, many), (part, 1)), self.h, self.extents.width, into, row, column,
             across // many, sums, False,
         )])  # fmt: skip
         row, unit = Index("row"), Index("unit")
         columns = ((panel, self.count), (unit, 1))
         mask = self._mask(row, columns)
-        found = self.cell.forward(self._values(row, unit, columns, sums, across, mask))
-        stores: list[Statement] = [self.kept(self.new, row, columns, found["y"][0])]
-        for name, parts in found.items():
+        results = self.cell.forward(self._values(row, unit, columns, sums, across, mask))
+        stores: list[Statement] = [self.store_own(self.new, row, columns, results["y"][0])]
+        for name, parts in results.items():
             stores += self.stores(name, self.step, row, columns, mask, parts)
         if self.cell.carries:  # comes last: what is stored before is made of the old one
-            stores.append(self.kept(self.c, row, columns, found["cells"][0]))
+            stores.append(self.store_own(self.c, row, columns, results["cells"][0]))
         names = ("x", "y", *self.cell.keeps)
-        return [*self.ahead(names, ((panel, self.count),)), product,
+        return [*self.prefetch_next_step(names, ((panel, self.count),)), product,
                 self.over_rows(stores, row, unit, self.count)]  # fmt: skip
 
     def _values(self, row: Index, unit: Index, columns: Terms, sums: Buffer, across: int,
@@ -381,12 +411,12 @@ class _Forward(_Steps):
             "x": [self.load("x", self.step, row, columns, mask, k * width) for k in gates],
             "s": [Value(Load(sums, Affine(k * self.count, ((row, across), (unit, 1)))))
                   for k in gates],
-            "h": self.own(self.h, row, columns),
+            "h": self.load_own(self.h, row, columns),
         }  # fmt: skip
         if self.cell.carries:
-            values["c"] = self.own(self.c, row, columns)
-        if "bias" in self.given:
-            bias = self.given["bias"]
+            values["c"] = self.load_own(self.c, row, columns)
+        if "bias" in self.inputs:
+            bias = self.inputs["bias"]
             inside = self._inside(columns)
             values["bias"] = Value(Load(bias.buffer, bias.at(None, (), columns), (), inside))
         return values
@@ -399,12 +429,12 @@ class _Forward(_Steps):
         return Apply(Scalar.LT, (IndexValue(Affine(0, columns)), limit), Type.BOOL)
 
     def _mask(self, row: Index, columns: Terms) -> Expression | None:
-        tests = [t for t in (self.there(row), self._inside(columns)) if t is not None]
+        tests = [t for t in (self.row_exists(row), self._inside(columns)) if t is not None]
         if len(tests) == 2:
             return Apply(Scalar.AND, tuple(tests), Type.BOOL)
         return tests[0] if tests else None
 
-    def _moved(self) -> Statement:
+    def _update_state(self) -> Statement:
         """The new state becomes the last one, when all panels have read that."""
         each, count = Index("element"), self.extents.rows * self.wide
         at = Affine(0, ((self.block, count), (each, 1)))
@@ -416,9 +446,9 @@ class _Forward(_Steps):
 
 
 def backward(
-    cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
-    wanted: Mapping[str, Sequence[Grid]],
-) -> Written:  # fmt: skip
+    cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
+    wanted: Mapping[str, Sequence[SequenceLayout]],
+) -> RecurrentKernel:  # fmt: skip
     """The cotangents of all steps' sums; steps are taken from the last one on.
 
     Given: panels, what the cell keeps, and where there are such: gy (steps, rows, width), dh and dc
@@ -426,12 +456,12 @@ def backward(
     before, and `first`, the same before all steps. Wanted: d (steps, rows, gates * width), dx where
     the two halves of the sums have cotangents of their own, dh and dc, of the first states.
     """
-    return _Backward(cell, type, extents, given, wanted,
-                     panel_columns(extents.width, type)).kernel()
+    return _BackwardKernel(cell, type, extents, inputs, wanted,
+                     choose_panel_columns(extents.width, type)).kernel()
 
 
-class _Backward(_Steps):
-    def kernel(self) -> Written:
+class _BackwardKernel(_StepLoop):
+    def kernel(self) -> RecurrentKernel:
         """The cotangents after, the steps, those before."""
         cell, width = self.cell, self.extents.width
         self.dh = self.working("dh", self.wide)
@@ -441,9 +471,9 @@ class _Backward(_Steps):
             self.dc = self.working("dc", width)
             body.append(self.starts("dc", self.dc))
         line = Index("line")
-        ahead = self.ahead(("gy", "d", "dx", *cell.keeps), ((line, LINE),))
+        ahead = self.prefetch_next_step(("gy", "d", "dx", *cell.keeps), ((line, LINE_ELEMENTS),))
         if ahead:
-            ahead = [Loop(line, -(-width // LINE), ahead)]
+            ahead = [Loop(line, -(-width // LINE_ELEMENTS), ahead)]
         body.append(Loop(self.step, self.extents.steps, [self._cell(), *ahead, self._product()]))
         body += self.ends("dh", self.dh)
         if cell.carries:
@@ -453,30 +483,30 @@ class _Backward(_Steps):
     def _cell(self) -> Statement:
         """The cotangents of a step's sums."""
         row, unit = Index("row"), Index("unit")
-        columns, mask = ((unit, 1),), self.there(row)
-        found = self.cell.backward(self._values(row, columns, mask))
+        columns, mask = ((unit, 1),), self.row_exists(row)
+        results = self.cell.backward(self._values(row, columns, mask))
         width = self.extents.width
-        stores: list[Statement] = [self.kept(self.d, row, columns, part, k * width)
-                                   for k, part in enumerate(found["d"])]  # fmt: skip
+        stores: list[Statement] = [self.store_own(self.d, row, columns, part, k * width)
+                                   for k, part in enumerate(results["d"])]  # fmt: skip
         for name in ("d", "dx"):
-            if name in found:
-                stores += self.stores(name, self.step, row, columns, mask, found[name])
+            if name in results:
+                stores += self.stores(name, self.step, row, columns, mask, results[name])
         for name, state in (("dh", self.dh), *((("dc", self.dc),) if self.cell.carries else ())):
-            if name in found:  # comes last: what is stored before is made of the old one
-                stores.append(self.kept(state, row, columns, found[name][0]))
+            if name in results:  # comes last: what is stored before is made of the old one
+                stores.append(self.store_own(state, row, columns, results[name][0]))
         return self.over_rows(stores, row, unit, width)
 
     def _values(self, row: Index, columns: Terms, mask: Expression | None) -> dict[str, Any]:
         width = self.extents.width
-        dh = self.own(self.dh, row, columns)
-        if "gy" in self.given:
+        dh = self.load_own(self.dh, row, columns)
+        if "gy" in self.inputs:
             dh = dh + self.load("gy", self.step, row, columns, mask)
         values: dict[str, Any] = {"dh": dh}
         for name, parts in self.cell.keeps.items():
             values[name] = [self.load(name, self.step, row, columns, mask, k * width)
                             for k in range(parts)]  # fmt: skip
         if self.cell.carries:
-            values["dc"] = self.own(self.dc, row, columns)
+            values["dc"] = self.load_own(self.dc, row, columns)
         if self.cell.before is not None:
             values["before"] = self._before(row, columns, mask)
         return values
@@ -486,12 +516,12 @@ class _Backward(_Steps):
         now = IndexValue(Affine(0, ((self.step, 1),)))
 
         def under(test: Scalar) -> Expression:
-            made = Apply(test, (now, self.extents.last), Type.BOOL)
-            return made if mask is None else Apply(Scalar.AND, (made, mask), Type.BOOL)
+            condition = Apply(test, (now, self.extents.last), Type.BOOL)
+            return condition if mask is None else Apply(Scalar.AND, (condition, mask), Type.BOOL)
 
         later = under(Scalar.LT)
         before = self.load("previous", self.step, row, columns, later)
-        if "first" not in self.given:
+        if "first" not in self.inputs:
             return before
         first = self.load("first", None, row, columns, under(Scalar.EQ))
         return where(Value(Apply(Scalar.LT, (now, self.extents.last), Type.BOOL)), before, first)

@@ -18,7 +18,7 @@ def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> 
     places = [Buffer(Type.I64, f"places{k}") for k in range(taps)]
     weights = [Buffer(type, f"weights{k}") for k in range(taps if weighted else 0)]
     o, i, j = Index("o"), Index("i"), Index("j")
-    outer, count, inner, each, made = sizes = [
+    outer, count, inner, each, result_elements = sizes = [
         Size(n) for n in ("outer", "count", "inner", "each", "made")
     ]
     along = () if last else ((j, 1),)
@@ -33,7 +33,7 @@ def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> 
             part = Apply(Scalar.MUL, (part, Load(weights[k], here)), type)
         total = part if total is None else Apply(Scalar.ADD, (total, part), type)
     assert total is not None
-    body: list[Statement] = [Store(y, Affine(0, ((o, made), (i, step), *along)), total)]
+    body: list[Statement] = [Store(y, Affine(0, ((o, result_elements), (i, step), *along)), total)]
     if not last:
         body = [Loop(j, inner, body, LoopKind.VECTORIZED)]
     body = [Loop(i, count, body, LoopKind.VECTORIZED if last else LoopKind.PARALLEL)]
@@ -49,10 +49,10 @@ def take_pixels(type: Type) -> Kernel:
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, c, k = Index("o"), Index("c"), Index("k")
     names = ("outer", "channels", "count", "size", "each", "made")
-    outer, channels, count, size, each, made = sizes = [Size(n) for n in names]
+    outer, channels, count, size, each, result_elements = sizes = [Size(n) for n in names]
     number = Load(at, Affine(0, ((o, count), (k, 1))))
     value = Load(x, Affine(0, ((o, each), (c, size))), ((number, 1),))
-    body: list[Statement] = [Store(y, Affine(0, ((o, made), (c, count), (k, 1))), value)]
+    body: list[Statement] = [Store(y, Affine(0, ((o, result_elements), (c, count), (k, 1))), value)]
     body = [Loop(k, count, body, LoopKind.VECTORIZED)]
     for index, extent in ((c, channels), (o, outer)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]

@@ -8,12 +8,12 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Extent, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
-from .expression_builder import Value, apply, compare, computed, where
+from .expression_builder import Value, apply, compare, compute_type, where
 
-PIECE = 1 << 12  # elements that are folded into one, before those are
+PIECE_ELEMENTS = 1 << 12  # elements that are folded into one, before those are
 
 
-class Rows:
+class RowKernelBuilder:
     """Writes a kernel that does one row after the other, in passes over its columns.
 
     `type` is that of the matrices. What there is for each row or column, and all that is worked
@@ -22,7 +22,7 @@ class Rows:
     """
 
     def __init__(self, type: Type, apart: int = 0, inside: Type | None = None) -> None:
-        self.type, self.inside = type, inside or computed(type)
+        self.type, self.inside = type, inside or compute_type(type)
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
@@ -65,13 +65,13 @@ class Rows:
     ) -> list[Value]:
         """One pass over the columns: what is folded, and what is written."""
         sums = [Accumulator(fold, value.type) for fold, value in folds]
-        self.body += [Begin(one) for one in sums]
+        self.body += [Begin(total) for total in sums]
         inside: list[Statement] = [Store(b, self.whole, v.cast(b.type).expression)
                                    for b, v in stores]  # fmt: skip
-        inside += [Update(one, value.expression)
-                   for one, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
+        inside += [Update(total, value.expression)
+                   for total, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
         self.body.append(Loop(self.column, self.columns, inside, LoopKind.VECTORIZED))
-        return [Value(one) for one in sums]
+        return [Value(total) for total in sums]
 
     def fold(self, fold: ReduceOp, value: Value) -> Value:
         """One fold over the columns."""
@@ -97,7 +97,7 @@ def _log(x: Value) -> Value:
 
 def softmax(type: Type) -> Kernel:
     """x, y: exp(x) over its sum along each row."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
     if type is not r.inside:  # half precision is rounded once
@@ -110,7 +110,7 @@ def softmax(type: Type) -> Kernel:
 
 def log_softmax(type: Type) -> Kernel:
     """x, y: x less the logarithm of the sum of exp(x) along each row."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
     total = r.fold(ReduceOp.SUM, _exp(shifted))
@@ -120,7 +120,7 @@ def log_softmax(type: Type) -> Kernel:
 
 def softmax_backward(type: Type) -> Kernel:
     """g, y, gx: the cotangent of softmax's input."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
     total = r.fold(ReduceOp.SUM, g * y)
     r.sweep(stores=[(gx, y * (g - total))])
@@ -129,7 +129,7 @@ def softmax_backward(type: Type) -> Kernel:
 
 def log_softmax_backward(type: Type) -> Kernel:
     """g, y, gx: the cotangent of log_softmax's input."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
     total = r.fold(ReduceOp.SUM, g)
     r.sweep(stores=[(gx, g - _exp(y) * total)])
@@ -138,7 +138,7 @@ def log_softmax_backward(type: Type) -> Kernel:
 
 def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalised."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x = r.matrix("x")
     w = r.of_columns("weight") if weight else None
     b = r.of_columns("bias") if bias else None
@@ -147,9 +147,9 @@ def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     centre = r.fold(ReduceOp.SUM, x) * share
     apart = x - centre
     root = 1 / apply(Scalar.SQRT, r.fold(ReduceOp.SUM, apart * apart) * share + eps)
-    made = apart * root
-    made = made if w is None else made * w
-    r.sweep(stores=[(y, made if b is None else made + b)])
+    normalized = apart * root
+    normalized = normalized if w is None else normalized * w
+    r.sweep(stores=[(y, normalized if b is None else normalized + b)])
     r.keep(mean, centre)
     r.keep(rstd, root)
     return r.kernel("layer_norm")
@@ -157,7 +157,7 @@ def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
 
 def layer_norm_backward(type: Type, weight: bool) -> Kernel:
     """g, x, (weight), mean, rstd, 1 / columns, gx: the cotangent of layer_norm's input."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, x = r.matrix("g"), r.matrix("x")
     w = r.of_columns("weight") if weight else None
     mean, rstd, share, gx = r.of_rows("mean"), r.of_rows("rstd"), r.number("share"), r.buffer("gx")
@@ -170,45 +170,51 @@ def layer_norm_backward(type: Type, weight: bool) -> Kernel:
 
 def layer_norm_sums(type: Type) -> Kernel:
     """g, x, mean, rstd, of_weight, of_bias: the cotangents of layer_norm's weight and bias."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, x, mean, rstd = r.matrix("g"), r.matrix("x"), r.of_rows("mean"), r.of_rows("rstd")
     of_weight, of_bias = r.vector("of_weight"), r.vector("of_bias")
-    return columns(r, "layer_norm_sums", [(ReduceOp.SUM, g * ((x - mean) * rstd), of_weight),
-                                          (ReduceOp.SUM, g, of_bias)])  # fmt: skip
+    return reduce_over_rows(
+        r,
+        "layer_norm_sums",
+        [(ReduceOp.SUM, g * ((x - mean) * rstd), of_weight), (ReduceOp.SUM, g, of_bias)],
+    )
 
 
-def columns(r: Rows, name: str, folds: Sequence[tuple[ReduceOp, Value, Buffer]]) -> Kernel:
+def reduce_over_rows(
+    r: RowKernelBuilder, name: str, folds: Sequence[tuple[ReduceOp, Value, Buffer]]
+) -> Kernel:
     """What folds over all rows, side by side for the columns."""
     sums = [Accumulator(fold, value.type) for fold, value, _ in folds]
-    inside: list[Statement] = [Update(one, value.expression)
-                               for one, (_, value, _) in zip(sums, folds, strict=True)]  # fmt: skip
+    inside: list[Statement] = [
+        Update(total, value.expression) for total, (_, value, _) in zip(sums, folds, strict=True)
+    ]
     body: list[Statement] = [
         *map(Begin, sums), Loop(r.row, r.rows, inside),
-        *[Store(b, r.along, one) for one, (_, _, b) in zip(sums, folds, strict=True)],
+        *[Store(b, r.along, total) for total, (_, _, b) in zip(sums, folds, strict=True)],
     ]  # fmt: skip
     return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, LoopKind.PARALLEL)], r.sizes)
 
 
 def column_squares(type: Type) -> Kernel:
     """x, mean, y: each column's sum of squared distances from its mean."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     apart = r.matrix("x") - r.of_columns("mean")
-    return columns(r, "column_squares", [(ReduceOp.SUM, apart * apart, r.vector("y"))])
+    return reduce_over_rows(r, "column_squares", [(ReduceOp.SUM, apart * apart, r.vector("y"))])
 
 
 def column_products(type: Type) -> Kernel:
     """g, x, mean, of_g, of_product: each column's sums of g, and of g times x less its mean."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     g, x, mean = r.matrix("g"), r.matrix("x"), r.of_columns("mean")
     of_g, of_product = r.vector("of_g"), r.vector("of_product")
-    return columns(
+    return reduce_over_rows(
         r, "column_products", [(ReduceOp.SUM, g, of_g), (ReduceOp.SUM, g * (x - mean), of_product)]
     )
 
 
 def row_dots(type: Type) -> Kernel:
     """x, v, y: the sum of products of each row with a vector."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, v = r.matrix("x"), r.of_columns("v")
     r.keep(r.vector("y"), r.fold(ReduceOp.SUM, x * v))
     return r.kernel("row_dots")
@@ -216,9 +222,9 @@ def row_dots(type: Type) -> Kernel:
 
 def column_dots(type: Type) -> Kernel:
     """x, v, y: the sum of products of each column with a vector."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     x, v = r.matrix("x"), r.of_rows("v")
-    return columns(r, "column_dots", [(ReduceOp.SUM, x * v, r.vector("y"))])
+    return reduce_over_rows(r, "column_dots", [(ReduceOp.SUM, x * v, r.vector("y"))])
 
 
 # ------------------------------------------------------------------------------- reductions
@@ -229,7 +235,7 @@ FORMULAS: dict[str, Callable[[Value], Value]] = {
 }  # fmt: skip
 
 
-def folded_in(type: Type, fold: ReduceOp) -> Type | None:
+def accumulator_type(type: Type, fold: ReduceOp) -> Type | None:
     """The type of a fold, if not that of its computed elements: of integers, sums and products are
     I64."""
     return Type.I64 if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and not type.floating else None
@@ -237,13 +243,13 @@ def folded_in(type: Type, fold: ReduceOp) -> Type | None:
 
 def reduce_rows(type: Type, fold: ReduceOp, formula: str = "same", apart: int = 0) -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
-    r = Rows(type, apart, folded_in(type, fold))
+    r = RowKernelBuilder(type, apart, accumulator_type(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
     if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
-        update = Update(one, value.expression, IndexValue(r.along))
-        r.body = [Begin(one), Loop(r.column, r.columns, [update], LoopKind.VECTORIZED)]
-        r.keep(y, Value(one))
+        y, accumulator = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
+        update = Update(accumulator, value.expression, IndexValue(r.along))
+        r.body = [Begin(accumulator), Loop(r.column, r.columns, [update], LoopKind.VECTORIZED)]
+        r.keep(y, Value(accumulator))
     else:
         y = r.vector("y")
         r.keep(y, r.fold(fold, value))
@@ -252,23 +258,24 @@ def reduce_rows(type: Type, fold: ReduceOp, formula: str = "same", apart: int = 
 
 def reduce_columns(type: Type, fold: ReduceOp, formula: str = "same", apart: int = 0) -> Kernel:
     """x, y: each column's fold of a formula of its elements; as reduce_rows."""
-    r = Rows(type, apart, folded_in(type, fold))
+    r = RowKernelBuilder(type, apart, accumulator_type(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
     if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
+        y, accumulator = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
         body: list[Statement] = [
-            Begin(one), Loop(r.row, r.rows, [Update(one, value.expression, IndexValue(r.each))]),
-            Store(y, r.along, one),
-        ]  # fmt: skip
+            Begin(accumulator),
+            Loop(r.row, r.rows, [Update(accumulator, value.expression, IndexValue(r.each))]),
+            Store(y, r.along, accumulator),
+        ]
         loop = Loop(r.column, r.columns, body, LoopKind.PARALLEL)
         return Kernel("reduce_columns", r.buffers, [loop], r.sizes)
-    return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])
+    return reduce_over_rows(r, "reduce_columns", [(fold, value, r.vector("y"))])
 
 
 def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     """x, tail, y: the fold of all elements, on one thread: of pieces first. Sizes: how many pieces
     x has, how many elements the tail, which is what is left of x."""
-    inside = folded_in(type, fold) or computed(type)
+    inside = accumulator_type(type, fold) or compute_type(type)
     x, tail, y = Buffer(type, "x"), Buffer(type, "tail"), Buffer(inside, "y")
     piece, each, beyond = Index("piece"), Index("each"), Index("beyond")
     pieces, rest = Size("pieces"), Size("rest")
@@ -279,9 +286,9 @@ def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
         inner: list[Statement] = [Update(into, value.expression)]
         return [Begin(into), Loop(along, extent, inner, LoopKind.VECTORIZED), Update(total, into)]
 
-    in_piece = Load(x, Affine(0, ((piece, PIECE), (each, 1))))
+    in_piece = Load(x, Affine(0, ((piece, PIECE_ELEMENTS), (each, 1))))
     body: list[Statement] = [
-        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, PIECE)),
+        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, PIECE_ELEMENTS)),
         *folded(last, Load(tail, Affine(0, ((beyond, 1),))), beyond, rest),
         Store(y, Affine(), total),
     ]  # fmt: skip

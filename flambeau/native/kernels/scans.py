@@ -6,7 +6,7 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     ReduceOp, Size, Statement, Store, Type, Update,
 )
-from .expression_builder import Value, computed, where
+from .expression_builder import Value, compute_type, where
 
 ROWS_AT_ONCE = 4  # the steps of one row wait for one another; those of several rows do not
 
@@ -15,19 +15,19 @@ class _Scan:
     """One scan: its buffers, what begins it, and its step at a place, number `at` of its axis."""
 
     def __init__(self, type: Type, fold: ReduceOp, positions: bool, number: str = "") -> None:
-        self.type, self.total = type, Accumulator(fold, computed(type))
+        self.type, self.total = type, Accumulator(fold, compute_type(type))
         self.last = Accumulator(ReduceOp.MAXIMUM, Type.I64)
         self.x, self.y = Buffer(type, f"x{number}"), Buffer(type, f"y{number}")
         self.where = Buffer(Type.I64, f"where{number}") if positions else None
 
     def begin(self) -> list[Statement]:
         """What comes before the first step."""
-        found: list[Statement] = [Begin(self.total)]
-        return found if self.where is None else [*found, Begin(self.last)]
+        first_statements: list[Statement] = [Begin(self.total)]
+        return first_statements if self.where is None else [*first_statements, Begin(self.last)]
 
     def step(self, place: Affine, at: Index) -> list[Statement]:
         """One element more."""
-        x = Value(Load(self.x, place)).cast(computed(self.type))
+        x = Value(Load(self.x, place)).cast(compute_type(self.type))
         total = Value(self.total)
         steps: list[Statement] = [
             Update(self.total, x.expression),
@@ -51,8 +51,10 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
     sizes = [Size(name) for name in ("count", "columns", "apart")]
     place = Affine(0, ((some, sizes[2]), (column, 1)))
     scans = [_Scan(type, fold, positions, str(k)) for k in range(count)]
-    body: list[Statement] = [one for s in scans for one in s.begin()]
-    body.append(Loop(column, sizes[1], [one for s in scans for one in s.step(place, column)]))
+    body: list[Statement] = [statement for s in scans for statement in s.begin()]
+    body.append(
+        Loop(column, sizes[1], [statement for s in scans for statement in s.step(place, column)])
+    )
     buffers = [s.x for s in scans] + [s.y for s in scans] \
         + [s.where for s in scans if s.where is not None]  # fmt: skip
     return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, LoopKind.PARALLEL)], sizes)
@@ -83,8 +85,8 @@ def scan_scaled(type: Type) -> Kernel:
     scale, x, y = (Buffer(type, name) for name in ("scale", "x", "y"))
     first = Affine(0, ((row, columns),))
     before, here = (Affine(k, ((row, columns), (column, 1))) for k in (0, 1))
-    made = Value(Load(y, before)) * Value(Load(scale, here)) + Value(Load(x, here))
+    scaled = Value(Load(y, before)) * Value(Load(scale, here)) + Value(Load(x, here))
     body: list[Statement] = [
-        Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, made.expression)]),
+        Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, scaled.expression)]),
     ]  # fmt: skip
     return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)

@@ -8,13 +8,13 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Constant, IndexValue, Kernel, Load, Loop, ReduceOp, Statement,
     Store, Type, Update,
 )
-from .row_kernels import Rows, _exp, _log
+from .row_kernels import RowKernelBuilder, _exp, _log
 from .expression_builder import Value, constant, where
 
 
 def softmax(type: Type) -> Kernel:
     """x in place: exp(x) over its sum along each row."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
     shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
@@ -25,7 +25,7 @@ def softmax(type: Type) -> Kernel:
 
 def log_softmax(type: Type) -> Kernel:
     """x in place: less the logarithm of the sum of exp(x) along each row."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
@@ -34,7 +34,7 @@ def log_softmax(type: Type) -> Kernel:
     return r.kernel("small_log_softmax")
 
 
-def _is_target(r: Rows) -> Value:
+def _is_target(r: RowKernelBuilder) -> Value:
     """Whether a column is its row's class; an argument of those is added."""
     target = Load(r.buffer("target", Type.I64), r.each)
     return Value(IndexValue(r.along)) == Value(target)
@@ -45,28 +45,28 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
 
     NaN where a target is no column.
     """
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     y = r.buffer("x")
     x, hit = Value(Load(y, r.whole)), _is_target(r)
     loss = r.buffer("loss")
     all_rows, count = Accumulator(ReduceOp.SUM, type), Accumulator(ReduceOp.SUM, type)
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
-    total, picked, found = r.sweep([(ReduceOp.SUM, _exp(shifted)),
+    total, picked, has_target = r.sweep([(ReduceOp.SUM, _exp(shifted)),
                                     (ReduceOp.SUM, where(hit, shifted, constant(0, type))),
                                     (ReduceOp.ANY, hit)])  # fmt: skip
     level = _log(total)
-    one = where(found, level - picked, constant(math.nan, type))
-    r.body += [Update(all_rows, one.expression), Update(count, Constant(type, 1))]
+    row_loss = where(has_target, level - picked, constant(math.nan, type))
+    r.body += [Update(all_rows, row_loss.expression), Update(count, Constant(type, 1))]
     r.sweep(stores=[(y, shifted - level)])
-    made = Value(all_rows) / Value(count) if mean else Value(all_rows)
+    loss_value = Value(all_rows) / Value(count) if mean else Value(all_rows)
     body: list[Statement] = [Begin(all_rows), Begin(count), Loop(r.row, r.rows, r.body),
-                             Store(loss, Affine(), made.expression)]  # fmt: skip
+                             Store(loss, Affine(), loss_value.expression)]  # fmt: skip
     return Kernel("small_cross_entropy", r.buffers, body, [r.rows, r.columns])
 
 
 def cross_entropy_backward(type: Type) -> Kernel:
     """Log softmax in place, target (I64), share: (softmax less one at the target) times share."""
-    r = Rows(type)
+    r = RowKernelBuilder(type)
     y = r.buffer("logs")
     logs, hit, share = Value(Load(y, r.whole)), _is_target(r), r.number("share")
     less = where(hit, constant(1, type), constant(0, type))

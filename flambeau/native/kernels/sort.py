@@ -16,14 +16,14 @@ from ..loop_ir.ir import (
 )
 from .expression_builder import Value
 
-FEW = 16  # elements that insertion sorts
-_STACK = 192  # ranges still to be sorted: more than 2 * log2 of any length
+MAX_INSERTION_SORT_LENGTH = 16  # elements that insertion sorts
+_STACK_ENTRIES = 192  # ranges still to be sorted: more than 2 * log2 of any length
 
 
 class _Variable:
     """An integer that changes as a kernel runs."""
 
-    def __init__(self, code: _Row, name: str, type: Type = Type.I64) -> None:
+    def __init__(self, code: _RowProgram, name: str, type: Type = Type.I64) -> None:
         self.code, self.buffer = code, Buffer(type, name, 1)
 
     @property
@@ -36,7 +36,7 @@ class _Variable:
         self.code.write(Store(self.buffer, Affine(0), whole.expression))
 
 
-class _Row:
+class _RowProgram:
     """Writes the statements that work on one row: `keys` and `numbers` (I64), of `n` elements."""
 
     def __init__(self, type: Type) -> None:
@@ -50,13 +50,13 @@ class _Row:
         self.body.append(statement)
 
     @contextmanager
-    def _inside(self, made: Callable[[list[Statement]], Statement]) -> Iterator[None]:
+    def _inside(self, make_statement: Callable[[list[Statement]], Statement]) -> Iterator[None]:
         before, self.body = self.body, []
         yield
         inner, self.body = self.body, before
-        self.write(made(inner))
+        self.write(make_statement(inner))
 
-    def as_long_as(self, condition: Value) -> AbstractContextManager[None]:
+    def while_(self, condition: Value) -> AbstractContextManager[None]:
         """With statement: a While."""
         return self._inside(lambda body: While(condition.expression, body))
 
@@ -66,9 +66,9 @@ class _Row:
 
     def integer(self, name: str, value: Value | int) -> _Variable:
         """A variable that starts at a value."""
-        made = _Variable(self, name)
-        made.put(value)
-        return made
+        variable = _Variable(self, name)
+        variable.put(value)
+        return variable
 
     def kernel(self, name: str, others: list[Buffer], sizes: list[Size]) -> Kernel:
         """The kernel of what was written: for each row."""
@@ -83,7 +83,7 @@ class _Row:
     def number(self, at: Value) -> Value:
         return Value(Load(self.numbers, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
 
-    def given(self, buffer: Buffer) -> Value:
+    def row_argument(self, buffer: Buffer) -> Value:
         """An integer of each row."""
         return Value(Load(buffer, Affine(0, ((self.row, 1),))))
 
@@ -104,30 +104,30 @@ class _Row:
         self.put(to, self.key(at), self.number(at))
 
     def swap(self, a: Value, b: Value) -> None:
-        held = self.keep(a)
+        saved = self.keep(a)
         self.move(a, b)
-        self.put(b, held.key.now, held.number.now)
+        self.put(b, saved.key.now, saved.number.now)
 
     # Algorithms.
 
     def insertion_sort(self, first: Value, last: Value) -> None:
         i = self.integer("i", first + 1)
-        with self.as_long_as(i.now < last):
-            held, j = self.keep(i.now), self.integer("j", i.now)
+        with self.while_(i.now < last):
+            current, j = self.keep(i.now), self.integer("j", i.now)
             moving = self.integer("moving", 1)
-            with self.as_long_as(moving.now > 0):
+            with self.while_(moving.now > 0):
                 moving.put(0)
                 with (self.where(j.now > first),
-                      self.where(held.key.now < self.key(j.now - 1))):  # fmt: skip
+                      self.where(current.key.now < self.key(j.now - 1))):  # fmt: skip
                     self.move(j.now, j.now - 1)
                     j.put(j.now - 1)
                     moving.put(1)
-            self.put(j.now, held.key.now, held.number.now)
+            self.put(j.now, current.key.now, current.number.now)
             i.put(i.now + 1)
 
     def partition(self, first: Value, last: Value) -> _Variable:
         """Splits a range by the median of three of its elements; where its second part begins."""
-        a, c, end = first + 1, half(last - first) + first, last - 1
+        a, c, end = first + 1, halve(last - first) + first, last - 1
         low, mid, high = self.key(a), self.key(c), self.key(end)
         median = (low < mid).chosen(
             (mid < high).chosen(c, (low < high).chosen(end, a)),
@@ -138,11 +138,11 @@ class _Row:
         pivot = _Variable(self, "pivot", self.keys.type)
         pivot.put(self.key(first))
         i, j, apart = (self.integer(n, v) for n, v in (("i", first + 1), ("j", last), ("apart", 1)))
-        with self.as_long_as(apart.now > 0):
-            with self.as_long_as(self.key(i.now) < pivot.now):
+        with self.while_(apart.now > 0):
+            with self.while_(self.key(i.now) < pivot.now):
                 i.put(i.now + 1)
             j.put(j.now - 1)
-            with self.as_long_as(pivot.now < self.key(j.now)):
+            with self.while_(pivot.now < self.key(j.now)):
                 j.put(j.now - 1)
             apart.put(0)
             with self.where(i.now < j.now):
@@ -151,13 +151,13 @@ class _Row:
                 apart.put(1)
         return i
 
-    def sift(self, first: Value, hole: Value, count: Value, held: _Element) -> None:
+    def sift(self, first: Value, hole: Value, count: Value, element: _Element) -> None:
         """Puts an element into a heap with a hole, which sinks to a leaf; then the element rises.
 
         A heap has its greatest key first.
         """
         at, child = self.integer("at", hole), self.integer("child", hole)
-        with self.as_long_as(child.now < half(count - 1)):
+        with self.while_(child.now < halve(count - 1)):
             child.put((child.now + 1) * 2)
             left = self.key(first + child.now - 1)
             with self.where(self.key(first + child.now) < left):
@@ -165,50 +165,50 @@ class _Row:
             self.move(first + at.now, first + child.now)
             at.put(child.now)
         even = Value(Apply(Scalar.AND, (count.expression, Constant(Type.I64, 1)), Type.I64)) < 1
-        with self.where(even & (child.now + child.now < count - 1) & (child.now >= half(count - 2))
+        with self.where(even & (child.now + child.now < count - 1) & (child.now >= halve(count - 2))
                         & (count > 1)):  # fmt: skip
             child.put((child.now + 1) * 2)
             self.move(first + at.now, first + child.now - 1)
             at.put(child.now - 1)
         rising = self.integer("rising", 1)
-        with self.as_long_as(rising.now > 0):
+        with self.while_(rising.now > 0):
             rising.put(0)
             with self.where(at.now > hole):
-                parent = half(at.now - 1)
-                with self.where(self.key(first + parent) < held.key.now):
+                parent = halve(at.now - 1)
+                with self.where(self.key(first + parent) < element.key.now):
                     self.move(first + at.now, first + parent)
                     at.put(parent)
                     rising.put(1)
-        self.put(first + at.now, held.key.now, held.number.now)
+        self.put(first + at.now, element.key.now, element.number.now)
 
     def heap_select(self, first: Value, middle: Value, last: Value) -> None:
         """The least elements of a range, as many as come before `middle`, as a heap."""
         count = middle - first
         self.heap(first, count)
         i = self.integer("i", middle)
-        with self.as_long_as(i.now < last):
+        with self.while_(i.now < last):
             with self.where(self.key(i.now) < self.key(first)):
-                held = self.keep(i.now)
+                element = self.keep(i.now)
                 self.move(i.now, first)
-                self.sift(first, Value(Constant(Type.I64, 0)), count, held)
+                self.sift(first, Value(Constant(Type.I64, 0)), count, element)
             i.put(i.now + 1)
 
     def heap(self, first: Value, count: Value) -> None:
         """Makes a range a heap."""
-        parent = self.integer("parent", half(count - 2))
+        parent = self.integer("parent", halve(count - 2))
         with self.where(count < 2):
             parent.put(-1)
-        with self.as_long_as(parent.now >= 0):
+        with self.while_(parent.now >= 0):
             self.sift(first, parent.now, count, self.keep(first + parent.now))
             parent.put(parent.now - 1)
 
     def sort_heap(self, first: Value, last: Value) -> None:
         end = self.integer("end", last)
-        with self.as_long_as(end.now - first > 1):
+        with self.while_(end.now - first > 1):
             end.put(end.now - 1)
-            held = self.keep(end.now)
+            element = self.keep(end.now)
             self.move(end.now, first)
-            self.sift(first, Value(Constant(Type.I64, 0)), end.now - first, held)
+            self.sift(first, Value(Constant(Type.I64, 0)), end.now - first, element)
 
 
 class _Element:
@@ -218,7 +218,7 @@ class _Element:
         self.key, self.number = key, number
 
 
-def half(value: Value) -> Value:
+def halve(value: Value) -> Value:
     """Half of an integer, rounded down."""
     return Value(Apply(Scalar.SHR, (value.expression, Constant(Type.I64, 1)), Type.I64))
 
@@ -226,9 +226,9 @@ def half(value: Value) -> Value:
 def introsort(type: Type) -> Kernel:
     """The first elements of rows sorted. Buffers: keys, numbers, settings (I64: how many elements,
     how many splits at most). Sizes: rows, their length."""
-    code, settings = _Row(type), Buffer(Type.I64, "settings")
+    code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
     count, depth = Value(Load(settings, Affine(0))), Value(Load(settings, Affine(1)))
-    stacks = [Buffer(Type.I64, name, _STACK) for name in ("first", "last", "left")]
+    stacks = [Buffer(Type.I64, name, _STACK_ENTRIES) for name in ("first", "last", "left")]
     top = code.integer("top", 0)
     first, last, left = (_Variable(code, name) for name in ("first", "last", "left"))
 
@@ -238,16 +238,16 @@ def introsort(type: Type) -> Kernel:
         top.put(top.now + 1)
 
     push(Value(Constant(Type.I64, 0)), count, depth)
-    with code.as_long_as(top.now > 0):
+    with code.while_(top.now > 0):
         top.put(top.now - 1)
         for stack, variable in zip(stacks, (first, last, left), strict=True):
             variable.put(Value(Load(stack, Affine(0), ((top.now.expression, 1),))))
-        with code.as_long_as((last.now - first.now > FEW) & (left.now > 0)):
+        with code.while_((last.now - first.now > MAX_INSERTION_SORT_LENGTH) & (left.now > 0)):
             left.put(left.now - 1)
             cut = code.partition(first.now, last.now)
             push(cut.now, last.now, left.now)
             last.put(cut.now)
-        with code.where(last.now - first.now > FEW):
+        with code.where(last.now - first.now > MAX_INSERTION_SORT_LENGTH):
             code.heap_select(first.now, last.now, last.now)
             code.sort_heap(first.now, last.now)
     code.insertion_sort(Value(Constant(Type.I64, 0)), count)
@@ -260,12 +260,12 @@ def introselect(type: Type) -> Kernel:
     Buffers: keys, numbers, ranks (I64, of each row), settings (I64: how many splits at most), the
     rows' length (I64). Sizes: rows, their length.
     """
-    code = _Row(type)
+    code = _RowProgram(type)
     ranks, settings, length = (Buffer(Type.I64, name) for name in ("ranks", "settings", "length"))
-    rank, n = code.given(ranks), Value(Load(length, Affine(0)))
+    rank, n = code.row_argument(ranks), Value(Load(length, Affine(0)))
     first, last = code.integer("first", 0), code.integer("last", n)
     left = code.integer("left", Value(Load(settings, Affine(0))))
-    with code.as_long_as((last.now - first.now > 3) & (left.now > 0)):
+    with code.while_((last.now - first.now > 3) & (left.now > 0)):
         left.put(left.now - 1)
         cut = code.partition(first.now, last.now)
         upper = code.integer("upper", (cut.now <= rank).chosen(Value(Constant(Type.I64, 1)), 0))
@@ -285,33 +285,33 @@ def introselect(type: Type) -> Kernel:
 def least(type: Type) -> Kernel:
     """The least elements of rows, sorted, by a heap. Buffers: keys, numbers (what is made), rows to
     choose from, settings (I64: their length, how many). Sizes: rows, how many, the length."""
-    code, settings = _Row(type), Buffer(Type.I64, "settings")
-    given, length = Buffer(type, "given"), Size("length")
+    code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
+    candidates, length = Buffer(type, "given"), Size("length")
     zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(1)))
 
     def there(at: Value) -> Value:
-        return Value(Load(given, Affine(0, ((code.row, length),)), ((at.expression, 1),)))
+        return Value(Load(candidates, Affine(0, ((code.row, length),)), ((at.expression, 1),)))
 
     i = code.integer("i", 0)
-    with code.as_long_as(i.now < count):
+    with code.while_(i.now < count):
         code.put(i.now, there(i.now), i.now)
         i.put(i.now + 1)
     code.heap(zero, count)
-    with code.as_long_as(i.now < Value(Load(settings, Affine(0)))):
+    with code.while_(i.now < Value(Load(settings, Affine(0)))):
         with code.where(there(i.now) < code.key(zero)):
-            held = _Element(_Variable(code, "key", type), _Variable(code, "number"))
-            held.key.put(there(i.now))
-            held.number.put(i.now)
-            code.sift(zero, zero, count, held)
+            element = _Element(_Variable(code, "key", type), _Variable(code, "number"))
+            element.key.put(there(i.now))
+            element.number.put(i.now)
+            code.sift(zero, zero, count, element)
         i.put(i.now + 1)
     code.sort_heap(zero, count)
-    return code.kernel("least", [given, settings], [length])
+    return code.kernel("least", [candidates, settings], [length])
 
 
 def quickselect(type: Type) -> Kernel:
     """The element of a rank put where it belongs. Buffers: keys, numbers, settings (I64: the rank,
     the rows' length). Sizes: rows, their length."""
-    code, settings = _Row(type), Buffer(Type.I64, "settings")
+    code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
     rank = Value(Load(settings, Affine(0)))
     low = code.integer("low", 0)
     high = code.integer("high", Value(Load(settings, Affine(1))) - 1)
@@ -320,9 +320,9 @@ def quickselect(type: Type) -> Kernel:
         with code.where(code.key(a) > code.key(b)):
             code.swap(a, b)
 
-    with code.as_long_as(high.now > low.now + 1):
+    with code.while_(high.now > low.now + 1):
         start = low.now
-        code.swap(half(high.now + low.now), start + 1)
+        code.swap(halve(high.now + low.now), start + 1)
         ordered(start + 1, high.now)
         ordered(start, high.now)
         ordered(start + 1, start)
@@ -330,12 +330,12 @@ def quickselect(type: Type) -> Kernel:
         pivot.put(code.key(start))
         i, j, apart = (code.integer(n, v) for n, v in
                        (("i", start + 1), ("j", high.now), ("apart", 1)))  # fmt: skip
-        with code.as_long_as(apart.now > 0):
+        with code.while_(apart.now > 0):
             i.put(i.now + 1)
-            with code.as_long_as(pivot.now > code.key(i.now)):
+            with code.while_(pivot.now > code.key(i.now)):
                 i.put(i.now + 1)
             j.put(j.now - 1)
-            with code.as_long_as(code.key(j.now) > pivot.now):
+            with code.while_(code.key(j.now) > pivot.now):
                 j.put(j.now - 1)
             apart.put((j.now < i.now).chosen(Value(Constant(Type.I64, 0)), 1))
             with code.where(apart.now > 0):

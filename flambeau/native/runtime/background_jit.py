@@ -17,11 +17,11 @@ from ..foundation.user_frames import warn
 from ..foundation import fork_imports as fork_imports  # its hooks
 
 if TYPE_CHECKING:
-    from ..jit.kernel_function import Function
+    from ..jit.kernel_function import KernelFunction
     from ..loop_ir.ir import Kernel
 
 
-class Policy:
+class KernelPolicy:
     """Whether kernels are used at all.
 
     Their sums are rounded otherwise than NumPy's, and they begin with a certain call: where a
@@ -32,7 +32,7 @@ class Policy:
     counts = True  # whether calls of small arrays count: how many are recorded is nobody's business
 
 
-class _Recording(threading.local):
+class _RecordingState(threading.local):
     """Whether this thread makes a call once, for a program that is then made at once and makes all
     others: kernels for it would take longer to make than they save."""
 
@@ -41,14 +41,14 @@ class _Recording(threading.local):
     MANY = 64  # calls of one kind in one step, from which on they save more
 
 
-_recording = _Recording()
+_recording = _RecordingState()
 
 
 @contextmanager
-def recording(one: bool) -> Iterator[None]:
+def recording(only_known: bool) -> Iterator[None]:
     """Meanwhile this thread asks for no kernels that were not asked for before, if `one`."""
     before = _recording.calls
-    _recording.calls = {} if one else before
+    _recording.calls = {} if only_known else before
     try:
         yield
     finally:
@@ -56,11 +56,11 @@ def recording(one: bool) -> Iterator[None]:
 
 
 _lock = threading.Lock()
-_made: dict[Hashable, Any] = {}  # None: could not be made
-_making: dict[Hashable, threading.Event] = {}
-_waiting: list[tuple[Hashable, Callable[[], Any]]] = []
-_working = 0  # threads that make kernels
-faults: dict[Hashable, Exception] = {}  # of kernels that could have been made
+_ready: dict[Hashable, Any] = {}  # None: could not be made
+_compiling: dict[Hashable, threading.Event] = {}
+_queue: list[tuple[Hashable, Callable[[], Any]]] = []
+_active_threads = 0  # threads that make kernels
+failed_builds: dict[Hashable, Exception] = {}  # of kernels that could have been made
 
 
 def is_recording() -> bool:
@@ -68,9 +68,9 @@ def is_recording() -> bool:
     return _recording.calls is not None
 
 
-def kernel_asked_for(
+def request_kernel(
     key: Hashable, builder: Callable[[], Kernel], exact: bool = False, worth: float = 1
-) -> Function | None:
+) -> KernelFunction | None:
     """The function of the kernel that `builder` gives; None for the first call with this key.
 
     The next waits for it. None too where Policy does not allow it, or where it cannot be made.
@@ -78,68 +78,68 @@ def kernel_asked_for(
     so many as it is `worth`. Kernels that are `exact`, whose results are to the bit what there is
     without them, are not waited for, and always allowed.
     """
-    if not (exact or Policy.allowed):
+    if not (exact or KernelPolicy.allowed):
         return None
     try:
-        return _made[key]
+        return _ready[key]
     except KeyError:
         pass
-    event = _making.get(key)
+    event = _compiling.get(key)
     if event is None:
-        if _is_worth_it(key, worth):
-            _ask(key, builder)
+        if _should_compile(key, worth):
+            _enqueue(key, builder)
         return None
     if exact:
         return None
     if not event.is_set():
-        _hurry(key)
+        _prioritize(key)
         event.wait()
-    return _made.get(key)
+    return _ready.get(key)
 
 
-def _is_worth_it(key: Hashable, worth: float) -> bool:
+def _should_compile(key: Hashable, worth: float) -> bool:
     """Whether a kernel that is not there is to be made; it depends on the calls alone."""
     calls = _recording.calls
     if calls is None:
         return True
     calls[key] = calls.get(key, 0) + worth
-    return calls[key] >= _Recording.MANY
+    return calls[key] >= _RecordingState.MANY
 
 
-def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:
+def _enqueue(key: Hashable, builder: Callable[[], Kernel]) -> None:
     """Has a kernel made."""
     with _lock:
-        if key in _making or key in _made:
+        if key in _compiling or key in _ready:
             return
-        _making[key] = threading.Event()
-        _waiting.append((key, builder))
-        _start(1)
+        _compiling[key] = threading.Event()
+        _queue.append((key, builder))
+        _start_thread(1)
 
 
-def _hurry(key: Hashable) -> None:
+def _prioritize(key: Hashable) -> None:
     """Somebody waits for a kernel: it comes first, and the waiting one's processor helps."""
-    from ..jit.worker_pool import MAKERS
+    from ..jit.worker_pool import WORKERS
 
     with _lock:
-        _waiting.sort(key=lambda item: item[0] != key)
-        _start(max(2, len(MAKERS.ready)))
+        _queue.sort(key=lambda item: item[0] != key)
+        _start_thread(max(2, len(WORKERS.ready)))
 
 
-def _start(most: int) -> None:
+def _start_thread(most: int) -> None:
     """Starts a thread to make what waits, unless so many are at work. Within the lock."""
-    global _working
-    if _waiting and _working < most:
-        _working += 1
-        if not beside("flambeau-kernels", _work):
-            _working -= 1
-            if not _working:
+    global _active_threads
+    if _queue and _active_threads < most:
+        _active_threads += 1
+        if not run_in_background("flambeau-kernels", _work):
+            _active_threads -= 1
+            if not _active_threads:
                 _give_up()
 
 
-def beside(name: str, work: Callable[..., None], *given: Any) -> bool:
+def run_in_background(name: str, work: Callable[..., None], *arguments: Any) -> bool:
     """Does work on a thread of its own; whether the system, or its own end, allowed one."""
     try:
-        threading.Thread(target=work, args=given, name=name, daemon=True).start()
+        threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
     except RuntimeError:
         return False
     return True
@@ -147,33 +147,33 @@ def beside(name: str, work: Callable[..., None], *given: Any) -> bool:
 
 def _give_up() -> None:
     """Nobody can make what waits: the NumPy path goes on to be used. Within the lock."""
-    for key, _ in _waiting:
-        _made[key] = None
-        _making[key].set()
-    _waiting.clear()
+    for key, _ in _queue:
+        _ready[key] = None
+        _compiling[key].set()
+    _queue.clear()
 
 
 def _work() -> None:
     """Makes what waits, then ends."""
-    global _working
+    global _active_threads
     from ..jit.kernel_function import compile_all
     from .thread_pool import threads
 
     while True:
         with _lock:
-            if not _waiting:
-                _working -= 1
+            if not _queue:
+                _active_threads -= 1
                 return
-            key, builder = _waiting.pop(0)
-        made = None
+            key, builder = _queue.pop(0)
+        function = None
         try:
-            made = compile_all([builder()], threads())[0]
+            function = compile_all([builder()], threads())[0]
         except Exception as error:  # the NumPy path goes on to be used
             if not _is_expected(error):
                 _tell(key, error)
         finally:
-            _made[key] = made
-            _making[key].set()
+            _ready[key] = function
+            _compiling[key].set()
 
 
 def _is_expected(error: Exception) -> bool:
@@ -191,7 +191,7 @@ def _tell(key: Hashable, error: Exception) -> None:
     """A fault of a kernel's builder is no user's affair, but must not go unseen."""
     if sys.is_finalizing() or not threading.main_thread().is_alive():
         return
-    faults[key] = error
+    failed_builds[key] = error
     with suppress(RuntimeWarning):  # warnings that are errors would end the thread
         warn(f"the kernel {key} could not be made, and NumPy does its work: "
              f"{type(error).__name__}: {error}", RuntimeWarning)  # fmt: skip
@@ -212,32 +212,32 @@ class Small(dict[Any, int]):
         self.calls: dict[Any, int] = {}
 
     def __missing__(self, kind: Any) -> int:
-        if not Policy.counts:
+        if not KernelPolicy.counts:
             return 0
         count = self.calls[kind] = self.calls.get(kind, 0) + 1
         if count == self.ASKED:  # its code is then on disk, or on the way there
-            kernel_asked_for((id(self), kind), lambda: self.builder(kind))
+            request_kernel((id(self), kind), lambda: self.builder(kind))
         elif count == self.USED:
             self[kind] = self._made(kind)
             return self[kind]
         return 0
 
     def _made(self, kind: Any) -> int:
-        from ..jit.kernel_function import compiled
+        from ..jit.kernel_function import compile_kernel
 
         try:
-            return compiled(self.builder(kind)).address
+            return compile_kernel(self.builder(kind)).address
         except (NotImplementedError, RuntimeError, ValueError, ImportError):
             return 0
 
 
 def _forked() -> None:
     """A child has no thread at work: what was being made is asked for again."""
-    global _lock, _working
-    _lock, _working = threading.Lock(), 0
-    _waiting.clear()
-    for key in _making.keys() - _made.keys():
-        del _making[key]
+    global _lock, _active_threads
+    _lock, _active_threads = threading.Lock(), 0
+    _queue.clear()
+    for key in _compiling.keys() - _ready.keys():
+        del _compiling[key]
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,6 @@
 """Calls of kernels from Python for what a built-in function costs: a tenth of a call by ctypes.
 
-`Calls.alone` and the function behind `shared` are built-in functions of this process,
+`Calls.alone` and the function behind `call_on_threads` are built-in functions of this process,
 made of LLVM IR: they take NumPy arrays and integers as they are, and hand the kernel the arrays'
 addresses and the integers as its cells. Where CPython's objects do not lie as expected, ctypes does
 the same.
@@ -21,7 +21,7 @@ from .thread_pool import POOL
 from .thread_pool import run as run_cells
 
 # %self is the class of arrays. A cell that is no array's address is an integer.
-_TEXT = """
+_IR_TEMPLATE = """
 @PyLong_Type = external global i8
 @_Py_NoneStruct = external global i8
 @PyExc_TypeError = external global ptr
@@ -135,7 +135,8 @@ bad:
   ret ptr null
 }
 """
-SMALL = 1 << 16  # elements of work that one thread does before another is awake
+# elements of work that one thread does before another is awake
+MAX_SINGLE_THREAD_ELEMENTS = 1 << 16
 _FASTCALL = 0x80  # METH_FASTCALL
 _DATA = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
 
@@ -147,7 +148,7 @@ class _Definition(ctypes.Structure):
                 ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))  # fmt: skip
 
 
-def _layout() -> tuple[int, int] | None:
+def _probe_array_layout() -> tuple[int, int] | None:
     """Where an array object holds its class and the address of its memory, if as expected."""
     head, probe = object.__basicsize__, np.zeros(3)
     for place in range(0, head, 8):
@@ -157,17 +158,17 @@ def _layout() -> tuple[int, int] | None:
     return None
 
 
-_PLACES = _layout()
+_ARRAY_LAYOUT = _probe_array_layout()
 
 
 def data_address(array: np.ndarray) -> int:
     """Where an array's first element lies; a tenth of what NumPy's own ways of asking take."""
-    if _PLACES is None:
+    if _ARRAY_LAYOUT is None:
         return int(array.ctypes.data)
-    return ctypes.c_void_p.from_address(id(array) + _PLACES[1]).value or 0
+    return ctypes.c_void_p.from_address(id(array) + _ARRAY_LAYOUT[1]).value or 0
 
 
-def _text() -> str | None:
+def _ir_text() -> str | None:
     """The LLVM IR for this interpreter, or None where it is another one than was thought of."""
     if sys.implementation.name != "cpython":
         return None
@@ -176,23 +177,23 @@ def _text() -> str | None:
             ctypes.c_char.in_dll(ctypes.pythonapi, name)
     except (AttributeError, ValueError):
         return None
-    layout = _layout()
+    layout = _probe_array_layout()
     if layout is None:
         return None
     named = object.__basicsize__ + 8  # of a class: behind the head and the size of its items
     places = {"CLASS": layout[0], "DATA": layout[1], "NAME": named}
-    text = _TEXT
+    text = _IR_TEMPLATE
     for word, at in places.items():
         text = text.replace(word, str(at))
     return text
 
 
-_kept: list[Any] = []  # a definition lives as long as its function
+_owners: list[Any] = []  # a definition lives as long as its function
 
 
-def _builtin(name: bytes, address: int) -> Callable[..., None]:
+def _make_builtin(name: bytes, address: int) -> Callable[..., None]:
     definition = _Definition(name, address, _FASTCALL, None)
-    _kept.append(definition)
+    _owners.append(definition)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -200,22 +201,25 @@ def _builtin(name: bytes, address: int) -> Callable[..., None]:
 
 
 @cache
-def _made() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
+def _load_builtins() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
     """alone, the one behind shared if there is one, write."""
     from ..jit.elf_loader import load
 
-    text = _text()
+    text = _ir_text()
     if text is None:
-        return _by_ctypes, None, _written_by_ctypes
+        return _call_with_ctypes, None, _write_with_ctypes
     try:
-        found = load(text, ("alone", "shared", "write"))
+        addresses = load(text, ("alone", "shared", "write"))
     except RuntimeError:
-        return _by_ctypes, None, _written_by_ctypes
-    return (_builtin(b"alone", found["alone"]), _builtin(b"shared", found["shared"]),
-            _builtin(b"write", found["write"]))  # fmt: skip
+        return _call_with_ctypes, None, _write_with_ctypes
+    return (
+        _make_builtin(b"alone", addresses["alone"]),
+        _make_builtin(b"shared", addresses["shared"]),
+        _make_builtin(b"write", addresses["write"]),
+    )
 
 
-class Calls:
+class FastCalls:
     """`Calls.alone(kernel, *arguments)` calls a kernel, given by its address, on this thread.
 
     It keeps the interpreter's lock: for work that is done in a few microseconds.
@@ -226,36 +230,36 @@ class Calls:
     @staticmethod
     def alone(kernel: int, *arguments: Any) -> None:
         """Puts the built-in function into its own place at the first call."""
-        Calls.alone = _made()[0]
-        Calls.alone(kernel, *arguments)
+        FastCalls.alone = _load_builtins()[0]
+        FastCalls.alone(kernel, *arguments)
 
     @staticmethod
     def write(address: int, *arguments: Any) -> None:
         """As `alone`."""
-        Calls.write = _made()[2]
-        Calls.write(address, *arguments)
+        FastCalls.write = _load_builtins()[2]
+        FastCalls.write(address, *arguments)
 
 
-def shared(kernel: int, *arguments: Any, threads: int = 0) -> None:
+def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
     """Calls a kernel on so many threads, or as many as the pool has, without Python's lock."""
-    call = _made()[1]
+    call = _load_builtins()[1]
     count = threads or POOL.threads()
     if call is None:
-        _by_ctypes(kernel, *arguments, threads=count)
+        _call_with_ctypes(kernel, *arguments, threads=count)
         return
-    start = thread_pool_ir.functions()["launch"]
+    start = thread_pool_ir.load_runtime()["launch"]
     if count == 1:
         call(0, start, kernel, *arguments, 1)
     else:
         POOL.call(call, count, start, kernel, *arguments)
 
 
-def run(kernel: int, work: int, *arguments: Any) -> None:
+def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
     """Calls a kernel: on the caller's thread for up to SMALL elements of work, else on all."""
-    if work > SMALL:
-        shared(kernel, *arguments)
+    if work > MAX_SINGLE_THREAD_ELEMENTS:
+        call_on_threads(kernel, *arguments)
     else:
-        Calls.alone(kernel, *arguments)
+        FastCalls.alone(kernel, *arguments)
 
 
 def _cells(arguments: tuple) -> ctypes.Array:
@@ -266,10 +270,10 @@ def _cells(arguments: tuple) -> ctypes.Array:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
-def _by_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
+def _call_with_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
     cells = _cells(arguments)
     run_cells(kernel, ctypes.addressof(cells), threads)
 
 
-def _written_by_ctypes(address: int, *arguments: Any) -> None:
+def _write_with_ctypes(address: int, *arguments: Any) -> None:
     ctypes.memmove(address, _cells(arguments), 8 * len(arguments))

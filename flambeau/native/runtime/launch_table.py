@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from . import thread_pool_ir
-from .fast_call import Calls
+from .fast_call import FastCalls
 from .thread_pool_ir import BARRIER as BARRIER
 from .thread_pool_ir import SERIAL as SERIAL
-from .thread_pool import POOL, aligned, ticks_per_second
+from .thread_pool import POOL, allocate_aligned, ticks_per_second
 
 _Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
@@ -72,11 +72,11 @@ class Timing:
 
 
 @lru_cache(maxsize=2)
-def _start(name: str) -> Any:
-    return _Start(thread_pool_ir.functions()[name])
+def _start_function(name: str) -> Any:
+    return _Start(thread_pool_ir.load_runtime()[name])
 
 
-class Program:
+class LaunchTable:
     """Kernels that run one after another.
 
     `patches` say which cells take their values from the table, `slots` how long that is. `keep`
@@ -97,16 +97,16 @@ class Program:
             starts.append(ctypes.addressof(self._cells) + 8 * at)
             at += len(record.cells)
         functions = [record.function for record in records]
-        rows = list(zip(functions, starts, _flags(records), strict=True))
+        rows = list(zip(functions, starts, _drop_needless_barriers(records), strict=True))
         self._rows, self._count = _array(rows), len(rows)
         self._patches = _array([_patch(p, records, starts, slots) for p in patches])
-        self._memory, self._address = aligned(2 * thread_pool_ir.LINE)
+        self._memory, self._address = allocate_aligned(2 * thread_pool_ir.LINE_BYTES)
         head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]  # fmt: skip
         self._head = head
         self.ran = (ctypes.c_int64 * 1).from_address(self._address + 64)  # how often, to its end
-        self._run = _start("start")
+        self._run = _start_function("start")
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -135,7 +135,7 @@ class Program:
     def _fill(self, values: Sequence[Any]) -> None:
         if len(values) != self._slots:
             raise ValueError(f"{len(values)} values for a table of {self._slots} slots")
-        Calls.write(self._table_at, *values)
+        FastCalls.write(self._table_at, *values)
 
     def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
         """Runs once, as `run` does, and says how long each record took on each thread."""
@@ -145,15 +145,15 @@ class Program:
             times = np.zeros((count, self._count, 2), np.int64)
             self._head[5] = times.ctypes.data
             if count == 1:
-                _start("start_timed")(0, self._address, 1)
+                _start_function("start_timed")(0, self._address, 1)
             else:
-                POOL.call(_start("start_timed"), count, self._address)
+                POOL.call(_start_function("start_timed"), count, self._address)
         times = times[times.any(axis=(1, 2))] if self._count else times
         seconds = (times - times.min(initial=np.iinfo(np.int64).max)) / ticks_per_second()
         return Timing(seconds[..., 0], seconds[..., 1])
 
 
-def _flags(records: Sequence[Record]) -> list[int]:
+def _drop_needless_barriers(records: Sequence[Record]) -> list[int]:
     """The flags, without barriers that nobody needs: at the end, and between serial records with
     nothing before them, since the last barrier, that other threads may still be at."""
     flags = [record.flags for record in records]

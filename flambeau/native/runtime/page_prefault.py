@@ -19,12 +19,12 @@ import numpy as np
 
 from .thread_pool import threads, usable_processors
 
-WORTH = 1 << 20  # bytes of an array from which on its pages are fetched
-_PIECE = 2 << 20  # bytes that a thread takes at a time: a large page
+MIN_PREFAULT_BYTES = 1 << 20  # bytes of an array from which on its pages are fetched
+_PIECE_BYTES = 2 << 20  # bytes that a thread takes at a time: a large page
 
 # Rows of (address, bytes), of which each thread takes the next. To exchange 0 for 0 is a write that
 # changes nothing, whatever others do there meanwhile.
-_TEXT = """
+_IR_TEXT = """
 define void @flambeau_pages_fetch(ptr %rows, i64 %count, i64 %page, ptr %next, ptr %stop) {
 entry:
   br label %row
@@ -58,13 +58,13 @@ end:
 
 
 @lru_cache(maxsize=1)
-def _fetch() -> Any:
+def _prefault_function() -> Any:
     from ..jit.elf_loader import load
 
     name = "flambeau_pages_fetch"
     word, place = ctypes.c_int64, ctypes.c_void_p
     kind = ctypes.CFUNCTYPE(None, place, word, word, place, place)
-    return kind(load(_TEXT, (name,))[name])
+    return kind(load(_IR_TEXT, (name,))[name])
 
 
 class _Job:
@@ -75,17 +75,26 @@ class _Job:
         rows: list[tuple[int, int]] = []
         for array in arrays:
             begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
-            cuts = [begin, *range(begin // _PIECE * _PIECE + _PIECE, end, _PIECE), end]
+            cuts = [
+                begin,
+                *range(begin // _PIECE_BYTES * _PIECE_BYTES + _PIECE_BYTES, end, _PIECE_BYTES),
+                end,
+            ]
             rows += [(a, b - a) for a, b in pairwise(cuts)]
         self._rows, self._next = np.array(rows, np.int64), np.zeros(1, np.int64)
 
     def work(self) -> None:
         """Fetches what nobody else does."""
-        _fetch()(self._rows.ctypes.data, len(self._rows), mmap.PAGESIZE, self._next.ctypes.data,
-                 self._stop.ctypes.data)  # fmt: skip
+        _prefault_function()(
+            self._rows.ctypes.data,
+            len(self._rows),
+            mmap.PAGESIZE,
+            self._next.ctypes.data,
+            self._stop.ctypes.data,
+        )
 
 
-class Pages:
+class PagePrefaulter:
     """Arrays whose pages are being fetched, in the order in which they were asked for."""
 
     def __init__(self) -> None:
@@ -98,7 +107,7 @@ class Pages:
 
     def ask(self, array: np.ndarray) -> None:
         """Has an array's pages fetched, where there is a processor for it."""
-        if array.nbytes < WORTH or not array.flags.c_contiguous or self._stop[0]:
+        if array.nbytes < MIN_PREFAULT_BYTES or not array.flags.c_contiguous or self._stop[0]:
             return
         if min(threads(), usable_processors()) < 2:
             return
@@ -118,9 +127,9 @@ class Pages:
         with self._lock:
             job, thread = self._job, self._thread
             rest = self._rest = self._taken()
-        for one in (job, rest):
-            if one is not None:
-                one.work()
+        for pending_job in (job, rest):
+            if pending_job is not None:
+                pending_job.work()
         if thread is not None:
             thread.join()
         self.stop()
@@ -150,9 +159,9 @@ class Pages:
 
 
 @contextmanager
-def fetched(array: np.ndarray) -> Iterator[None]:
+def prefault(array: np.ndarray) -> Iterator[None]:
     """Fetches an array's pages meanwhile; at the end they are there."""
-    pages = Pages()
+    pages = PagePrefaulter()
     pages.ask(array)
     try:
         yield

@@ -18,13 +18,13 @@ from ..loop_ir.ir import Type
 from ..jit.elf_loader import load
 from ..target.machine import host
 
-_ROUNDS = 200_000
-_COPIED = 1 << 26  # bytes
-_LEAST = 4  # measurements of each, on a busy machine too
+_MULTIPLY_ADD_ROUNDS = 200_000
+_COPY_BYTES = 1 << 26  # bytes
+_MIN_BURSTS = 4  # measurements of each, on a busy machine too
 
 
 @lru_cache(maxsize=2)
-def _chains(type: Type) -> tuple[Callable[..., None], int]:
+def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
     """void(pointer, pointer, rounds): chains of x * y + sum; and flops a round."""
     lanes = host().lanes(type)
     chains = range(12 if host().vector_registers == 16 else 24)
@@ -51,7 +51,7 @@ def _chains(type: Type) -> tuple[Callable[..., None], int]:
     return ctypes.CFUNCTYPE(None, *kinds)(address), 2 * len(chains) * lanes
 
 
-def _rate(
+def _measure_rate(
     threads: int, seconds: float, work: Callable[[int], float], sustained: bool = False
 ) -> float:
     """The sum of each thread's best rate, or of its mean, all of them at work together."""
@@ -61,7 +61,7 @@ def _rate(
     def run(tid: int) -> None:
         together.wait()
         start, total, rounds = time.perf_counter(), 0.0, 0
-        while time.perf_counter() < start + seconds or rounds < _LEAST:
+        while time.perf_counter() < start + seconds or rounds < _MIN_BURSTS:
             rounds += 1
             began = time.perf_counter()
             amount = work(tid)
@@ -78,36 +78,41 @@ def _rate(
     return sum(mean if sustained else best)
 
 
-def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3, sustained: bool = False
-          ) -> float:  # fmt: skip
+def measure_flops_per_s(
+    threads: int = 1, type: Type = Type.F32, seconds: float = 0.3, sustained: bool = False
+) -> float:
     """Floating-point operations a second that `threads` threads reach together.
 
     The best of short bursts, or with `sustained` what they keep up for `seconds`.
     """
-    function, amount = _chains(type)
+    function, amount = _multiply_add_chains(type)
     memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
 
     def work(tid: int) -> float:
-        function(memory[tid], memory[tid], _ROUNDS)
-        return amount * _ROUNDS
+        function(memory[tid], memory[tid], _MULTIPLY_ADD_ROUNDS)
+        return amount * _MULTIPLY_ADD_ROUNDS
 
-    return _rate(threads, seconds, work, sustained)
+    return _measure_rate(threads, seconds, work, sustained)
 
 
-def bandwidth(threads: int = 1, seconds: float = 0.3) -> float:
+def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> float:
     """Bytes read and written a second by `threads` threads that copy great arrays."""
-    arrays = [(np.ones(_COPIED // threads, np.uint8), np.full(_COPIED // threads, 2, np.uint8))
-              for _ in range(threads)]  # fmt: skip
+    arrays = [
+        (np.ones(_COPY_BYTES // threads, np.uint8), np.full(_COPY_BYTES // threads, 2, np.uint8))
+        for _ in range(threads)
+    ]
 
     def work(tid: int) -> float:
         source, target = arrays[tid]
         np.copyto(target, source)
         return 2 * source.nbytes
 
-    return _rate(threads, seconds, work)
+    return _measure_rate(threads, seconds, work)
 
 
 @lru_cache(maxsize=8)
-def limits(threads: int) -> tuple[float, float]:
+def measure_peaks(threads: int) -> tuple[float, float]:
     """(flops, bytes) a second, measured once a process."""
-    return flops(threads, seconds=0.1), bandwidth(threads, seconds=0.1)
+    return measure_flops_per_s(threads, seconds=0.1), measure_bandwidth_bytes_per_s(
+        threads, seconds=0.1
+    )

@@ -20,8 +20,9 @@ from ..foundation.user_frames import warn
 from . import thread_pool_ir
 from ..foundation.environment import THREADS
 
-PATIENCE = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
-_STACK = 16 << 20  # kernels keep scratch on the stack, which is small by default on some systems
+SPIN_S = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
+# kernels keep scratch on the stack, which is small by default on some systems
+_STACK_BYTES = 16 << 20
 
 _Worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _Stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -36,36 +37,36 @@ def usable_processors(root: str = "/") -> int:
     files.
     """
     try:
-        count = _cores(os.sched_getaffinity(0), root)
+        count = _count_cores(os.sched_getaffinity(0), root)
     except AttributeError:
         count = os.cpu_count() or 1
-    return max(1, min([count, *_quotas(root)]))
+    return max(1, min([count, *_cgroup_quotas(root)]))
 
 
-def _cores(processors: Iterable[int], root: str) -> int:
+def _count_cores(processors: Iterable[int], root: str) -> int:
     """How many cores these processors are."""
-    found = set()
-    for one in processors:
-        place = f"{root}sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list"
-        found.add(_read(place) or str(one))
-    return len(found)
+    siblings = set()
+    for processor in processors:
+        place = f"{root}sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
+        siblings.add(_read(place) or str(processor))
+    return len(siblings)
 
 
-def _quotas(root: str) -> Iterator[int]:
+def _cgroup_quotas(root: str) -> Iterator[int]:
     """The quotas, in processors, of the control groups that this process is in."""
     top = f"{root}sys/fs/cgroup"
     groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
     path = next((where for _, kind, where in groups if not kind), "/").rstrip("/")
     while True:
-        yield from _quota(_read(f"{top}{path}/cpu.max").split())
+        yield from _parse_quota(_read(f"{top}{path}/cpu.max").split())
         if "/" not in path:
             break
         path = path.rpartition("/")[0]
     old = f"{top}/cpu/cpu.cfs_"
-    yield from _quota([_read(f"{old}quota_us"), _read(f"{old}period_us")])
+    yield from _parse_quota([_read(f"{old}quota_us"), _read(f"{old}period_us")])
 
 
-def _quota(words: list[str]) -> Iterator[int]:
+def _parse_quota(words: list[str]) -> Iterator[int]:
     """Of a quota and its period; nothing where there is none ("max", -1)."""
     if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
         yield -(-int(words[0]) // int(words[1]))
@@ -80,21 +81,21 @@ def _read(place: str) -> str:
         return ""
 
 
-def _default() -> int:
+def _default_thread_count() -> int:
     """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable core."""
     count = THREADS.value()
     if count:
         return count
-    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
+    setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if setting.isdecimal() and int(setting) > 0:
+        return int(setting)
     return usable_processors()
 
 
 @lru_cache(maxsize=1)
 def ticks_per_second() -> float:
     """The pace of the clock that native code reads."""
-    ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(thread_pool_ir.functions()["ticks"])
+    ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(thread_pool_ir.load_runtime()["ticks"])
 
     def reading() -> tuple[int, int]:
         """Both clocks at one moment: of several tries the one least interrupted."""
@@ -109,29 +110,31 @@ def ticks_per_second() -> float:
     return max(1e9 * (last - first) / (end - begin), 1.0)
 
 
-def aligned(size: int) -> tuple[ctypes.Array, int]:
+def allocate_aligned(size: int) -> tuple[ctypes.Array, int]:
     """Zeroed memory for native code: what owns it, and the address of its first whole line."""
-    memory = ctypes.create_string_buffer(size + thread_pool_ir.LINE)
-    return memory, -(-ctypes.addressof(memory) // thread_pool_ir.LINE) * thread_pool_ir.LINE
+    memory = ctypes.create_string_buffer(size + thread_pool_ir.LINE_BYTES)
+    return memory, -(
+        -ctypes.addressof(memory) // thread_pool_ir.LINE_BYTES
+    ) * thread_pool_ir.LINE_BYTES
 
 
 class Workers:
     """Worker threads 1 to threads - 1, and the state they share with whoever launches jobs."""
 
-    def __init__(self, threads: int, patience: float = PATIENCE, system: str = sys.platform):
+    def __init__(self, threads: int, patience: float = SPIN_S, system: str = sys.platform):
         self.threads = threads
-        functions = thread_pool_ir.functions(system)
-        memory, self.state = aligned(thread_pool_ir.BLOCK * threads)
+        functions = thread_pool_ir.load_runtime(system)
+        memory, self.state = allocate_aligned(thread_pool_ir.THREAD_BLOCK_BYTES * threads)
         # Never freed: at exit a worker may still be looking at it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self._stop = _Stop(functions["stop"])
         prepare, worker = _Prepare(functions["prepare"]), _Worker(functions["worker"])
         ticks = int(patience * ticks_per_second())
         self._running = []
-        before = threading.stack_size(_STACK)
+        before = threading.stack_size(_STACK_BYTES)
         try:
             for tid in range(1, threads):
-                if prepare(self.state + thread_pool_ir.BLOCK * tid):
+                if prepare(self.state + thread_pool_ir.THREAD_BLOCK_BYTES * tid):
                     raise RuntimeError(f"could not prepare worker {tid} of {threads}")
                 thread = threading.Thread(target=worker, args=(self.state, tid, ticks),
                                           name=f"flambeau-{tid}", daemon=True)  # fmt: skip
@@ -162,12 +165,12 @@ class Pool:
     def threads(self) -> int:
         """How many threads a job runs on."""
         if self.count == 0:
-            self.count = min(_default(), thread_pool_ir.MOST_THREADS)
+            self.count = min(_default_thread_count(), thread_pool_ir.MAX_THREADS)
         return self.count
 
     def set_threads(self, count: int) -> None:
         """Sets how many, one or more; waits for a job that runs."""
-        count = min(count, thread_pool_ir.MOST_THREADS)
+        count = min(count, thread_pool_ir.MAX_THREADS)
         with self.lock:
             self.count = count
             if self.workers is not None and not self.busy and self.workers.threads != count:
@@ -179,7 +182,7 @@ class Pool:
 
         From inside a job (which called back into Python) it runs on the caller's thread alone.
         """
-        threads = min(threads, thread_pool_ir.MOST_THREADS)
+        threads = min(threads, thread_pool_ir.MAX_THREADS)
         with self.lock:
             if self.busy:
                 native(0, *arguments, 1)
@@ -231,7 +234,7 @@ threads, set_threads = POOL.threads, POOL.set_threads
 
 @lru_cache(maxsize=1)
 def _launch() -> Callable[..., Any]:
-    return _Launch(thread_pool_ir.functions()["launch"])
+    return _Launch(thread_pool_ir.load_runtime()["launch"])
 
 
 def run(function: int, cells: int, threads: int = 0) -> None:

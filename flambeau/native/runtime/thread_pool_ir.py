@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..target.machine import Target
 
-LINE = 128  # bytes between what different threads write: two lines, as they are fetched in pairs
-ROUNDS = 10  # of a barrier, of two to that power threads at most
-MOST_THREADS = 2**ROUNDS
-BLOCK = 2 * LINE + ROUNDS * LINE
+# bytes between what different threads write: two lines, as they are fetched in pairs
+LINE_BYTES = 128
+BARRIER_ROUNDS = 10  # of a barrier, of two to that power threads at most
+MAX_THREADS = 2**BARRIER_ROUNDS
+THREAD_BLOCK_BYTES = 2 * LINE_BYTES + BARRIER_ROUNDS * LINE_BYTES
 BARRIER, SERIAL = 1, 2  # flags of a record
 
 # So many looks after which a thread that waits gives way to others on its processor: on a busy
 # machine the one that it waits for may be among them.
-_PATIENT = 100
+_SPINS_BEFORE_YIELD = 100
 
 # What differs among processors: a pause while spinning, and a clock.
 _PAUSE = {
@@ -449,7 +450,7 @@ _TIMES = {
   store i64 %finish, ptr %finish_at, align 8""",
 }
 
-NAMES = ("ticks", "prepare", "worker", "stop", "launch", "drive", "start", "drive_timed",
+FUNCTION_NAMES = ("ticks", "prepare", "worker", "stop", "launch", "drive", "start", "drive_timed",
          "start_timed")  # fmt: skip
 
 
@@ -460,21 +461,21 @@ def _driver(name: str, timed: bool) -> str:
     return text
 
 
-def text(target: Target, system: str = sys.platform) -> str:
+def emit_runtime(target: Target, system: str = sys.platform) -> str:
     """The LLVM IR of all this for a processor and an operating system."""
     processor = "x86_64" if target.triple.startswith("x86_64") else "aarch64"
     if system == "linux":
         waiting = _FUTEX.replace("FUTEX", "202" if processor == "x86_64" else "98")
     else:
         waiting = _WINDOWS if system == "win32" else _POSIX
-    pool = (_POOL + _BARRIER).replace("BLOCK", str(BLOCK))
-    pool = pool.replace("PATIENT", str(_PATIENT))
+    pool = (_POOL + _BARRIER).replace("BLOCK", str(THREAD_BLOCK_BYTES))
+    pool = pool.replace("PATIENT", str(_SPINS_BEFORE_YIELD))
     return "\n".join((_PAUSE[processor], waiting, pool, _driver("", False),
                       _driver("_timed", True)))  # fmt: skip
 
 
 @lru_cache(maxsize=4)
-def functions(system: str = sys.platform) -> dict[str, int]:
+def load_runtime(system: str = sys.platform) -> dict[str, int]:
     """The addresses of NAMES in this process."""
     from ..jit.elf_loader import load
     from ..target.machine import host
@@ -483,4 +484,4 @@ def functions(system: str = sys.platform) -> dict[str, int]:
         import llvmlite.binding as llvm
 
         llvm.load_library_permanently("kernelbase.dll")
-    return load(text(host(), system), NAMES)
+    return load(emit_runtime(host(), system), FUNCTION_NAMES)

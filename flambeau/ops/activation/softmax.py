@@ -123,10 +123,10 @@ def softmax(input: Array, dim, dtype=None) -> Array:
         size = input.size
         if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
             kernel = SOFTMAX[input.dtype]
-            if kernel and Policy.allowed:
+            if kernel and KernelPolicy.allowed:
                 y = input.copy()
                 last = y.shape[-1]
-                Calls.alone(kernel, y, size // last, last)
+                FastCalls.alone(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
             return _in_blocks(_normalized, input, dim if dim >= 0 else dim + n)
@@ -186,10 +186,10 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
         size = input.size
         if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
             kernel = LOG_SOFTMAX[input.dtype]
-            if kernel and Policy.allowed:
+            if kernel and KernelPolicy.allowed:
                 y = input.copy()
                 last = y.shape[-1]
-                Calls.alone(kernel, y, size // last, last)
+                FastCalls.alone(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
             return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import Calls, run
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
@@ -28,7 +28,7 @@ _ready: dict[tuple, Any] = {}
 def _kernel(kind: np.dtype, causal: bool) -> Any:
     found = _ready.get((kind, causal))
     if found is not None:
-        return found if Policy.allowed else None
+        return found if KernelPolicy.allowed else None
 
     def build() -> Any:
         from ...native.kernels.attention_softmax import probabilities
@@ -36,7 +36,7 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
 
         return probabilities(Type(kind.name), causal)
 
-    function = kernel_asked_for(("probabilities", kind, causal), build)
+    function = request_kernel(("probabilities", kind, causal), build)
     if function is None:
         return None
     made = _ready[kind, causal] = function.address
@@ -59,7 +59,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
     each = rows * columns
-    run(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
+    call_kernel(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
     return product(p, v), p
 
 
@@ -67,12 +67,12 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
            ) -> tuple[Array, Array] | None:  # fmt: skip
     """forward of few scores, from a fixed call on."""
     kernel = PROBABILITIES[causal][q.dtype]
-    if not kernel or not Policy.allowed:
+    if not kernel or not KernelPolicy.allowed:
         return None
     p = np.matmul(q, k.swapaxes(-1, -2))
     rows, columns = p.shape[-2:]
     each = rows * columns
-    Calls.alone(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
+    FastCalls.alone(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
     return np.matmul(p, v), p
 
 
@@ -105,7 +105,7 @@ def backward(
     g: Array, q: Array, k: Array, v: Array, y: Array, p: Array, scale: float
 ) -> tuple[Array, Array, Array] | None:
     """The cotangents of query, key and value from the probabilities."""
-    if not _fits(p.size, q) or not Policy.allowed:
+    if not _fits(p.size, q) or not KernelPolicy.allowed:
         return None
     inner = np.einsum("...i,...i->...", g, y)[..., None]
     dp = product(g, v.swapaxes(-1, -2))

@@ -15,7 +15,7 @@ from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.node import raise_stale
 from ...autograd.tape import record, requires
-from ...native.runtime.background_jit import Policy
+from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
@@ -469,7 +469,7 @@ def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
             or given.dtype != target.dtype or target.dtype.kind not in "fi" \
-            or target.itemsize < 4 or not Policy.allowed:  # fmt: skip
+            or target.itemsize < 4 or not KernelPolicy.allowed:  # fmt: skip
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
     return whole and pointwise.served(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
-from ...native.runtime.background_jit import Policy
+from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
@@ -64,7 +64,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
 def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """value where the mask holds, else input."""
     if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
-            and input.__class__ is np.ndarray and Policy.allowed \
+            and input.__class__ is np.ndarray and KernelPolicy.allowed \
             and (y := served(_unless, (input, mask, value))) is not None:  # fmt: skip
         return y
     if input.__class__ is Array and mask.shape == input.shape and input.size <= LARGE \

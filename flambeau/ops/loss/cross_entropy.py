@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy
-from ...native.runtime.fast_call import Calls
+from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.fast_call import FastCalls
 from ...tensor.dtypes import FROM_NUMPY
 from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
@@ -171,10 +171,10 @@ def _small(
     if 0 <= ignore_index < x.shape[1]:
         return None
     kernel = CROSS_ENTROPY[reduction == MEAN][x.dtype]
-    if not kernel or not Policy.allowed or target.dtype is not _INT64:
+    if not kernel or not KernelPolicy.allowed or target.dtype is not _INT64:
         return None
     y, loss = x.copy(), np.empty((), x.dtype)
-    Calls.alone(kernel, y, target, loss, *y.shape)
+    FastCalls.alone(kernel, y, target, loss, *y.shape)
     number = loss.item()
     return (loss, y) if number == number else None
 
@@ -227,9 +227,9 @@ def _slope(
     )
     if logs.size <= MOST and logs.ndim == 2 and not c.ndim and logs.__class__ is _ndarray:
         kernel = CROSS_ENTROPY_BACKWARD[logs.dtype]
-        if kernel and Policy.allowed and t.flags.c_contiguous:
+        if kernel and KernelPolicy.allowed and t.flags.c_contiguous:
             made = logs.copy()
-            Calls.alone(kernel, made, t, np.asarray(c, logs.dtype), *made.shape)
+            FastCalls.alone(kernel, made, t, np.asarray(c, logs.dtype), *made.shape)
             return made
     if logs.size > LARGE and logs.ndim == 2:
         made = large(_shared_out, logs, c[:, None] if c.ndim else np.asarray(c))

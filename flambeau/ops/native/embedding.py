@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import run, shared
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_kernel, call_on_threads
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOATS
 
@@ -24,7 +24,7 @@ def _kernel(name: str, kind: np.dtype, *settings: bool) -> int | None:
 
         return getattr(embedding, name)(Type(kind.name), *settings)
 
-    function = kernel_asked_for((name, kind, *settings), build)
+    function = request_kernel((name, kind, *settings), build)
     return None if function is None else function.address
 
 
@@ -33,7 +33,7 @@ def _fits(table: Array, numbers: Array) -> bool:
     return (
         table.__class__ is np.ndarray and table.ndim == 2 and table.dtype in FLOATS
         and table.flags.c_contiguous and numbers.dtype == _INT64 and numbers.flags.c_contiguous
-        and Policy.allowed
+        and KernelPolicy.allowed
         and bool(np.maximum.reduce(numbers.view(np.uint64), None, initial=0) < len(table))
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def taken(table: Array, numbers: Array) -> Array | None:
         return None
     width = table.shape[1]
     y = np.empty((*numbers.shape, width), table.dtype)
-    run(kernel, y.size, table, numbers, y, numbers.size, width)
+    call_kernel(kernel, y.size, table, numbers, y, numbers.size, width)
     return y
 
 
@@ -60,7 +60,7 @@ def added(table: Array, numbers: Array, g: Array) -> bool:
         return False
     width = table.shape[1]
     blocks = _blocks(width)
-    shared(kernel, g, numbers, table, numbers.size, blocks, width // blocks, width)
+    call_on_threads(kernel, g, numbers, table, numbers.size, blocks, width // blocks, width)
     return True
 
 
@@ -90,7 +90,7 @@ def bags_most(
     if kernel is None:
         return None
     y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
-    shared(kernel, table, numbers, y, which, count, length, width)
+    call_on_threads(kernel, table, numbers, y, which, count, length, width)
     return y, which
 
 
@@ -111,9 +111,19 @@ def bags_summed(
         return None
     if even:
         y = np.empty((count, width), table.dtype)
-        shared(kernel, table, numbers, *by, y, count, length, width)
+        call_on_threads(kernel, table, numbers, *by, y, count, length, width)
         return y
     y, blocks = np.zeros((count, width), table.dtype), _blocks(width)
-    shared(kernel, table, numbers, np.ascontiguousarray(bags), *by, y, numbers.size, blocks,
-           width // blocks, width)  # fmt: skip
+    call_on_threads(
+        kernel,
+        table,
+        numbers,
+        np.ascontiguousarray(bags),
+        *by,
+        y,
+        numbers.size,
+        blocks,
+        width // blocks,
+        width,
+    )
     return y

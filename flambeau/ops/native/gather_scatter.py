@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import kernel_asked_for
-from ...native.runtime.fast_call import run
+from ...native.runtime.background_jit import request_kernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import ordered
@@ -35,7 +35,7 @@ def _kernel(name: str, kind: str, *settings: bool | str) -> int | None:
 
         return getattr(gather_scatter, name)(Type(kind), *settings)
 
-    function = kernel_asked_for((name, kind, *settings), build, exact=True)
+    function = request_kernel((name, kind, *settings), build, exact=True)
     return None if function is None else function.address
 
 
@@ -65,9 +65,11 @@ def taken(x: Array, at: int, index: Array) -> Array | None:
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
     n, count = x.shape[at], index.shape[at]
     if inner == 1:
-        run(kernel, index.size, x, numbers, y, outer, count, n)
+        call_kernel(kernel, index.size, x, numbers, y, outer, count, n)
     else:
-        run(kernel, index.size, x, numbers, y, outer, count, inner, n * inner, count * inner)
+        call_kernel(
+            kernel, index.size, x, numbers, y, outer, count, inner, n * inner, count * inner
+        )
     return y
 
 
@@ -87,7 +89,7 @@ def taken_within(x: Array, at: int, index: Array) -> Array | None:
     rows, n, count = apart[0], x.shape[at], index.shape[at]
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
     last, most = np.array(n - 1, np.uint64), np.empty(rows, np.uint64)
-    run(kernel, index.size, x, numbers, last, most, y, rows, count, n)
+    call_kernel(kernel, index.size, x, numbers, last, most, y, rows, count, n)
     return y if np.maximum.reduce(most) < n else None
 
 
@@ -120,12 +122,24 @@ def put(
     x = np.ascontiguousarray(np.broadcast_to(value, index.shape))
     n, count = y.shape[at], index.shape[at]
     if inner == 1:
-        run(kernel, index.size, x, numbers, y, outer, count, n)
+        call_kernel(kernel, index.size, x, numbers, y, outer, count, n)
         return True
     if fresh:
         y.fill(0)
     threads = POOL.threads()
     blocks = next((b for b in range(threads, 4 * threads) if inner % b == 0), 1)
-    run(kernel, index.size, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,
-           count * inner)  # fmt: skip
+    call_kernel(
+        kernel,
+        index.size,
+        x,
+        numbers,
+        y,
+        outer,
+        blocks,
+        count,
+        inner // blocks,
+        inner,
+        n * inner,
+        count * inner,
+    )
     return True

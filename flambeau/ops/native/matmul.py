@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import shared
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import POOL
 from ...native.target.matmul_precision import MatmulPrecision
 from ...native.target.load_balance import TYPICAL_THREADS, utilization
@@ -48,7 +48,7 @@ def large_product(
     """a @ b (+ bias) of two stacks of matrices of one shape and dtype, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
-    if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not Policy.allowed:
+    if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not KernelPolicy.allowed:
         return None
     key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
     plan = _plans.get(key)
@@ -60,9 +60,9 @@ def large_product(
         return None
     y = np.empty((*shape[:-1], b.shape[-1]), a.dtype)
     if bias is None:
-        shared(plan[0], a, b, y, *plan[1], threads=plan[2])
+        call_on_threads(plan[0], a, b, y, *plan[1], threads=plan[2])
     else:
-        shared(plan[0], a, b, bias, y, *plan[1], threads=plan[2])
+        call_on_threads(plan[0], a, b, bias, y, *plan[1], threads=plan[2])
     return y
 
 
@@ -78,7 +78,7 @@ def _planned(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) 
     _calls[form] = min(calls, _USED)
     if calls != _ASKED and calls < _USED:
         return None
-    function = kernel_asked_for(("product", *form), lambda: _kernel(form, a, b))
+    function = request_kernel(("product", *form), lambda: _kernel(form, a, b))
     if function is None or calls < _USED:
         return None
     if len(_plans) >= _MOST_PLANS:
@@ -175,15 +175,15 @@ def _by_pairs(dtype: np.dtype, parts: int) -> bool:
 
 def _kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
     """The kernel of a form; where the matrix unit may be used, of a shape."""
-    from ...native.kernels.gemm import Form, Layout, product, sized
+    from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
     from ...native.loop_ir.ir import Type
 
     kind = Type(a.dtype.name)
     if key[0] == "form":
-        return sized(Form(kind, *key[2:]))
+        return sized(GemmForm(kind, *key[2:]))
     *_, without_bias, parts = key
     size = a.itemsize
-    return product(Layout(
+    return product(GemmLayout(
         kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
         tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
         not without_bias, parts,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import run
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_kernel
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
 from .route import native_route
 
@@ -68,7 +68,7 @@ def large(body: Any, *operands: Any) -> Array | None:
     Floats, and integers where the body is defined on them without division.
     """
     first = operands[0]
-    if first.__class__ is not _ndarray or not Policy.allowed:
+    if first.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
     kind, shape = first.dtype, first.shape
     plain = first.flags.c_contiguous
@@ -78,7 +78,7 @@ def large(body: Any, *operands: Any) -> Array | None:
     found = _straight.get(key)
     if found is not None and first.size > found[2]:
         y = np.empty(shape, found[1])
-        run(found[0], first.size, *operands, y, first.size)
+        call_kernel(found[0], first.size, *operands, y, first.size)
         return y
     if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
@@ -111,7 +111,7 @@ def _exact(body: Any) -> bool:
 def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
     first = operands[0]
-    if first.__class__ is not _ndarray or first.size <= least(body) or not Policy.allowed:
+    if first.__class__ is not _ndarray or first.size <= least(body) or not KernelPolicy.allowed:
         return None
     if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
@@ -138,7 +138,7 @@ def large_with(
     computed in float32, and numbers beside it may be float32 ones.
     """
     first = given[0]
-    if first.__class__ is not _ndarray or not Policy.allowed:
+    if first.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
     kind, shape, size = first.dtype, first.shape, first.size
     settings: list[Any] = [body]
@@ -160,7 +160,7 @@ def large_with(
     if found is not None and size > found[2]:
         y = np.empty(shape, found[1]) if target is None else target
         if y.dtype == found[1]:
-            run(found[0], size, *arrays, y, size)
+            call_kernel(found[0], size, *arrays, y, size)
             return y
     if size <= (least(body) if kind in FLOATS and target is None else MIDDLE):
         return None
@@ -202,7 +202,7 @@ def swapped(body: Any) -> Callable:
 @native_route
 def large_cast(x: Array, kind: np.dtype) -> Array | None:
     """A large array in another dtype, or None."""
-    if x.__class__ is not _ndarray or not Policy.allowed:
+    if x.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
     if x.dtype not in _CASTS or kind not in _CASTS:
         return None
@@ -261,7 +261,7 @@ def served(
     else:
         return None
     size = first.size if full is first else prod(shape)
-    run(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
+    call_kernel(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
         *steps)  # fmt: skip
     return y
 
@@ -278,7 +278,7 @@ def settled(body: Any) -> Any:
 def _often(key: tuple, calls: int | None) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = calls or 0
-    if calls < USED and (calls or len(_ready) < _MOST) and Policy.counts:
+    if calls < USED and (calls or len(_ready) < _MOST) and KernelPolicy.counts:
         _ready[key] = calls + 1
     return calls in (ASKED, USED)
 
@@ -289,7 +289,7 @@ def _none() -> Any:
 
 def _is_brief(key: tuple) -> bool:
     """Whether a kernel does so little at an element that NumPy's steps cost as much as asking."""
-    function = kernel_asked_for(("pointwise", *key), _none)
+    function = request_kernel(("pointwise", *key), _none)
     if function is None:
         return False
     from ...native.loop_ir.ir import Apply, Scalar, expressions, operands, statements
@@ -321,7 +321,7 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
         kind = None if result is None else Type(result.name)
         return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]], kind)
 
-    function = kernel_asked_for(("pointwise", *key), build)
+    function = request_kernel(("pointwise", *key), build)
     if function is None:
         return None
     kind = np.dtype(function.kernel.buffers[-1].type.value)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...native.foundation.allocator import RETAINED_BYTES
-from ...native.runtime.background_jit import kernel_asked_for
-from ...native.runtime.fast_call import shared
+from ...native.runtime.background_jit import request_kernel
+from ...native.runtime.fast_call import call_on_threads
 
 if TYPE_CHECKING:
-    from ...native.jit.kernel_function import Function
+    from ...native.jit.kernel_function import KernelFunction
     from ...native.loop_ir.ir import Kernel
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
@@ -100,7 +100,7 @@ def _filled(target: Array, source: Array) -> bool:
     sizes = [s for s in steps if s not in _KNOWN]
     for extent, to, of in axes[:-1]:
         sizes += [extent, of // size, to // size]
-    shared(kernel.address, source, target, length, *sizes)
+    call_on_threads(kernel.address, source, target, length, *sizes)
     return True
 
 
@@ -109,18 +109,18 @@ def _repeated(target: Array, source: Array, bits: str) -> bool:
     kernel = _kernel("repeated", bits)
     if kernel is None:
         return False
-    shared(kernel.address, source, target, target.size)
+    call_on_threads(kernel.address, source, target, target.size)
     return True
 
 
-def _kernel(name: str, bits: str, *steps: int | None) -> Function | None:
+def _kernel(name: str, bits: str, *steps: int | None) -> KernelFunction | None:
     def build() -> Kernel:
         from ...native.kernels import transpose
         from ...native.loop_ir.ir import Type
 
         return getattr(transpose, name)(Type(bits), *steps)
 
-    return kernel_asked_for((name, bits, *steps), build, exact=True)
+    return request_kernel((name, bits, *steps), build, exact=True)
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import SMALL, Calls, run
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .transpose import ordered
 from .pointwise import ASKED, USED, rows_apart, rows_of_second, settled
@@ -37,7 +37,7 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
     key = (name, x.dtype, *settings)
     found = _ready.get(key)
     if found is not None:
-        return found if Policy.allowed else None
+        return found if KernelPolicy.allowed else None
     if x.size <= LARGE and not _often(key):
         return None
 
@@ -49,7 +49,7 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         given = [ReduceOp[_FOLDS[one]] if one in _FOLDS else one for one in settings]
         return getattr(module, name)(Type(x.dtype.name), *given)
 
-    function = kernel_asked_for(("rows", *key), build)
+    function = request_kernel(("rows", *key), build)
     if function is None:
         return None
     made = _ready[key] = function.address
@@ -59,7 +59,7 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
 def _often(key: tuple) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = _calls.get(key, 0)
-    if calls < USED and Policy.counts and len(_calls) < _MOST:
+    if calls < USED and KernelPolicy.counts and len(_calls) < _MOST:
         _calls[key] = calls + 1
     return calls in (ASKED, USED)
 
@@ -67,7 +67,7 @@ def _often(key: tuple) -> bool:
 @native_route
 def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Runs a kernel on the memory of arrays."""
-    run(found, arrays[0].size, *arrays, *sizes)
+    call_kernel(found, arrays[0].size, *arrays, *sizes)
 
 
 @native_route
@@ -347,7 +347,7 @@ def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula
 def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
     """The fold of everything, as an array of one element: of much, on all threads, pieces first."""
     inside = _inside(ufunc, flat)
-    if flat.size <= SMALL:
+    if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _alone(ufunc, flat, np.empty(shape, inside), formula)
     found = kernel("reduce_rows", flat, ufunc, formula)
     if found is None:
@@ -367,7 +367,7 @@ def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     if found is None:
         return None
     pieces, rest = divmod(flat.size, PIECE)
-    Calls.alone(found, flat, flat[flat.size - rest :], y, pieces, rest)
+    FastCalls.alone(found, flat, flat[flat.size - rest :], y, pieces, rest)
     return y
 
 
@@ -412,16 +412,16 @@ def folded(formula: Callable, *arrays: Array) -> Any:
     key = ("fold_rows", first.dtype, settled(formula), len(arrays))
     found = _ready.get(key)
     if found is None:
-        function = kernel_asked_for(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
+        function = request_kernel(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
         if function is None:
             return None
         found = _ready[key] = function.address
     flat = [a.reshape(-1) for a in arrays]
     rows, rest = divmod(first.size, PIECE)
     parts = np.empty(rows + bool(rest), _INSIDE[first.dtype])
-    run(found, first.size, *flat, parts, rows, PIECE)
+    call_kernel(found, first.size, *flat, parts, rows, PIECE)
     if rest:
-        run(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
+        call_kernel(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
     return np.add.reduce(parts)
 
 

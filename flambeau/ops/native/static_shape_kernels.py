@@ -27,9 +27,9 @@ def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int =
         _seen[key] = calls
     if calls < asked or asked < calls < used:
         return None
-    from ...native.runtime.background_jit import kernel_asked_for
+    from ...native.runtime.background_jit import request_kernel
 
-    return kernel_asked_for(key, build)
+    return request_kernel(key, build)
 
 
 def run_kernel(function: Any, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:

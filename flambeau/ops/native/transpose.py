@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import kernel_asked_for
-from ...native.runtime.fast_call import shared
+from ...native.runtime.background_jit import request_kernel
+from ...native.runtime.fast_call import call_on_threads
 from .row_copies import MANY, large_copy
 from .route import native_route
 
@@ -45,7 +45,7 @@ def in_order(x: Array) -> Array | None:
         kind = Type.I32 if size == 4 else Type.I64
         return transpose.in_order(kind, len(shape), inner)
 
-    function = kernel_asked_for(("in order", size, len(shape), inner), build, exact=True)
+    function = request_kernel(("in order", size, len(shape), inner), build, exact=True)
     if function is None:
         return None
     y = np.empty(x.shape, x.dtype)
@@ -53,7 +53,7 @@ def in_order(x: Array) -> Array | None:
     for extent, apart in zip(reversed(shape), reversed(strides), strict=True):
         sizes = [extent, apart, step, *sizes]
         step *= extent
-    shared(function.address, x, y, *sizes)
+    call_on_threads(function.address, x, y, *sizes)
     return y
 
 

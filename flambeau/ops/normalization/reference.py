@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy
-from ...native.runtime.fast_call import Calls
+from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.fast_call import FastCalls
 from ..native.pointwise import large
 from ..core.registry import Array
 from ..native.rows import (
@@ -64,7 +64,7 @@ def _small_rows(
 ) -> Array | None:  # fmt: skip
     """rows_forward of few rows in one call; None without a kernel."""
     kernel = LAYER_NORM[weight is not None, bias is not None][x.dtype]
-    if not kernel or not Policy.allowed or x.__class__ is not np.ndarray:
+    if not kernel or not KernelPolicy.allowed or x.__class__ is not np.ndarray:
         return None
     if not x.flags.c_contiguous:
         return None
@@ -76,7 +76,7 @@ def _small_rows(
             parts += (v,)
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
-    Calls.alone(kernel, x, *parts, *_numbers(eps, n, x.dtype), mean, rstd, y, rows, n)
+    FastCalls.alone(kernel, x, *parts, *_numbers(eps, n, x.dtype), mean, rstd, y, rows, n)
     return y
 
 
@@ -118,7 +118,7 @@ def _small_rows_backward(
     """rows_backward of few rows in two calls; None without kernels."""
     kind = x.dtype
     kernel, sums = LAYER_NORM_BACKWARD[weight is not None][kind], LAYER_NORM_SUMS[kind]
-    if not (kernel and sums and Policy.allowed and g.dtype is kind):
+    if not (kernel and sums and KernelPolicy.allowed and g.dtype is kind):
         return None
     g = np.ascontiguousarray(g)
     parts = (g, x) if weight is None else (g, x, weight)
@@ -127,8 +127,8 @@ def _small_rows_backward(
             return None
     rows, n = x.shape
     made, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
-    Calls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], made, rows, n)
-    Calls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
+    FastCalls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], made, rows, n)
+    FastCalls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
     return made, of_weight, of_bias
 
 

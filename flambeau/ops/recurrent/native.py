@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import shared
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOATS
 from ..native.matmul import large_product
@@ -98,7 +98,7 @@ def prepared(
     native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights.
     """
     count, work = len(steps.windows), steps.rows * w.size
-    if work < WORTH or not steps.dense or not Policy.allowed or w.dtype not in FLOATS:
+    if work < WORTH or not steps.dense or not KernelPolicy.allowed or w.dtype not in FLOATS:
         return None
     if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
         return None
@@ -119,16 +119,16 @@ def prepared(
 
 def _block(batch: int) -> int:
     """Rows of a block: one of a few numbers, so that few kernels serve all batches."""
-    from ...native.kernels.recurrent import block_rows
+    from ...native.kernels.recurrent import choose_block_rows
 
-    wanted = block_rows(batch, threads())
+    wanted = choose_block_rows(batch, threads())
     return next((rows for rows in _BLOCKS if rows >= wanted), wanted)
 
 
 def _whole(size: int, rows: int) -> bool:
-    from ...native.kernels.recurrent import in_one_kernel
+    from ...native.kernels.recurrent import fits_one_kernel
 
-    return in_one_kernel(size, rows, threads())
+    return fits_one_kernel(size, rows, threads())
 
 
 def _runner(form: _Form) -> _Runner | None:
@@ -168,29 +168,31 @@ def _made(form: _Form) -> _Runner | None:
 
     def grid(name: str, buffer: str) -> Any:
         if name not in parts:
-            return recurrent.Grid(Buffer(type, buffer), width)
+            return recurrent.SequenceLayout(Buffer(type, buffer), width)
         later = Buffer(type, f"{buffer} later") if form.far else None
-        return recurrent.Grid(Buffer(type, buffer), parts[name] * width, Size(name), later=later)
+        return recurrent.SequenceLayout(
+            Buffer(type, buffer), parts[name] * width, Size(name), later=later
+        )
 
     given = {name: grid(name, name) for name in form.given}
     if "bias" in given:
-        given["bias"] = recurrent.Grid(given["bias"].buffer, 0)
-    given["panels"] = recurrent.Grid(Buffer(type, "panels"), 0)
+        given["bias"] = recurrent.SequenceLayout(given["bias"].buffer, 0)
+    given["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
     wanted = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
-    weight = recurrent.Grid(Buffer(type, "w"), width)
+    weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
-    extents = recurrent.Extents(Size("steps"), width, form.rows, Size("blocks"),
+    extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                 None if form.even else batch, last)  # fmt: skip
     make = recurrent.backward if form.backward else recurrent.forward
     written = make(cell, type, extents, given, wanted)
-    packing = kernel_asked_for(("panels", form), lambda: recurrent.pack(
+    packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
         cell, width, weight, form.backward))  # fmt: skip
-    all_steps = kernel_asked_for(("recurrence", form), lambda: written.kernel)
+    all_steps = request_kernel(("recurrence", form), lambda: written.kernel)
     if packing is None or all_steps is None:
         return None
     return _Runner(
         packing.address, all_steps.address,
-        recurrent.packed_elements(cell, width, type, form.backward),
+        recurrent.count_packed_elements(cell, width, type, form.backward),
         [b.name for b in written.kernel.buffers if b not in written.work],
         list(written.work.values()), [size.name for size in written.kernel.sizes],
     )  # fmt: skip
@@ -201,7 +203,7 @@ def _called(
 ) -> dict[str, Array]:
     """Runs the kernels on arrays of rows; gives the results."""
     panels = np.empty(runner.panels, form.kind)
-    shared(runner.packing, w, panels, threads=call.workers)
+    call_on_threads(runner.packing, w, panels, threads=call.workers)
     n, width = call.batch, form.width
     columns = {"d": len(w), "dx": len(w), "gates": len(w)}
     made = {
@@ -226,6 +228,6 @@ def _called(
             first += step
         places[name], places[f"{name} later"] = first, first + step
     work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]
-    shared(runner.steps, *(places[name] for name in runner.order), *work,
+    call_on_threads(runner.steps, *(places[name] for name in runner.order), *work,
            *(sizes[name] for name in runner.sizes), threads=call.workers)  # fmt: skip
     return made

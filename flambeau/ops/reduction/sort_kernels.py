@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.fast_call import run
+from ...native.runtime.fast_call import call_kernel
 from ..native.gather_scatter import taken
 from ..core.registry import Array
 
@@ -92,12 +92,12 @@ def _of_floats(x: Array) -> Array:
 
 
 def _kernel(name: str, kind: str = "int64") -> int:
-    from ...native.jit.kernel_function import compiled
+    from ...native.jit.kernel_function import compile_kernel
     from ...native.kernels import sort as order
     from ...native.loop_ir.ir import Type
 
     if (name, kind) not in _made:  # at once, whatever else is being made: indices depend on it
-        _made[name, kind] = compiled(getattr(order, name)(Type(kind))).address
+        _made[name, kind] = compile_kernel(getattr(order, name)(Type(kind))).address
     return _made[name, kind]
 
 
@@ -120,7 +120,7 @@ class _Rows:
 
     def by(self, name: str, *arguments: Any) -> None:
         cells = [np.array(a, np.int64) if isinstance(a, list) else a for a in arguments]
-        run(_kernel(name), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
+        call_kernel(_kernel(name), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
 
     def sort(self, count: int) -> None:
         """Sorts the first elements of each row."""
@@ -138,7 +138,7 @@ def _heaped(given: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
     found = np.empty((len(given), count), given.dtype)
     numbers, n = np.empty(found.shape, np.int64), given.shape[1]
-    run(_kernel("least", given.dtype.name), given.size, found, numbers, given,
+    call_kernel(_kernel("least", given.dtype.name), given.size, found, numbers, given,
         np.array([n, count]), len(given), count, n)  # fmt: skip
     return found, numbers
 

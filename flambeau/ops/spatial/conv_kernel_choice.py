@@ -17,15 +17,15 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...native.runtime import background_jit
-from ...native.runtime.fast_call import run
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import threads
 from ..core.registry import Array
 from ..native.static_shape_kernels import kernel_for, run_kernel
 
 if TYPE_CHECKING:
-    from ...native.kernels.conv import Call
+    from ...native.kernels.conv import KernelCall
     from ...native.kernels.conv_static import Geometry
-    from ...native.kernels.depthwise_plan import Call as DepthwiseCall
+    from ...native.kernels.depthwise_plan import DepthwiseCall as DepthwiseCall
     from ...native.loop_ir.ir import Kernel
     from .conv_reference import Window
 
@@ -121,7 +121,7 @@ def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array
     kind = Type.F32 if one.kind == "f" else Type.F64
     key = ("depthwise", call.builder.__name__, one.kind, call.step)
     worth = max(1.0, one.multiplications / _MUCH)
-    function = background_jit.kernel_asked_for(
+    function = background_jit.request_kernel(
         key, lambda: call.builder(kind, call.step), worth=worth
     )
     if function is None:
@@ -130,7 +130,9 @@ def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array
     if one.direction == "data":
         weight, made = others
         others = [weight, np.zeros(one.x[1], x.dtype), made]
-    run(function.address, one.multiplications // _LANES, x, call.offsets, *others, *call.sizes)
+    call_kernel(
+        function.address, one.multiplications // _LANES, x, call.offsets, *others, *call.sizes
+    )
     return True
 
 
@@ -157,7 +159,7 @@ def _own(one: Convolution) -> Kernel:
 
 
 @lru_cache(maxsize=1024)
-def _calls(one: Convolution, grouped: bool) -> tuple[Call, ...]:
+def _calls(one: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     """The calls of the kernel for all shapes that make a convolution."""
     from ...native.kernels import conv as any_conv
 
@@ -178,7 +180,7 @@ def _asked_for(one: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", one.direction == "weight", one.kind, grouped)
     worth = max(1.0, one.multiplications / _MUCH)
-    return background_jit.kernel_asked_for(key, lambda: _builder(one, grouped), worth=worth)
+    return background_jit.request_kernel(key, lambda: _builder(one, grouped), worth=worth)
 
 
 def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
@@ -195,7 +197,9 @@ def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
     for places, sizes in _calls(one, grouped):
         if any(places):
             starts = zip(arrays, places, strict=True)
-            run(function.address, work, *[a.ctypes.data + at * size for a, at in starts], *sizes)
+            call_kernel(
+                function.address, work, *[a.ctypes.data + at * size for a, at in starts], *sizes
+            )
         else:
-            run(function.address, work, *arrays, *sizes)
+            call_kernel(function.address, work, *arrays, *sizes)
     return True

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.runtime import background_jit
-from ...native.runtime.fast_call import run
-from ...native.kernels.pool import MOST
+from ...native.runtime.fast_call import call_kernel
+from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
 from .pool_native import pixel_sizes
 from .pool_index_tables import Pixels, Reach, pixels_of, windows
 from ..core.registry import Array
@@ -39,7 +39,7 @@ def _function(name: str, kind: np.dtype) -> int | None:
 
         return getattr(depthwise_nhwc, name)(Type(kind.name))
 
-    function = background_jit.kernel_asked_for(("depthwise last", name, kind.char), build)
+    function = background_jit.request_kernel(("depthwise last", name, kind.char), build)
     return None if function is None else function.address
 
 
@@ -57,7 +57,7 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
     """Which rows and columns are read, as steps in memory."""
     axes = windows(window, spatial)
     found = pixels_of(axes)
-    if found is None or found.output[1] > MOST:
+    if found is None or found.output[1] > MAX_WINDOW_ELEMENTS:
         return None
     rows, columns, width, output = found.rows, found.columns, 1, found.output
     if back:
@@ -76,7 +76,7 @@ def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array 
     y = np.empty((n, *t.output, c), x.dtype)
     entries = np.ascontiguousarray(w.transpose(2, 3, 1, 0))
     shift = np.zeros(c, x.dtype) if bias is None else np.ascontiguousarray(bias)
-    run(function, y.size, x, t.rows, t.columns, entries, shift, y, *pixel_sizes(x.shape, t))
+    call_kernel(function, y.size, x, t.rows, t.columns, entries, shift, y, *pixel_sizes(x.shape, t))
     return y.transpose(0, 3, 1, 2)
 
 
@@ -100,5 +100,5 @@ def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
         return None
     g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))
     made = np.empty((*window.kernel, 1, c), x.dtype)
-    run(function, g.size, x, t.rows, t.columns, g, made, *pixel_sizes(x.shape, t))
+    call_kernel(function, g.size, x, t.rows, t.columns, g, made, *pixel_sizes(x.shape, t))
     return np.ascontiguousarray(made.transpose(3, 2, 0, 1))

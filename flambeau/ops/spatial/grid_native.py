@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import run
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
@@ -26,7 +26,7 @@ def _kernel(name: str, kind: np.dtype, mode: str, padding: str, axes: int) -> in
 
         return getattr(grid, name)(grid.Sampling(Type(kind.name), mode, padding, axes))
 
-    function = kernel_asked_for((name, kind, mode, padding, axes), build)
+    function = request_kernel((name, kind, mode, padding, axes), build)
     return None if function is None else function.address
 
 
@@ -34,7 +34,7 @@ def _fits(input: Array, grid: Array) -> bool:
     count = input.shape[1] * prod(grid.shape[:-1])
     return (
         input.__class__ is np.ndarray and grid.__class__ is np.ndarray and count >= LEAST
-        and input.dtype in FLOATS and grid.dtype == input.dtype and Policy.allowed
+        and input.dtype in FLOATS and grid.dtype == input.dtype and KernelPolicy.allowed
         and prod(input.shape[2:]) < 1 << 31
     )  # fmt: skip
 
@@ -67,8 +67,23 @@ def _walked(
     *before, made = others
     numbers = _numbers(tuple(sizes), align, input.dtype)
     given = [np.ascontiguousarray(x) for x in (input, *before, grid)]
-    run(kernel, n * c * count * len(sizes), *given, *numbers, made, n, rows, columns, c, pixels,
-        c * pixels, count * len(sizes), columns * len(sizes), c * count, count)  # fmt: skip
+    call_kernel(
+        kernel,
+        n * c * count * len(sizes),
+        *given,
+        *numbers,
+        made,
+        n,
+        rows,
+        columns,
+        c,
+        pixels,
+        c * pixels,
+        count * len(sizes),
+        columns * len(sizes),
+        c * count,
+        count,
+    )
     return True
 
 
@@ -111,10 +126,27 @@ def image_adjoint(
     whole = count - count % _BLOCK
     for start, blocks, size in ((0, whole // _BLOCK, _BLOCK), (whole, 1, count - whole)):
         if blocks and size:
-            run(kernel, n * c * count * axes, above[:, :, start:], points[:, start:], *numbers,
-                made, n, parts, blocks, size, c // parts, c * count, count, count * axes,
-                size * axes, c * pixels, pixels, c // parts * count, c // parts * pixels
-                )  # fmt: skip
+            call_kernel(
+                kernel,
+                n * c * count * axes,
+                above[:, :, start:],
+                points[:, start:],
+                *numbers,
+                made,
+                n,
+                parts,
+                blocks,
+                size,
+                c // parts,
+                c * count,
+                count,
+                count * axes,
+                size * axes,
+                c * pixels,
+                pixels,
+                c // parts * count,
+                c // parts * pixels,
+            )
     return made
 
 

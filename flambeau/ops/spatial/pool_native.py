@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime import background_jit
-from ...native.runtime.fast_call import run
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOAT32
-from ...native.kernels.pool import ROOM, lanes_of
+from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
 from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, kept
 from ..core.registry import Array
@@ -65,7 +65,7 @@ def _function(name: str, kind: np.dtype, last: bool, *form: int | None) -> int |
 
         return getattr(pool_nhwc if last else pool, name)(Type(kind.name), *form)
 
-    function = background_jit.kernel_asked_for(("pool", name, kind.char, last, *form), build)
+    function = background_jit.request_kernel(("pool", name, kind.char, last, *form), build)
     return None if function is None else function.address
 
 
@@ -74,7 +74,7 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
     height, length = prod(t.output[:-1]), t.output[-1]
     lanes, padded = lanes_of(t.step), t.form[2]
     pitch = t.cells * lanes
-    rows = min(height, ROOM // max(padded, pitch))
+    rows = min(height, MAX_STRIP_ELEMENTS // max(padded, pitch))
     if images * t.blocks * -(-height // rows) < 4 * threads():
         rows = max(1, height * images * t.blocks // (4 * threads()))
     taps = t.tables[0].shape[1]
@@ -141,7 +141,7 @@ class _Call:
         spatial = self.shape[-self.n :]
         sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
             prod(spatial), spatial[-1], self.images, self.tables)  # fmt: skip
-        run(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
+        call_kernel(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
 
 
 def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import shared
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 
@@ -25,13 +25,13 @@ def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
 
         return getattr(resample, name)(Type(kind.name), *settings)
 
-    function = kernel_asked_for((name, kind, *settings), build)
+    function = request_kernel((name, kind, *settings), build)
     return None if function is None else function.address
 
 
 def _fits(x: Array, size: int) -> bool:
     return (
-        x.__class__ is np.ndarray and size > LARGE and x.dtype in FLOATS and Policy.allowed
+        x.__class__ is np.ndarray and size > LARGE and x.dtype in FLOATS and KernelPolicy.allowed
         and x.flags.c_contiguous
     )  # fmt: skip
 
@@ -52,8 +52,18 @@ def along_axis(
         return None
     by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
     y = np.empty(shape, x.dtype)
-    shared(kernel, x, *np.ascontiguousarray(places), *by, y, prod(x.shape[:axis]), count, inner,
-           x.shape[axis] * inner, count * inner)  # fmt: skip
+    call_on_threads(
+        kernel,
+        x,
+        *np.ascontiguousarray(places),
+        *by,
+        y,
+        prod(x.shape[:axis]),
+        count,
+        inner,
+        x.shape[axis] * inner,
+        count * inner,
+    )
     return y
 
 
@@ -68,6 +78,16 @@ def pixels_taken(x: Array, places: Array) -> Array | None:
     if kernel is None:
         return None
     y = np.empty((n, channels, count), x.dtype)
-    shared(kernel, x, np.ascontiguousarray(places), y, n, channels, count, size, channels * size,
-           channels * count)  # fmt: skip
+    call_on_threads(
+        kernel,
+        x,
+        np.ascontiguousarray(places),
+        y,
+        n,
+        channels,
+        count,
+        size,
+        channels * size,
+        channels * count,
+    )
     return y

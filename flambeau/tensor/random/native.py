@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.runtime.background_jit import Policy, kernel_asked_for
-from ...native.runtime.fast_call import Calls
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import FastCalls
 
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
@@ -30,7 +30,7 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
     found = _ready.get(key)
     if found is not None:
         return found
-    function = kernel_asked_for(("random", *key), lambda: _built(name, dtype), exact=True)
+    function = request_kernel(("random", *key), lambda: _built(name, dtype), exact=True)
     if function is None:
         return None
     made = _ready[key] = function.address
@@ -38,7 +38,7 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
 
 
 def _built(name: str, dtype: np.dtype | None) -> Kernel:
-    from ...native.kernels import libm, normal, mersenne_twister
+    from ...native.kernels import libm, mersenne_twister, normal
     from ...native.loop_ir.ir import Type
 
     makers: dict[str, Callable[..., Kernel]] = {
@@ -62,7 +62,9 @@ def twist(key: int, words: np.ndarray) -> bool:
     found = native("twist")
     if found is not None:
         groups, rest = divmod(words.size, _GROUP * _BLOCK)
-        Calls.alone(found, key, words, words[groups * _GROUP * _BLOCK :], groups, rest // _BLOCK)
+        FastCalls.alone(
+            found, key, words, words[groups * _GROUP * _BLOCK :], groups, rest // _BLOCK
+        )
     return found is not None
 
 
@@ -80,7 +82,7 @@ def converter(
         return None
 
     def convert(words: np.ndarray, elements: np.ndarray) -> None:
-        Calls.alone(found, words, *numbers, elements, elements.size // block)
+        FastCalls.alone(found, words, *numbers, elements, elements.size // block)
 
     return convert
 
@@ -88,7 +90,7 @@ def converter(
 def _often(key: tuple) -> bool:
     """Counts a draw of few numbers."""
     count = _draws[key] = _draws.get(key, 0) + 1
-    return count > OFTEN and Policy.counts
+    return count > OFTEN and KernelPolicy.counts
 
 
 def shuffled(words: np.ndarray) -> np.ndarray | None:
@@ -97,7 +99,7 @@ def shuffled(words: np.ndarray) -> np.ndarray | None:
     if found is None:
         return None
     order = np.arange(words.size + 1, dtype=np.int64)
-    Calls.alone(found, order, words, np.array(order.size), words.size)
+    FastCalls.alone(found, order, words, np.array(order.size), words.size)
     return order
 
 
@@ -109,5 +111,5 @@ def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
     if found is None:
         return None
     made = np.array(x, order="C")
-    Calls.alone(found, made, made.size)
+    FastCalls.alone(found, made, made.size)
     return made

@@ -12,7 +12,7 @@ import pytest
 import flambeau as torch
 from flambeau.compiler.capture.lazy_call import Deferred, _Computation
 from flambeau.native.runtime import page_prefault
-from flambeau.native.runtime.page_prefault import Pages
+from flambeau.native.runtime.page_prefault import PagePrefaulter
 from flambeau.tensor.storage import owner_of
 
 SOURCE = """
@@ -154,7 +154,7 @@ def test_an_exception_of_the_step_leaves_what_the_eager_step_would(steps):
 
 def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkeypatch):
     ask = mock.Mock()
-    monkeypatch.setattr(Pages, "ask", ask)
+    monkeypatch.setattr(PagePrefaulter, "ask", ask)
     net, optimizer, step = steps.training()
     step = torch.compile(step, mode="now")
     step(*batch())
@@ -171,10 +171,12 @@ def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkey
 @pytest.mark.parametrize("stop", [False, True])
 def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, stop):
     made, alive = [], []
-    monkeypatch.setattr(page_prefault, "WORTH", 0)
+    monkeypatch.setattr(page_prefault, "MIN_PREFAULT_BYTES", 0)
     monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
-    original = Pages.__init__
-    monkeypatch.setattr(Pages, "__init__", lambda self: (original(self), made.append(self))[0])
+    original = PagePrefaulter.__init__
+    monkeypatch.setattr(
+        PagePrefaulter, "__init__", lambda self: (original(self), made.append(self))[0]
+    )
     run = _Computation.run
     monkeypatch.setattr(_Computation, "run", lambda self: (
         alive.append(made[0]._thread is not None and made[0]._thread.is_alive()), run(self))[1])

@@ -15,18 +15,18 @@ from flambeau.native.jit import kernel_function, worker_pool
 def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
     monkeypatch.setattr(kernel_function, "_functions", {})
-    monkeypatch.setattr(worker_pool, "wanted", lambda work, threads, aside: threads)
-    monkeypatch.setattr(worker_pool, "MAKERS", worker_pool.Makers())
-    ask = worker_pool._Process.ask
+    monkeypatch.setattr(worker_pool, "worker_count", lambda work, threads, aside: threads)
+    monkeypatch.setattr(worker_pool, "WORKERS", worker_pool.WorkerPool())
+    ask = worker_pool._Worker.ask
 
-    def fall(self: worker_pool._Process, *rest: object) -> object:
+    def fall(self: worker_pool._Worker, *rest: object) -> object:
         os.kill(self.process.pid, signal.SIGABRT)
         self.process.wait()
         return ask(self, *rest)
 
-    monkeypatch.setattr(worker_pool._Process, "ask", fall)
+    monkeypatch.setattr(worker_pool._Worker, "ask", fall)
     # Nothing is made here while makers begin.
-    monkeypatch.setattr(worker_pool.Makers, "_taken_back", lambda self, done, threads: None)
+    monkeypatch.setattr(worker_pool.WorkerPool, "_taken_back", lambda self, done, threads: None)
 
     @torch.compile(mode="now")
     def step(x):
@@ -36,4 +36,4 @@ def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -
     with pytest.warns(UserWarning, match="stays eager: compiling failed in emit: .*LLVM gave up"):
         found = [step(x) for _ in range(3)]
     assert all(torch.equal(step(x), one) for one in found)
-    worker_pool.MAKERS.close()
+    worker_pool.WORKERS.close()

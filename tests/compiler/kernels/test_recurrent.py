@@ -180,7 +180,7 @@ def test_rows_that_pay_for_reading_the_weights(
 ) -> None:
     """Two threads: weights that stay in a thread's cache, in one that is shared, in none."""
     monkeypatch.setattr(recurrent, "host", lambda: replace(TARGETS[name], near=near))
-    assert recurrent.in_one_kernel(size, rows, 2) is expected
+    assert recurrent.fits_one_kernel(size, rows, 2) is expected
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

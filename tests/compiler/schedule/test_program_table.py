@@ -77,7 +77,7 @@ def test_another_width_or_thread_count_is_planned(folder, planned):
 
 @pytest.mark.parametrize("what", ("damaged", "half", "no kernels"))
 def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
-    monkeypatch.setattr(compile, "loaded", lambda *_: None)  # as in a new process
+    monkeypatch.setattr(compile, "find_loaded", lambda *_: None)  # as in a new process
     monkeypatch.setattr(kernel_function, "_functions", {})
     _, first = trained()
     for path in folder.iterdir():

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret, numpy_dtype
 from flambeau.native.loop_ir.ir import (
@@ -158,7 +158,7 @@ def test_aliased_buffers(check) -> None:
     kernel = Kernel("aliased", [x, y], [Loop(i, n, body)])
     one, other = draw(n), draw(n)
     interpret(kernel, [one, one])
-    compiled(kernel).run([other, other])
+    compile_kernel(kernel).run([other, other])
     np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
@@ -386,7 +386,7 @@ def test_long_sums_are_accurate(kind: LoopKind, sized: bool) -> None:
     kernel = Kernel("long", [x, y], [Begin(total), loop, Store(y, place(), total)],
                     [size] if sized else [])  # fmt: skip
     values, out = np.full(n, 0.1, np.float32), np.zeros(1, np.float32)
-    compiled(kernel).run([values, out], [n] if sized else [])
+    compile_kernel(kernel).run([values, out], [n] if sized else [])
     np.testing.assert_allclose(out, values.astype(np.float64).sum(), rtol=1e-6)
 
 
@@ -398,7 +398,7 @@ def test_long_sums_of_short_rows_are_accurate() -> None:
     rows = Loop(n, shape[1], [Loop(i, 49, [update], LoopKind.VECTORIZED)])
     body: list[Statement] = [Begin(total), rows, Store(y, place((c, 1)), total)]
     values, out = np.full(shape, 0.1, np.float32), np.zeros(3, np.float32)
-    compiled(Kernel("rows", [x, y], [Loop(c, 3, body, LoopKind.PARALLEL)])).run(
+    compile_kernel(Kernel("rows", [x, y], [Loop(c, 3, body, LoopKind.PARALLEL)])).run(
         [values, out], (), 2
     )
     rtol = 4e-6 * 64 / host().vector_bytes  # fewer lanes, longer sums

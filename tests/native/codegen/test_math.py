@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Store, Type,
@@ -31,13 +31,13 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -3.0, np.inf, -np.inf, np.nan, 
 
 
 @functools.cache
-def function(name: str, count: int, arity: int = 1, type: Type = Type.F32) -> Function:
+def function(name: str, count: int, arity: int = 1, type: Type = Type.F32) -> KernelFunction:
     """y[i] = name(x[i], ...) over `count` elements, in lanes."""
     inputs = [Buffer(type, f"x{k}") for k in range(arity)]
     output, i = Buffer(type, "y"), Index("i")
     at = Affine(0, ((i, 1),))
     value = Apply(Scalar[name], tuple(Load(one, at) for one in inputs), type)
-    return compiled(
+    return compile_kernel(
         Kernel(
             "k",
             [*inputs, output],
@@ -141,7 +141,9 @@ def test_function_of_float64(name: str, permutes: bool) -> None:
     made = function(name, x.size, 1, Type.F64)
     if not permutes:
         text = emit(made.kernel, TARGETS["avx2"], f"wide_{name}")
-        made = Function(made.kernel, f"wide_{name}", load(text, [f"wide_{name}"])[f"wide_{name}"])
+        made = KernelFunction(
+            made.kernel, f"wide_{name}", load(text, [f"wide_{name}"])[f"wide_{name}"]
+        )
     made.run([x, y])
     with np.errstate(all="ignore"):
         units = units_apart(y, REFERENCES[name](x.astype(Long)))
@@ -205,7 +207,7 @@ def test_formulas_for_processors_without_permutations(name: str) -> None:
     assert "avx512" not in text
     address = load(text, [f"plain_{name}"])[f"plain_{name}"]
     given = [x, np.full_like(x, 1.5), y] if name == "POW" else [x, y]
-    Function(kernel, f"plain_{name}", address).run(given)
+    KernelFunction(kernel, f"plain_{name}", address).run(given)
     with np.errstate(all="ignore"):
         wide = x.astype(Long)
         exact = np.power(wide, 1.5) if name == "POW" else REFERENCES[name](wide)

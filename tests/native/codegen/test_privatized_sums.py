@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Contract, Index, Kernel, Load, Loop, LoopKind,
     ReduceOp, Scalar, Statement, Store, Type,
@@ -101,11 +101,11 @@ def test_columns_of_a_loop(check: Check) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_rows_of_threads_that_there_are_not_are_zero(threads: int) -> None:
     x, sums = numbers(21, 50), np.full((ROWS, 50), np.nan, np.float32)
-    compiled(pointwise()).run([x, sums], threads=threads)
+    compile_kernel(pointwise()).run([x, sums], threads=threads)
     assert np.isfinite(sums).all()
     assert (np.abs(sums).max(1) > 0).sum() == min(threads, ROWS)
     again = np.full_like(sums, 7)
-    compiled(pointwise()).run([x, again], threads=threads)
+    compile_kernel(pointwise()).run([x, again], threads=threads)
     np.testing.assert_array_equal(sums, again)
 
 

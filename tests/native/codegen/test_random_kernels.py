@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret, numpy_dtype
 from flambeau.native.loop_ir.ir import (
@@ -181,7 +181,7 @@ def test_random_kernels(random: Random) -> None:
     kernel = maker.kernel()
     counts = {b: a.size for b, a in zip(kernel.buffers, maker.arrays, strict=True)}
     verify(kernel, counts)
-    function = compiled(kernel)
+    function = compile_kernel(kernel)
     run_guarded(maker, kernel, lambda arrays: function.run(arrays, maker.values, threads=2))
 
 
@@ -192,7 +192,7 @@ def test_random_kernels_for_narrower_vectors(random: Random) -> None:
     maker = Maker(random)
     kernel = maker.kernel()
     text = emit(kernel, TARGETS["avx2"], name="narrow")
-    function = Function(kernel, "narrow", load(text, ["narrow"])["narrow"])
+    function = KernelFunction(kernel, "narrow", load(text, ["narrow"])["narrow"])
     run_guarded(maker, kernel, lambda arrays: function.run(arrays, maker.values))
 
 

@@ -16,7 +16,7 @@ import pytest
 from flambeau.native.target import machine
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.codegen.gemm.amx_tiles import term_products
-from flambeau.native.kernels.gemm import Layout, product
+from flambeau.native.kernels.gemm import GemmLayout, product
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type, statements
 from flambeau.native.jit.elf_loader import load
 from flambeau.native.target.machine import TARGETS, emit_assembly, host
@@ -161,7 +161,7 @@ def test_a_panel_of_tiny_numbers_keeps_what_parts_can_say():
 def test_the_eager_kernel_rounds_once():
     given = operands(64, 64, 64, (False, False), Type.BF16)
     out = np.zeros((64, 64), ml_dtypes.bfloat16)
-    run(product(Layout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*given, out])
+    run(product(GemmLayout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*given, out])
     exact, magnitude = wanted(given, (False, False))
     bound = 2.0**-8 * np.abs(exact) + EPSILON[3] * magnitude
     assert (np.abs(out.astype(np.float64) - exact) <= bound).all()

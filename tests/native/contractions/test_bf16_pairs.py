@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.loop_ir.ir import Type
 from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
@@ -31,23 +31,23 @@ LAYOUTS = list(combinations((True, False), repeat=2))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_and_edge(layout: tuple[bool, bool], near: bool) -> None:
     for extents in EXTENTS:
-        check(Form(Type.BF16, *layout, near=near), (), extents, pad=3)
+        check(GemmForm(Type.BF16, *layout, near=near), (), extents, pad=3)
     for k in (2, 3, 31, 32, 33, 34):
-        check(Form(Type.BF16, *layout, near=near), (), (17, 70, k), pad=2)
+        check(GemmForm(Type.BF16, *layout, near=near), (), (17, 70, k), pad=2)
 
 
 @instruction
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
     for depth in (4500, 4501):
-        check(Form(Type.BF16, *layout), (), (10, 50, depth))
+        check(GemmForm(Type.BF16, *layout), (), (10, 50, depth))
         check_known(10, 50, depth, layout, Type.BF16)
 
 
 @instruction
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_stacks_and_known_extents(layout: tuple[bool, bool]) -> None:
-    check(Form(Type.BF16, *layout, 2), (2, 3), (31, 49, 17), pad=2)
+    check(GemmForm(Type.BF16, *layout, 2), (2, 3), (31, 49, 17), pad=2)
     for m, n, k in ((17, 35, 29), (64, 100, 50), (9, 8, 131), (40, 64, 1)):
         check_known(m, n, k, layout, Type.BF16, threads=2)
         check_known(m, n, k, layout, Type.BF16, batch=2)
@@ -59,7 +59,7 @@ def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) ->
     """Exact where they are bfloat16 numbers, else rounded to the nearest."""
     rng = np.random.default_rng(0)
     for m, n, k in ((17, 70, 1), (31, 49, 66), (5, 48, 131), (40, 33, 32)):
-        function = compiled(sized(Form(Type.F32, *layout, precision=1)))
+        function = compile_kernel(sized(GemmForm(Type.F32, *layout, precision=1)))
         a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((m, k), (k, n)))
         for exact in (False, True):
             near = [x.astype(ml_dtypes.bfloat16).astype(np.float32) for x in (a, b)]
@@ -80,7 +80,7 @@ def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) ->
 def test_what_is_not_finite_stays_in_its_row(layout: tuple[bool, bool], odd: float) -> None:
     """Also in the last step of an odd depth, whose pair is filled up with zeros."""
     m, n, k = 20, 60, 33
-    function = compiled(sized(Form(Type.BF16, *layout)))
+    function = compile_kernel(sized(GemmForm(Type.BF16, *layout)))
     for place in ((0, 0), (7, k - 1), (m - 1, 16)):
         a, b = np.ones((m, k), ml_dtypes.bfloat16), np.ones((k, n), ml_dtypes.bfloat16)
         a[place] = odd
@@ -108,7 +108,7 @@ def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> 
 
 @pytest.mark.parametrize("without", ["avx512", "avx2", "neon"])
 def test_only_processors_that_have_it_are_asked_for_it(without: str) -> None:
-    kernel = sized(Form(Type.BF16, True, False))
+    kernel = sized(GemmForm(Type.BF16, True, False))
     assert "dpbf16ps" not in emit(kernel, TARGETS[without])
     assert "dpbf16ps" in emit(kernel, TARGETS["avx512-bf16"])
-    assert "dpbf16ps" not in emit(sized(Form(Type.F16, True, False)), TARGETS["avx512-bf16"])
+    assert "dpbf16ps" not in emit(sized(GemmForm(Type.F16, True, False)), TARGETS["avx512-bf16"])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
 from flambeau.native.codegen.conv.direct_blocking import Unsupported, plan_direct_conv
 from flambeau.native.codegen.kernel import emit
@@ -117,7 +117,7 @@ def runs(compare):
     def check(kernel: Kernel, given: list[np.ndarray], want: np.ndarray, rtol: float) -> None:
         before = [*given, np.full(want.size, np.nan, given[0].dtype)]
         near = rtol * max(float(np.abs(want).max(initial=0)), 1e-6)
-        compare(compiled(kernel), kernel, before, (), [*given, want], rtol, near, (1, 2, 5))
+        compare(compile_kernel(kernel), kernel, before, (), [*given, want], rtol, near, (1, 2, 5))
 
     return check
 
@@ -204,7 +204,7 @@ def test_sixteen_places(
         kernel = build(g)
         plans.plan(contracts(kernel)[0], host())
         name = f"places_{case.replace(' ', '_')}_{build.__name__}_{last}_{weight_last}"
-        function = Function(kernel, name, load(emit(kernel, name=name), [name])[name])
+        function = KernelFunction(kernel, name, load(emit(kernel, name=name), [name])[name])
         before = [*arrays, np.full(want.size, np.nan, np.float32)]
         compare(function, kernel, before, (), [*arrays, want], 0, 2e-6 * np.abs(want).max(),
                 (1, 2, 5))  # fmt: skip

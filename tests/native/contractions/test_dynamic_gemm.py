@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.gemm import macro_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
-from flambeau.native.jit.compile import made
-from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.jit.compile import compile_for
+from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.jit.elf_loader import load_codes
 from flambeau.native.loop_ir.ir import Type
 from flambeau.native.loop_ir.printer import format_kernel
@@ -28,7 +28,7 @@ EXTENTS = [(1, 1, 1), (3, 2, 0), (0, 3, 2), (5, 24, 7), (4, 25, 64), (7, 23, 33)
 
 
 def operands(
-    form: Form, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int
+    form: GemmForm, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int
 ) -> tuple[list[np.ndarray], list[int], np.ndarray]:
     """a, b (and bias) with NaN between their rows, c; the sizes; what c is to be."""
     m, n, k = extents
@@ -56,10 +56,12 @@ def operands(
     return [*found, np.full((*stack, m, n), 7, kind)], sizes, wanted
 
 
-def check(form: Form, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int = 0) -> None:
+def check(
+    form: GemmForm, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int = 0
+) -> None:
     """One product, on one thread and on several."""
     arrays, sizes, wanted = operands(form, stack, extents, pad)
-    function = compiled(sized(form))
+    function = compile_kernel(sized(form))
     for threads in (1, 2, 5):
         memories = [poisoned(one) for one in arrays]
         function.run([inside for _, inside in memories], sizes, threads)
@@ -73,16 +75,16 @@ def check(form: Form, stack: tuple[int, ...], extents: tuple[int, int, int], pad
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_and_edge(layout: tuple[bool, bool], near: bool) -> None:
     for extents in EXTENTS:
-        check(Form(Type.F32, *layout, near=near), (), extents, pad=3)
+        check(GemmForm(Type.F32, *layout, near=near), (), extents, pad=3)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
-    check(Form(Type.F32, *layout), (), (10, 30, 4500))
+    check(GemmForm(Type.F32, *layout), (), (10, 30, 4500))
 
 
 def test_sums_of_a_cut_depth_are_kept_for_some_rows_at_a_time() -> None:
-    check(Form(Type.F32, True, False), (), (6200, 200, 1030))
+    check(GemmForm(Type.F32, True, False), (), (6200, 200, 1030))
 
 
 @pytest.mark.parametrize("n", [10, 40, 100, 190, 500])
@@ -93,12 +95,12 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
         b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
 
     monkeypatch.setattr(macro_kernel, "_prefetch_line", mark)
-    kernel, name = sized(Form(Type.F32, True, False)), f"asking_{n}"
-    address = load_codes({name: (name, *made(kernel, name, host()))})[name]
+    kernel, name = sized(GemmForm(Type.F32, True, False)), f"asking_{n}"
+    address = load_codes({name: (name, *compile_for(kernel, name, host()))})[name]
     m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly
     a = np.zeros((m + 2 * line, k), np.float32)  # beyond the rows that there are is asked for too
     arrays = [a, np.ones((k, n), np.float32), np.empty((m, n), np.float32)]
-    Function(kernel, name, address).run(arrays, [m, n, k, k, n])
+    KernelFunction(kernel, name, address).run(arrays, [m, n, k, k, n])
     asked = a[:m].reshape(m, -1, line).any(-1)
     first = int(asked.any(-1).argmax())
     assert 0 < first < 10  # nobody asks for the first group's rows
@@ -109,13 +111,13 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_few_rows_have_kernels_of_their_own(layout: tuple[bool, bool], rows: int) -> None:
     for n, k in ((1, 1), (24, 64), (50, 33), (7, 300)):
-        check(Form(Type.F32, *layout, rows=rows), (), (rows, n, k), pad=1)
+        check(GemmForm(Type.F32, *layout, rows=rows), (), (rows, n, k), pad=1)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_row_is_added(layout: tuple[bool, bool]) -> None:
     for extents in EXTENTS:
-        check(Form(Type.F32, *layout, bias=True), (), extents)
+        check(GemmForm(Type.F32, *layout, bias=True), (), extents)
 
 
 @pytest.mark.parametrize("near", [False, True])
@@ -123,25 +125,28 @@ def test_a_row_is_added(layout: tuple[bool, bool]) -> None:
 def test_stacks(layout: tuple[bool, bool], near: bool) -> None:
     for stack in ((3,), (2, 3), (1, 5)):
         for extents in ((5, 24, 7), (31, 49, 17), (3, 0, 2)):
-            check(Form(Type.F32, *layout, len(stack), near=near), stack, extents, pad=2)
+            check(GemmForm(Type.F32, *layout, len(stack), near=near), stack, extents, pad=2)
 
 
 @pytest.mark.parametrize("type", [Type.F64, Type.F16, Type.BF16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_types(type: Type, layout: tuple[bool, bool]) -> None:
-    check(Form(type, *layout), (), (31, 49, 17))
-    check(Form(type, *layout, 1), (3,), (13, 20, 40))
-    check(Form(type, *layout, bias=True), (), (31, 49, 17))
+    check(GemmForm(type, *layout), (), (31, 49, 17))
+    check(GemmForm(type, *layout, 1), (3,), (13, 20, 40))
+    check(GemmForm(type, *layout, bias=True), (), (31, 49, 17))
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_has_code_for_it(name: str) -> None:
-    for form in (Form(Type.F32, True, True, bias=True), Form(Type.F32, False, False, near=True)):
+    for form in (
+        GemmForm(Type.F32, True, True, bias=True),
+        GemmForm(Type.F32, False, False, near=True),
+    ):
         assert "products" in emit_assembly(emit(sized(form), TARGETS[name]), TARGETS[name])
 
 
 def test_the_interpreter_says_the_same() -> None:
-    form = Form(Type.F32, True, False, 2, bias=True, near=True)
+    form = GemmForm(Type.F32, True, False, 2, bias=True, near=True)
     arrays, sizes, wanted = operands(form, (2, 2), (3, 5, 4), 1)
     flat = [one.reshape(-1) for one in arrays]
     interpret(sized(form), flat, sizes)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.codegen.loops.work_partition import split_tiles
 from flambeau.native.codegen.llvm.address import constant
@@ -71,7 +71,7 @@ def check(
     """Runs a product on numbers between poisoned margins and compares with float64."""
     rng = np.random.default_rng(m * 10007 + n * 101 + k)
     kernel = matrix_product(m, n, k, flipped, type, batch, epilogue, sized, pad)
-    function = compiled(kernel)
+    function = compile_kernel(kernel)
     exact, stored = [], []
     for shape, turn in zip(((m, k), (k, n)), flipped, strict=True):
         values = (rng.normal(size=(max(batch, 1), *shape)) * 4).astype(dtype(type))
@@ -166,7 +166,7 @@ def test_integers_wrap(type: Type) -> None:
     a, b = (rng.integers(info.min, info.max, shape, dtype(type), endpoint=True)
             for shape in ((5, 40), (40, 21)))  # fmt: skip
     c = np.empty((5, 21), dtype(type))
-    compiled(kernel).run([a, b, c])
+    compile_kernel(kernel).run([a, b, c])
     np.testing.assert_array_equal(c, a @ b)
 
 
@@ -194,7 +194,7 @@ def test_an_epilogue_runs_once_for_each_element_where_it_adds() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(19, 11)).astype("f"), rng.normal(size=(11, 37)).astype("f")
     c = np.ones((19, 37), "f")
-    compiled(kernel).run([a, b, c], threads=3)
+    compile_kernel(kernel).run([a, b, c], threads=3)
     np.testing.assert_allclose(c, 1 + a @ b, 1e-5, 1e-5)
 
 
@@ -243,7 +243,7 @@ def test_a_vector_times_a_matrix() -> None:
         a = rng.normal(size=50).astype("f")
         b = rng.normal(size=(37, 50) if flip else (50, 37)).astype("f")
         c = np.empty(37, "f")
-        compiled(kernel).run([a, b, c], threads=2)
+        compile_kernel(kernel).run([a, b, c], threads=2)
         np.testing.assert_allclose(c, a @ (b.T if flip else b), 1e-4, 1e-4)
 
 
@@ -271,7 +271,7 @@ def test_a_gradient_and_the_update_of_its_weight(shape: tuple[int, int, int]) ->
     a, b, c, w = (rng.normal(size=size).astype("f") for size in (
         (k, m), (k, n), (m, n), (m, n)))  # fmt: skip
     memories = [poisoned(x) for x in (a, b, c, w, np.array([0.25]))]
-    compiled(stepped(m, n, k)).run([inside for _, inside in memories], threads=2)
+    compile_kernel(stepped(m, n, k)).run([inside for _, inside in memories], threads=2)
     for memory, inside in memories:
         assert unharmed(memory, inside.dtype.itemsize)
     np.testing.assert_allclose(memories[2][1].reshape(m, n), a.T @ b, 1e-4, 1e-4)
@@ -319,9 +319,9 @@ def test_an_update_counts_denormal_numbers_as_zero_and_nothing_else_does() -> No
     tiny = np.float32(1e-40)
     a, b, c, w = (np.full(size, tiny) for size in ((4, 8), (4, 48), (8, 48), (8, 48)))
     rate = np.array([1.0])
-    compiled(stepped(8, 48, 4)).run([a, b, c, w, rate])
+    compile_kernel(stepped(8, 48, 4)).run([a, b, c, w, rate])
     assert (w == 0).all()
     assert tiny * np.float32(0.5) != 0  # as before outside
     one = np.ones((8, 4), "f")
-    compiled(matrix_product(8, 48, 4)).run([one, b, c])
+    compile_kernel(matrix_product(8, 48, 4)).run([one, b, c])
     np.testing.assert_array_equal(c, 4 * tiny)

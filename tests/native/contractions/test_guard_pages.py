@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.kernels import conv
-from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.kernels.transpose import in_order, rows_apart
 from flambeau.native.kernels.row_kernels import reduce_rows
 from flambeau.native.loop_ir.ir import ReduceOp, Type
@@ -52,7 +52,7 @@ def fenced(array: np.ndarray, after: bool) -> np.ndarray:
 
 def run(kernel, shapes: list[tuple[int, ...]], sizes: list[int], kind=np.float32) -> None:
     """The kernel's last buffer is its result, of ones that are multiplied."""
-    function = compiled(kernel)
+    function = compile_kernel(kernel)
     for after in (False, True):
         arrays = [fenced(np.ones(shape, kind), after) for shape in shapes]
         function.run(arrays, sizes, 2)
@@ -65,11 +65,11 @@ def products() -> None:
         for m, n, k in EXTENTS:
             a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
             sizes = [m, n, k, a[1], b[1]]
-            run(sized(Form(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
-            run(sized(Form(Type.BF16, *layout, near=near)), [a, b, (m, n)], sizes, bfloat16)
+            run(sized(GemmForm(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
+            run(sized(GemmForm(Type.BF16, *layout, near=near)), [a, b, (m, n)], sizes, bfloat16)
     for layout, (m, n, k) in combinations(LAYOUTS, EXTENTS[:3]):
         a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
-        run(sized(Form(Type.F32, *layout, rows=m)), [a, b, (m, n)], [m, n, k, a[1], b[1]])
+        run(sized(GemmForm(Type.F32, *layout, rows=m)), [a, b, (m, n)], [m, n, k, a[1], b[1]])
         flipped = not layout[0], layout[1]
         run(matrix_product(m, n, k, flipped), [a, b, (m, n)], [])
 
@@ -98,13 +98,13 @@ def rows_in_steps() -> None:
             y[...] = -1
             first = x[columns - 1 :] if of_x == -1 else x
             sizes = [columns, *[3 for step in (of_x, of_y) if step is None], *[1, 0, 0] * 3]
-            compiled(kernel).run([first, y], [*sizes, 3, *far], 2)
+            compile_kernel(kernel).run([first, y], [*sizes, 3, *far], 2)
             each = [np.add.outer(np.arange(3) * far[k], np.arange(columns) * steps[k])
                     for k in (0, 1)]  # fmt: skip
             np.testing.assert_array_equal(y[each[1]], first[0] + each[0])
             assert np.count_nonzero(y == -1) == y.size - 3 * columns
         x, y = fenced(np.ones(6 * columns - 1, np.float32), after), np.empty(3, np.float32)
-        compiled(reduce_rows(Type.F32, ReduceOp.SUM, "same", 2)).run(
+        compile_kernel(reduce_rows(Type.F32, ReduceOp.SUM, "same", 2)).run(
             [x, y], [3, columns, 2 * columns]
         )
         np.testing.assert_array_equal(y, columns)
@@ -124,7 +124,7 @@ def convolutions() -> None:
         for (kernel, calls, each), after in combinations(runs, (False, True)):
             arrays = [fenced(np.ones(shape, np.float32), after) for shape in each]
             for call in calls(g):
-                compiled(kernel).run(placed(arrays, call), call.sizes, 2)
+                compile_kernel(kernel).run(placed(arrays, call), call.sizes, 2)
             assert np.isfinite(arrays[-1]).all()
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.kernels import conv as any_conv, conv_static
-from flambeau.native.kernels.conv import Call
+from flambeau.native.kernels.conv import KernelCall
 from flambeau.native.loop_ir.ir import Kernel, Type
 
 from ..conftest import poisoned, unharmed
@@ -35,14 +35,14 @@ CASES.update(MORE)
 LAYOUTS = [(False, False), (True, True), (True, False)]
 
 
-def placed(arrays: list[np.ndarray], call: Call) -> list[np.ndarray]:
+def placed(arrays: list[np.ndarray], call: KernelCall) -> list[np.ndarray]:
     return [array[at:] for array, at in zip(arrays, call.places, strict=True)]
 
 
-def check(kernel: Kernel, calls: list[Call], given: list[np.ndarray], want: np.ndarray,
+def check(kernel: Kernel, calls: list[KernelCall], given: list[np.ndarray], want: np.ndarray,
           threads: int) -> None:  # fmt: skip
     """Runs calls between poison: the last array becomes `want`, the others stay."""
-    function = compiled(kernel)
+    function = compile_kernel(kernel)
     memories = [poisoned(a) for a in [*given, np.full(want.size, np.nan, given[0].dtype)]]
     for call in calls:
         function.run(placed([inside for _, inside in memories], call), call.sizes, threads)

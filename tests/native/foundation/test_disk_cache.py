@@ -72,8 +72,8 @@ def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
 
 def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    compile = elf_loader.object_code
-    monkeypatch.setattr(elf_loader, "object_code", lambda *a: made.append(a) or compile(*a))
+    compile = elf_loader.emit_object_code
+    monkeypatch.setattr(elf_loader, "emit_object_code", lambda *a: made.append(a) or compile(*a))
     text = "define i64 @f() {\n  ret i64 12345\n}\n"
 
     def load() -> int:
@@ -157,7 +157,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
         "from flambeau.native.foundation import disk_cache as cache\n"
         "for i in range(30):\n"
         "    for k in range(10):\n"
-        "        key = cache.key(str(k)); body = str(k).encode() * 5000\n"
+        "        key = cache.make_key(str(k)); body = str(k).encode() * 5000\n"
         "        cache.put(key, body)\n"
         "        assert cache.get(key) == body, (i, k)\n"
     )

@@ -27,7 +27,7 @@ def scaled(factor: float, name: str = "scaled") -> Kernel:
 
 def run(kernel: Kernel) -> float:
     x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
-    kernel_function.compiled(kernel).run([x, y])
+    kernel_function.compile_kernel(kernel).run([x, y])
     assert (y == y[0]).all()
     return float(y[0])
 
@@ -74,17 +74,17 @@ def test_the_kernels_of_a_program_are_loaded_together(
     kernels = [scaled(factor) for factor in factors]
     names = [one.name for one in kernel_function.compile_all(kernels)]
     new_process(monkeypatch)
-    assert compile.known([*names, "another"]) is None
+    assert compile.load_cached([*names, "another"]) is None
     assert not elf_loader._codes
     together: list[int] = []
     load = elf_loader._load
     monkeypatch.setattr(
         elf_loader, "_load", lambda codes: together.append(len(codes)) or load(codes)
     )
-    found = compile.known(names)
+    found = compile.load_cached(names)
     assert found is not None
     assert together == [3]
-    assert compile.known(names) == found  # as they are loaded already
+    assert compile.load_cached(names) == found  # as they are loaded already
     assert [run(one) for one in kernels] == list(factors)
     assert len(emitted) == 3
 
@@ -107,20 +107,20 @@ def test_another_emitter_makes_its_own_code(
 ) -> None:
     run(scaled(6.0))
     new_process(monkeypatch)
-    monkeypatch.setattr(compile, "sources", lambda: "other sources")
+    monkeypatch.setattr(compile, "hash_emitter", lambda: "other sources")
     assert run(scaled(6.0)) == 6
     assert len(emitted) == 2
     new_process(monkeypatch)
-    monkeypatch.setattr(compile, "sources", lambda: None)  # not known: nothing is kept
+    monkeypatch.setattr(compile, "hash_emitter", lambda: None)  # not known: nothing is kept
     assert run(scaled(6.0)) == 6
     assert len(emitted) == 3
 
 
 def test_the_sources_are_those_of_the_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    version = compile.sources()
-    assert version == compile.sources()
-    monkeypatch.setattr(compile, "_EMITTER", ("native/codegen",))
-    assert compile.sources() not in (None, version)
+    version = compile.hash_emitter()
+    assert version == compile.hash_emitter()
+    monkeypatch.setattr(compile, "_EMITTER_SOURCES", ("native/codegen",))
+    assert compile.hash_emitter() not in (None, version)
 
 
 @pytest.mark.parametrize("aside", (False, True))

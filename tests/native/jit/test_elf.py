@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flambeau.native.jit import elf, elf_loader
-from flambeau.native.jit.elf import Unknown, linked, read
+from flambeau.native.jit.elf import UnsupportedObject, link, parse_object
 from flambeau.native.target.machine import emit_object_code
 
 by_hand = pytest.mark.skipif(
@@ -120,7 +120,7 @@ def no_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def engine(*_: object) -> None:
         raise AssertionError("LLVM's loader was asked")
 
-    monkeypatch.setattr(elf_loader, "_engine", engine)
+    monkeypatch.setattr(elf_loader, "_load_with_llvm", engine)
 
 
 def function(text: str, name: str, result: type, *kinds: type) -> ctypes._CFuncPtr:
@@ -171,8 +171,10 @@ def test_files_loaded_together_keep_to_themselves(no_llvm: None) -> None:
 
 def test_what_is_unknown_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    engine = elf_loader._engine
-    monkeypatch.setattr(elf_loader, "_engine", lambda *given: asked.append(given) or engine(*given))
+    engine = elf_loader._load_with_llvm
+    monkeypatch.setattr(
+        elf_loader, "_load_with_llvm", lambda *given: asked.append(given) or engine(*given)
+    )
     chosen = function(POINTERS, "chosen", I64, I64)
     assert [chosen(0), chosen(1)] == [1, 2]
     assert len(asked) == 1
@@ -182,17 +184,17 @@ def test_what_is_unknown_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_damage_is_noticed_or_harmless() -> None:
     """Files cut short, and with other numbers where the format has numbers."""
     whole = emit_object_code(CHOICE + OUTSIDE)
-    read(whole)
+    parse_object(whole)
     for length in range(0, len(whole) - 64 * 8, 37):  # the sections' table comes last
-        with pytest.raises(Unknown):
-            read(whole[:length])
+        with pytest.raises(UnsupportedObject):
+            parse_object(whole[:length])
     table = struct.unpack_from("<Q", whole, 40)[0]
     for at in range(table, len(whole), 4):
         damaged = bytearray(whole)
         struct.pack_into("<I", damaged, at, 0xFFFFFFF0)
         try:
-            read(bytes(damaged))
-        except Unknown:
+            parse_object(bytes(damaged))
+        except UnsupportedObject:
             pass
 
 
@@ -200,15 +202,15 @@ def test_every_damage_is_noticed_or_harmless() -> None:
 def test_an_object_of_another_processor_is_unknown() -> None:
     data = bytearray(emit_object_code(CONSTANTS))
     struct.pack_into("<H", data, 18, 183)  # AArch64
-    with pytest.raises(Unknown):
-        read(bytes(data))
+    with pytest.raises(UnsupportedObject):
+        parse_object(bytes(data))
 
 
 @by_hand
 def test_code_begins_at_its_alignment_and_variables_on_pages_of_their_own() -> None:
-    files = [read(emit_object_code(text)) for text in (CHOICE, COUNTER, CONSTANTS)]
-    code = linked(files, lambda name: 0)
-    assert code.executed % elf.PAGE == 0 and len(code.bytes) > code.executed
+    files = [parse_object(emit_object_code(text)) for text in (CHOICE, COUNTER, CONSTANTS)]
+    code = link(files, lambda name: 0)
+    assert code.executed % elf.PAGE_BYTES == 0 and len(code.bytes) > code.executed
     for file, functions in zip(files, code.functions, strict=True):
         for name, section, offset in file.symbols:
             if name in functions and section is not None:

@@ -17,7 +17,7 @@ from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Index, Kernel, Load, Loop,
     LoopKind, ReduceOp, Scalar, Store, Type,
 )
-from flambeau.native.jit.worker_pool import Makers
+from flambeau.native.jit.worker_pool import WorkerPool
 from flambeau.native.target.machine import host
 from flambeau.native.loop_ir.verify import VerifyError
 
@@ -46,7 +46,7 @@ def product() -> Kernel:
 class Made:
     """What came of kernels: made by makers, made here, or left."""
 
-    def __init__(self, crew: Makers) -> None:
+    def __init__(self, crew: WorkerPool) -> None:
         self.crew = crew
         self.code: dict[str, tuple[list[str], bytes]] = {}
         self.here: list[str] = []
@@ -57,7 +57,7 @@ class Made:
 
     def make(self, *kernels: Kernel, aside: bool = True) -> list[str]:
         named = {f"k{i}": kernel for i, kernel in enumerate(kernels)}
-        return self.crew.make(named, self.finish, self.here.append, 1, aside)
+        return self.crew.compile(named, self.finish, self.here.append, 1, aside)
 
     def process(self) -> subprocess.Popen:
         (one,) = self.crew.all
@@ -68,13 +68,13 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """One maker, as soon as there is anything to make."""
-    monkeypatch.setattr(worker_pool, "wanted", lambda work, threads, aside: 1)
-    crew = Makers()
+    monkeypatch.setattr(worker_pool, "worker_count", lambda work, threads, aside: 1)
+    crew = WorkerPool()
     yield Made(crew)
     crew.close()
 
 
-def gone(crew: Makers, seconds: float = 10.0) -> bool:
+def gone(crew: WorkerPool, seconds: float = 10.0) -> bool:
     """Whether the threads that talk to makers end."""
     end = time.monotonic() + seconds
     while crew.threads and time.monotonic() < end:
@@ -98,11 +98,11 @@ def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool)
     assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
     assert not (aside and made.here)
     for name, found in made.code.items():
-        assert found == compile.made(kernels[int(name[1:])], name, host())
+        assert found == compile.compile_for(kernels[int(name[1:])], name, host())
 
 
 def test_makers_that_are_expected_begin_before_there_is_work(made: Made) -> None:
-    made.crew.expect(1.0, 2)
+    made.crew.prestart(1.0, 2)
     assert made.crew.threads == 1
     end = time.monotonic() + 30
     while not made.crew.ready and time.monotonic() < end:
@@ -137,7 +137,7 @@ def test_without_makers_all_is_left(
 def test_a_maker_with_other_sources_is_refused(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile, "sources", lambda: "others")
+    monkeypatch.setattr(compile, "hash_emitter", lambda: "others")
     assert made.make(scaled(1.0)) == ["k0"]
     assert gone(made.crew)
     assert "its sources are others" in made.crew.why
@@ -147,14 +147,14 @@ def test_a_maker_with_other_sources_is_refused(
 def test_a_maker_that_ends_in_the_middle(
     made: Made, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = worker_pool._Process.ask
+    ask = worker_pool._Worker.ask
 
-    def killed(self: worker_pool._Process, *rest: object) -> object:
+    def killed(self: worker_pool._Worker, *rest: object) -> object:
         os.kill(self.process.pid, by)
         self.process.wait()
         return ask(self, *rest)
 
-    monkeypatch.setattr(worker_pool._Process, "ask", killed)
+    monkeypatch.setattr(worker_pool._Worker, "ask", killed)
     if by == signal.SIGKILL:  # from outside: the rest is to be made here
         assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
     else:
@@ -162,7 +162,7 @@ def test_a_maker_that_ends_in_the_middle(
             made.make(scaled(1.0), scaled(2.0))
     assert gone(made.crew)
     assert not made.crew.all
-    monkeypatch.setattr(worker_pool._Process, "ask", ask)
+    monkeypatch.setattr(worker_pool._Worker, "ask", ask)
     assert made.make(scaled(1.0)) == []
 
 
@@ -179,7 +179,7 @@ def test_what_pickle_cannot_carry_is_left(made: Made) -> None:
 def test_an_idle_maker_ends_and_leaves_nothing(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_pool, "_IDLE", 0.05)
+    monkeypatch.setattr(worker_pool, "_IDLE_TIMEOUT_S", 0.05)
     assert made.make(scaled(1.0)) == []
     (pid,) = made.pids
     assert gone(made.crew)
@@ -217,13 +217,13 @@ sys.modules["flambeau"] = types.ModuleType("flambeau")  # its __init__ takes lon
 sys.modules["flambeau"].__path__ = [sys.argv[2]]
 from flambeau.native.jit import worker_pool as makers
 from flambeau.native.loop_ir.ir import Kernel
-makers.wanted = lambda *_: 1
+makers.worker_count = lambda *_: 1
 def make():
-    makers.MAKERS.make({"k": Kernel("k", [], [])}, print, print, 1, True)
+    makers.WORKERS.compile({"k": Kernel("k", [], [])}, print, print, 1, True)
 threading.Thread(target=make, daemon=True).start()
-while not makers.MAKERS.ready:
+while not makers.WORKERS.ready:
     time.sleep(0.01)
-(one,) = makers.MAKERS.ready
+(one,) = makers.WORKERS.ready
 print("pid", one.process.pid, flush=True)
 if sys.argv[1] == "kill":
     os.kill(os.getpid(), 9)
@@ -251,7 +251,7 @@ time.sleep(0.3)
 assert one.poll() is None, "ended by an interrupt that was not for it"
 child = os.fork()
 if child == 0:
-    os._exit(len(makers.MAKERS.all) + len(makers.MAKERS.ready))
+    os._exit(len(makers.WORKERS.all) + len(makers.WORKERS.ready))
 assert os.waitpid(child, 0)[1] == 0, "a child has its parent's makers"
 """
 
@@ -264,15 +264,17 @@ def test_interrupts_and_forks_in_a_real_process() -> None:
 
 def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
-    assert worker_pool.cost(product()) > 3 * worker_pool.cost(scaled(1.0))
-    assert worker_pool.wanted(0.2, 16, False) == 0  # not worth the start of one
-    assert worker_pool.wanted(100.0, 1, False) == 0  # one processor stays one
-    assert worker_pool.wanted(0.6, 2, False) == 0
-    assert worker_pool.wanted(2.0, 2, False) == 1  # and the thread that waits makes code too
-    assert worker_pool.wanted(1.2, 16, False) == 4
-    assert [worker_pool.wanted(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
-    assert [worker_pool.wanted(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
+    assert worker_pool.compile_time_s(product()) > 3 * worker_pool.compile_time_s(scaled(1.0))
+    assert worker_pool.worker_count(0.2, 16, False) == 0  # not worth the start of one
+    assert worker_pool.worker_count(100.0, 1, False) == 0  # one processor stays one
+    assert worker_pool.worker_count(0.6, 2, False) == 0
+    assert worker_pool.worker_count(2.0, 2, False) == 1  # and the thread that waits makes code too
+    assert worker_pool.worker_count(1.2, 16, False) == 4
+    assert [worker_pool.worker_count(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
+    assert [worker_pool.worker_count(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
     monkeypatch.setenv("FLAMBEAU_MAKERS", "0")
-    assert worker_pool.wanted(100.0, 16, True) == worker_pool.wanted(100.0, 16, False) == 0
+    assert (
+        worker_pool.worker_count(100.0, 16, True) == worker_pool.worker_count(100.0, 16, False) == 0
+    )
     monkeypatch.setenv("FLAMBEAU_MAKERS", "3")
-    assert worker_pool.wanted(100.0, 16, False) == 3
+    assert worker_pool.worker_count(100.0, 16, False) == 3

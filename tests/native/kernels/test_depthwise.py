@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
-from flambeau.native.kernels import depthwise_nhwc, conv_static, depthwise_plan
+from flambeau.native.jit.kernel_function import compile_kernel
+from flambeau.native.kernels import conv_static, depthwise_nhwc, depthwise_plan
 from flambeau.native.loop_ir.ir import Type
 from flambeau.ops.spatial import depthwise_nhwc as depthwise_last
 from flambeau.ops.spatial.conv_reference import Window
@@ -72,7 +72,7 @@ def test_directions(case: str, type: Type) -> None:
     g = geometry(case, type)
     near = 2e-5 if type is Type.F32 else 1e-12
     for call, (x, *others), want in passes(g):
-        function = compiled(call.builder(type, call.step))
+        function = compile_kernel(call.builder(type, call.step))
         given = [x, call.offsets, *others]
         for threads in (1, 3):
             empty = np.full(want.size, np.nan, x.dtype)
@@ -113,7 +113,7 @@ def test_channels_innermost(check, case: str) -> None:
         empty = np.full(want.shape, np.nan, np.float32)
         memories = [poisoned(np.ascontiguousarray(a)) for a in (*given, empty)]
         sizes = pixel_sizes(source.shape, t)
-        compiled(kernel_(Type.F32)).run([inside for _, inside in memories], sizes, 3)
+        compile_kernel(kernel_(Type.F32)).run([inside for _, inside in memories], sizes, 3)
         assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
         near = 2e-5 * np.abs(want).max()
         np.testing.assert_allclose(memories[-1][1], want.reshape(-1), 0, near)

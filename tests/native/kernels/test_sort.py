@@ -49,7 +49,7 @@ def test_least(count):
     keys, _ = rows(30)
     made = np.zeros((2, count), np.int64)
     given = [made, made.copy(), keys, numbers(30, count)]
-    found, where, *_ = check(sort.minimum(Type.I64), given, [2, count, 30])
+    found, where, *_ = check(sort.least(Type.I64), given, [2, count, 30])
     np.testing.assert_array_equal(found, np.sort(keys)[:, :count])
     np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
 

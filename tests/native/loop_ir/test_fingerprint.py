@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import (
@@ -40,14 +40,14 @@ def test_exact_kernels_round_products_before_they_add() -> None:
     assert canonical_text(plain) != canonical_text(exact)
     found = [np.zeros(1000, "f") for _ in range(2)]
     for kernel, y in zip((plain, exact), found, strict=True):
-        compiled(kernel).run([a, b, c, y], [1000])
+        compile_kernel(kernel).run([a, b, c, y], [1000])
     np.testing.assert_array_equal(found[1], a * b + c)
     np.testing.assert_allclose(found[0], a * b + c, 1e-5, 1e-6)
 
 
 def test_names_do_not_count() -> None:
     assert canonical_text(scaled()) == canonical_text(scaled(name="other"))
-    assert compiled(scaled()) is compiled(scaled(name="other"))
+    assert compile_kernel(scaled()) is compile_kernel(scaled(name="other"))
 
 
 @pytest.mark.parametrize("other", [
@@ -86,14 +86,14 @@ def test_deep_expressions() -> None:
     kernel = Kernel("deep", [x], [Loop(i, 3, [Store(x, Affine(0, ((i, 1),)), value)])])
     assert canonical_text(kernel).count("SUB") == 1500
     found, wanted = np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32)
-    compiled(kernel).run([found])
+    compile_kernel(kernel).run([found])
     interpret(kernel, [wanted])
     np.testing.assert_array_equal(found, wanted)
 
 
 def test_run_wants_as_many_arguments() -> None:
     with pytest.raises(TypeError, match="takes 2 arrays and 1 sizes, not 1 and 0"):
-        compiled(scaled()).run([np.zeros(3, np.float32)])
+        compile_kernel(scaled()).run([np.zeros(3, np.float32)])
 
 
 def test_show() -> None:

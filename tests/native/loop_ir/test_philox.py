@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import (
@@ -40,7 +40,7 @@ def test_published_vectors(counter: str, key: str, result: str) -> None:
     assert [f"{int(word[0]):08x}" for word in philox_words(*given)] == result.split()
     assert int(philox(*given)[0]) == pairs(result)[0]
     found = np.zeros(1, np.uint64)
-    compiled(kernel(1)).run([*given, found])
+    compile_kernel(kernel(1)).run([*given, found])
     assert int(found[0]) == pairs(result)[0]
 
 
@@ -62,7 +62,7 @@ def test_machine_code_and_interpreter_agree(count: int) -> None:
     expected = philox(x, stream, key)
     made = kernel(count)
     plain = emit(made, TARGETS["avx2"], made.name)
-    for run in (lambda a: interpret(made, a), compiled(made).run):
+    for run in (lambda a: interpret(made, a), compile_kernel(made).run):
         y = np.zeros(count, np.uint64)
         run([x, stream, key, y])
         np.testing.assert_array_equal(y, expected)
@@ -86,7 +86,7 @@ def test_words_by_index(base: int, columns: int) -> None:
     index = np.arange(base, base + 3 * columns, dtype=np.uint64)
     given = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]
     expected = philox_word(index, *given)
-    for run in (lambda a: interpret(made, a), compiled(made).run):
+    for run in (lambda a: interpret(made, a), compile_kernel(made).run):
         y = np.zeros(3 * columns, np.uint32)
         run([*given, y])
         np.testing.assert_array_equal(y, expected)

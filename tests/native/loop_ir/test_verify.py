@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Index, IndexValue, Kernel,
@@ -203,7 +203,7 @@ def test_what_is_asked_for_ahead_may_lie_outside() -> None:
     verify(kernel, {x: 4})
     found = np.zeros(4, np.float32)
     interpret(kernel, [found])
-    compiled(kernel).run([again := np.zeros(4, np.float32)])
+    compile_kernel(kernel).run([again := np.zeros(4, np.float32)])
     assert found.tolist() == again.tolist() == [1] * 4
     assert "prefetch x[i * 16 + 100]" in format_kernel(kernel)
     plain = Kernel("plain", [x], [Loop(i, 4, [store], LoopKind.PARALLEL)])

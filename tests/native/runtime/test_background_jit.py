@@ -38,13 +38,13 @@ print(digest.hexdigest())
 
 @pytest.fixture(autouse=True)
 def nothing_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background_jit, "_made", {})
-    monkeypatch.setattr(background_jit, "_making", {})
-    monkeypatch.setattr(background_jit.Policy, "allowed", True)
+    monkeypatch.setattr(background_jit, "_ready", {})
+    monkeypatch.setattr(background_jit, "_compiling", {})
+    monkeypatch.setattr(background_jit.KernelPolicy, "allowed", True)
     yield
     until = time.monotonic() + 60
     # A thread that is still at work would look for its kernel elsewhere.
-    while background_jit._working:
+    while background_jit._active_threads:
         assert time.monotonic() < until
         time.sleep(0.002)
 
@@ -55,11 +55,11 @@ def slow() -> Kernel:
 
 
 def test_the_second_call_waits_for_what_the_first_asked_for() -> None:
-    assert background_jit.kernel_asked_for("slow", slow) is None
-    function = background_jit.kernel_asked_for("slow", slow)
+    assert background_jit.request_kernel("slow", slow) is None
+    function = background_jit.request_kernel("slow", slow)
     assert function is not None
     assert function.address
-    assert background_jit.kernel_asked_for("slow", slow) is function
+    assert background_jit.request_kernel("slow", slow) is function
 
 
 def test_two_threads_make_what_somebody_waits_for() -> None:
@@ -69,45 +69,45 @@ def test_two_threads_make_what_somebody_waits_for() -> None:
         together.wait()  # which one thread alone would never pass
         return slow()
 
-    assert background_jit.kernel_asked_for("first", meeting) is None
-    assert background_jit.kernel_asked_for("second", meeting) is None
-    assert background_jit.kernel_asked_for("second", meeting) is not None
-    assert background_jit.kernel_asked_for("first", meeting) is not None
+    assert background_jit.request_kernel("first", meeting) is None
+    assert background_jit.request_kernel("second", meeting) is None
+    assert background_jit.request_kernel("second", meeting) is not None
+    assert background_jit.request_kernel("first", meeting) is not None
 
 
 def test_exact_kernels_are_not_waited_for() -> None:
-    assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
-    assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
-    assert background_jit._making["exact"].wait(30)
-    assert background_jit.kernel_asked_for("exact", slow, exact=True) is not None
+    assert background_jit.request_kernel("exact", slow, exact=True) is None
+    assert background_jit.request_kernel("exact", slow, exact=True) is None
+    assert background_jit._compiling["exact"].wait(30)
+    assert background_jit.request_kernel("exact", slow, exact=True) is not None
 
 
 def test_a_call_that_is_made_once_asks_for_no_kernels() -> None:
-    assert background_jit.kernel_asked_for("before", slow) is None
+    assert background_jit.request_kernel("before", slow) is None
     with background_jit.recording(True):
         for _ in range(3):
-            assert background_jit.kernel_asked_for("once", slow) is None
-            assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
-        assert background_jit.kernel_asked_for("before", slow) is not None
-    assert not {"once", "exact"} & {*background_jit._making, *background_jit._made}
-    assert background_jit.kernel_asked_for("once", slow) is None
-    assert background_jit.kernel_asked_for("once", slow) is not None
+            assert background_jit.request_kernel("once", slow) is None
+            assert background_jit.request_kernel("exact", slow, exact=True) is None
+        assert background_jit.request_kernel("before", slow) is not None
+    assert not {"once", "exact"} & {*background_jit._compiling, *background_jit._ready}
+    assert background_jit.request_kernel("once", slow) is None
+    assert background_jit.request_kernel("once", slow) is not None
 
 
 def test_a_call_that_does_the_same_many_times_asks() -> None:
     with background_jit.recording(True):
         found = [
-            background_jit.kernel_asked_for("many", slow)
-            for _ in range(background_jit._Recording.MANY + 1)
+            background_jit.request_kernel("many", slow)
+            for _ in range(background_jit._RecordingState.MANY + 1)
         ]
-    assert found[:-1] == [None] * background_jit._Recording.MANY
+    assert found[:-1] == [None] * background_jit._RecordingState.MANY
     assert found[-1] is not None
 
 
 def test_a_large_call_counts_as_many() -> None:
-    half = background_jit._Recording.MANY / 2
+    half = background_jit._RecordingState.MANY / 2
     with background_jit.recording(True):
-        found = [background_jit.kernel_asked_for("large", slow, worth=half) for _ in range(3)]
+        found = [background_jit.request_kernel("large", slow, worth=half) for _ in range(3)]
     assert found[:-1] == [None, None]
     assert found[-1] is not None
 
@@ -116,12 +116,12 @@ def test_a_large_call_counts_as_many() -> None:
 def test_large_convolutions_of_a_recorded_call_ask(
     monkeypatch: pytest.MonkeyPatch, grad: bool
 ) -> None:
-    size = background_jit._Recording.MANY // 2
+    size = background_jit._RecordingState.MANY // 2
     x, weight = torch.randn(4, 16, 32, 32), torch.randn(16, 16, 3, 3)
     monkeypatch.setattr(conv_kernel_choice, "_MUCH", x.numel() * 16 * 9 // size)
 
     def asked() -> set[bool]:
-        return {key[1] for key in background_jit._making if key[0] == "any convolution"}
+        return {key[1] for key in background_jit._compiling if key[0] == "any convolution"}
 
     with background_jit.recording(True), torch.set_grad_enabled(grad):
         first = torch.nn.functional.conv2d(x, weight, padding=1)
@@ -130,16 +130,16 @@ def test_large_convolutions_of_a_recorded_call_ask(
         found = asked()
         third = torch.nn.functional.conv2d(x, weight, padding=1)
     assert found == ({False, True} if grad else {False})
-    assert ("any convolution", False, "f", False) in background_jit._made
+    assert ("any convolution", False, "f", False) in background_jit._ready
     torch.testing.assert_close(first, third, rtol=1e-4, atol=1e-4)
 
 
 def test_what_one_thread_records_is_no_matter_of_others() -> None:
     with background_jit.recording(True):
-        other = threading.Thread(target=background_jit.kernel_asked_for, args=("other", slow))
+        other = threading.Thread(target=background_jit.request_kernel, args=("other", slow))
         other.start()
         other.join()
-    assert "other" in background_jit._making
+    assert "other" in background_jit._compiling
 
 
 @pytest.mark.parametrize("error", [NotImplementedError, ValueError, KeyError])
@@ -148,10 +148,10 @@ def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
         raise error("this one")
 
     for _ in range(3):
-        assert background_jit.kernel_asked_for("failing", failing) is None
-    assert background_jit.kernel_asked_for("slow", slow) is None  # the thread goes on
-    assert background_jit.kernel_asked_for("slow", slow) is not None
-    told = background_jit.faults.pop("failing", None)
+        assert background_jit.request_kernel("failing", failing) is None
+    assert background_jit.request_kernel("slow", slow) is None  # the thread goes on
+    assert background_jit.request_kernel("slow", slow) is not None
+    told = background_jit.failed_builds.pop("failing", None)
     assert (told is None) == (error is NotImplementedError)
 
 
@@ -159,7 +159,7 @@ def test_a_fault_of_a_builder_is_told() -> None:
     program = """
 from flambeau.native.runtime import background_jit as eager
 for _ in range(2):
-    assert eager.kernel_asked_for("twice", lambda: [][1]) is None
+    assert eager.request_kernel("twice", lambda: [][1]) is None
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
                           text=True, check=True)  # fmt: skip
@@ -172,14 +172,14 @@ def test_where_no_thread_can_be_started_nobody_waits(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     for _ in range(3):
-        assert background_jit.kernel_asked_for("slow", slow) is None
+        assert background_jit.request_kernel("slow", slow) is None
 
 
 def test_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_jit.Policy, "allowed", False)
+    monkeypatch.setattr(background_jit.KernelPolicy, "allowed", False)
     for _ in range(3):
-        assert background_jit.kernel_asked_for("slow", slow) is None
-    assert not background_jit._making
+        assert background_jit.request_kernel("slow", slow) is None
+    assert not background_jit._compiling
 
 
 def test_a_cold_and_a_warm_cache_give_the_same_bits(

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from flambeau.native.runtime.thread_pool import POOL
-from flambeau.native.runtime.launch_table import BARRIER, SERIAL, Patch, Program, Record, _flags
+from flambeau.native.runtime.launch_table import (
+    BARRIER, SERIAL, LaunchTable, Patch, Record, _drop_needless_barriers,
+)
 from flambeau.native.jit.elf_loader import load
 
 # cells: an array, its length, a factor. neighbours: out[i] = in[i - 1] + in[i + 1] + factor, each
@@ -84,7 +86,7 @@ class Stages:
         f = address("neighbours")
         records = [Record(f, [places[(i + 1) % 2], places[i % 2], length, factor], flags)
                    for i, factor in enumerate(self.factors)]  # fmt: skip
-        self.program = Program(records, keep=(self.a, self.b))
+        self.program = LaunchTable(records, keep=(self.a, self.b))
 
     def check(self, threads: int) -> None:
         self.a[:] = self.start
@@ -112,13 +114,13 @@ def test_serial_records_run_on_one_thread() -> None:
     counts = np.zeros(8, np.int64)
     where, cells = address("where"), [counts.ctypes.data]
     flags = (SERIAL | BARRIER, BARRIER, SERIAL, SERIAL | BARRIER, 0)
-    Program([Record(where, cells, flag) for flag in flags], keep=counts).run(threads=3)
+    LaunchTable([Record(where, cells, flag) for flag in flags], keep=counts).run(threads=3)
     assert counts[:4].tolist() == [3 + 2 * 3, 6, 6, 0]
 
 
 def test_barriers_that_nobody_needs_are_left_out() -> None:
     def flags(*given: int) -> list[int]:
-        return _flags([Record(0, [], flag) for flag in given])
+        return _drop_needless_barriers([Record(0, [], flag) for flag in given])
 
     both = SERIAL | BARRIER
     assert flags(BARRIER, BARRIER, BARRIER) == [BARRIER, BARRIER, 0]
@@ -133,8 +135,11 @@ def test_barriers_that_nobody_needs_are_left_out() -> None:
 def test_the_table_fills_cells(threads: int) -> None:
     arrays = np.zeros((4, 16), np.int64)
     where = address("where")
-    made = Program([Record(where, [0]), Record(where, [0]), Record(where, [arrays.ctypes.data])],
-                   [Patch(0, 0, 1), Patch(1, 0, 0, 16)], slots=2)  # fmt: skip
+    made = LaunchTable(
+        [Record(where, [0]), Record(where, [0]), Record(where, [arrays.ctypes.data])],
+        [Patch(0, 0, 1), Patch(1, 0, 0, 16)],
+        slots=2,
+    )
     for row in (1, 2):
         made.run([arrays[row].ctypes.data, arrays[3].ctypes.data], threads)
     assert arrays[0, 0] == 2 * threads
@@ -144,17 +149,17 @@ def test_the_table_fills_cells(threads: int) -> None:
 
 
 def test_the_table_has_a_value_for_each_slot() -> None:
-    made = Program([Record(address("where"), [0])], [Patch(0, 0, 0)], slots=1)
+    made = LaunchTable([Record(address("where"), [0])], [Patch(0, 0, 0)], slots=1)
     with pytest.raises(ValueError, match="0 values for a table of 1 slots"):
         made.run([])
     with pytest.raises(IndexError):
-        Program([Record(1, [0])], [Patch(0, 1, 0)], slots=1)
+        LaunchTable([Record(1, [0])], [Patch(0, 1, 0)], slots=1)
     with pytest.raises(IndexError):
-        Program([Record(1, [0])], [Patch(0, 0, 1)], slots=1)
+        LaunchTable([Record(1, [0])], [Patch(0, 0, 1)], slots=1)
 
 
 def test_an_empty_program() -> None:
-    made = Program([])
+    made = LaunchTable([])
     for threads in (1, 2):
         made.run(threads=threads)
         assert made.timed(threads=threads).total == 0.0

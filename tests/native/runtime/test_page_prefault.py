@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flambeau.native.runtime import page_prefault
-from flambeau.native.runtime.page_prefault import Pages
+from flambeau.native.runtime.page_prefault import PagePrefaulter
 
 resource = pytest.importorskip("resource")
 
@@ -33,7 +33,7 @@ def faults(array: np.ndarray) -> int:
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
-def finished(asked: Pages) -> None:
+def finished(asked: PagePrefaulter) -> None:
     thread = asked._thread
     if thread is not None:
         thread.join()
@@ -41,7 +41,7 @@ def finished(asked: Pages) -> None:
 
 def test_pages_are_there_when_they_are_written() -> None:
     first, second, other = (untouched(32 << 20) for _ in range(3))
-    asked = Pages()
+    asked = PagePrefaulter()
     asked.ask(first)
     finished(asked)
     asked.ask(second)
@@ -51,23 +51,23 @@ def test_pages_are_there_when_they_are_written() -> None:
 
 def test_pages_are_fetched_meanwhile() -> None:
     array, other = untouched(32 << 20), untouched(32 << 20)
-    with page_prefault.fetched(array):
+    with page_prefault.prefault(array):
         pass
     assert faults(array) < faults(other) // 4
-    with pytest.raises(KeyError), page_prefault.fetched(array):
+    with pytest.raises(KeyError), page_prefault.prefault(array):
         raise KeyError
 
 
 def test_values_stay() -> None:
     array = np.arange(1 << 20, dtype=np.uint8)
-    wanted, asked = array.copy(), Pages()
+    wanted, asked = array.copy(), PagePrefaulter()
     asked.ask(array)
     finished(asked)
     assert np.array_equal(array, wanted)
 
 
 def test_a_stop_leaves_nobody_at_the_memory() -> None:
-    asked = Pages()
+    asked = PagePrefaulter()
     arrays = [untouched(256 << 20) for _ in range(4)]
     for array in arrays:
         asked.ask(array)
@@ -80,7 +80,7 @@ def test_a_stop_leaves_nobody_at_the_memory() -> None:
 
 
 def test_to_finish_is_to_help() -> None:
-    arrays, asked = [untouched((9 << 20) + 5000) for _ in range(6)], Pages()
+    arrays, asked = [untouched((9 << 20) + 5000) for _ in range(6)], PagePrefaulter()
     for array in arrays:
         asked.ask(array)
     asked.finish()
@@ -105,7 +105,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
             helped.set()
 
     monkeypatch.setattr(page_prefault._Job, "work", work)
-    asked = Pages()
+    asked = PagePrefaulter()
     asked.ask(untouched(2 << 20))
     assert begun.wait(30)
     for _ in range(2):
@@ -119,8 +119,8 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    array = np.empty(page_prefault.WORTH, np.uint8)
-    found = Pages()
+    array = np.empty(page_prefault.MIN_PREFAULT_BYTES, np.uint8)
+    found = PagePrefaulter()
     found.ask(array)
     found.finish()
     array[:] = 1
@@ -128,7 +128,7 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_prefault, "usable_processors", lambda: 1)
-    array, asked = untouched(32 << 20), Pages()
+    array, asked = untouched(32 << 20), PagePrefaulter()
     asked.ask(array)
     finished(asked)
     assert faults(array) > 1000

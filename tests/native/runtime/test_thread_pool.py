@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native.runtime import thread_pool_ir, thread_pool
+from flambeau.native.runtime import thread_pool, thread_pool_ir
 from flambeau.native.runtime.thread_pool import POOL, Workers
 from flambeau.native.jit.elf_loader import load
 
@@ -134,7 +134,7 @@ def test_idle_workers_sleep_and_wake(system: str) -> None:
     if os.name != "posix":
         pytest.skip("POSIX threads")
     workers = Workers(3, system=system)
-    native = thread_pool._Launch(thread_pool_ir.functions(system)["launch"])
+    native = thread_pool._Launch(thread_pool_ir.load_runtime(system)["launch"])
     counter = Counter()
     try:
         for pause in (0.0, 0.02, 0.0, 0.05):
@@ -268,11 +268,11 @@ def test_without_threads_it_runs_on_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_how_many_threads_there_are_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("FLAMBEAU_THREADS", "3")
-    assert thread_pool._default() == 3
+    assert thread_pool._default_thread_count() == 3
     monkeypatch.setenv("FLAMBEAU_THREADS", "many")
-    assert thread_pool._default() == thread_pool.usable_processors() >= 1
+    assert thread_pool._default_thread_count() == thread_pool.usable_processors() >= 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
-    assert thread_pool._default() == 5
+    assert thread_pool._default_thread_count() == 5
 
 
 def test_set_num_threads() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.conv import direct_blocking
 from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
 from flambeau.native.codegen.conv.direct_blocking import Unsupported
@@ -98,10 +98,10 @@ def test_what_is_cut_for_many_is_what_is_cut_for_two(layer: tuple, shares: int) 
         shapes = {"x": x, "gx": x, "weight": w, "gw": w, "y": y, "gy": y}
         given = [rng.standard_normal(shapes[b.name]).astype("f").ravel() for b in many.buffers]
         want = [one.copy() for one in given]
-        compiled(two).run(want, (), 1)
+        compile_kernel(two).run(want, (), 1)
         for threads in (1, 2, 5, shares):
             found = [one.copy() for one in given[:-1]] + [np.full_like(given[-1], np.nan)]
-            compiled(many).run(found, (), threads)
+            compile_kernel(many).run(found, (), threads)
             np.testing.assert_allclose(found[-1], want[-1], 1e-4, 1e-4)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.runtime import fast_call
-from flambeau.native.runtime.background_jit import Policy
+from flambeau.native.runtime.background_jit import KernelPolicy
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.attention import native
 
@@ -32,16 +32,16 @@ def results(q, k, v, causal: bool) -> list[np.ndarray]:
 ])  # fmt: skip
 def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
     monkeypatch.setattr(native, "LARGE", 0)
-    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     torch.manual_seed(0)
     q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
                for n in (rows, columns, columns))  # fmt: skip
     before = POOL.threads()
     POOL.set_threads(threads)
     try:
-        monkeypatch.setattr(Policy, "allowed", False)
+        monkeypatch.setattr(KernelPolicy, "allowed", False)
         wanted = results(q, k, v, causal)
-        monkeypatch.setattr(Policy, "allowed", True)
+        monkeypatch.setattr(KernelPolicy, "allowed", True)
         until = time.monotonic() + 10
         key = (np.dtype(str(dtype).removeprefix("torch.")), causal)
         while key not in native._ready:
@@ -64,13 +64,13 @@ def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monk
     monkeypatch.setattr(native, "_PART", part)
     torch.manual_seed(0)
     q, k, v = (torch.randn(5, 3, 17, 8) for _ in range(3))
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     wanted = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    monkeypatch.setattr(Policy, "allowed", True)
+    monkeypatch.setattr(KernelPolicy, "allowed", True)
     F.scaled_dot_product_attention(q, k, v, is_causal=True)
     calls = []
-    real = native.run
-    monkeypatch.setattr(native, "run", lambda *a: (calls.append(a), real(*a)))
+    real = native.call_kernel
+    monkeypatch.setattr(native, "call_kernel", lambda *a: (calls.append(a), real(*a)))
     found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert len(calls) == many
     torch.testing.assert_close(found, wanted)

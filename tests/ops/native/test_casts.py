@@ -27,7 +27,7 @@ EXPECTED = {
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     monkeypatch.setattr(conversion, "MIDDLE", 3)
-    monkeypatch.setattr(fast_call, "SMALL", 3)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise, name, 3)
     for name in ("_ready", "_straight"):

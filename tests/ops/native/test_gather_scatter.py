@@ -32,8 +32,8 @@ def settled() -> None:
             wanted += [("put_last", kind, how), ("put_middle", kind, how)]
     until = time.monotonic() + 30
     while missing := [one for one in wanted if gather_scatter._kernel(*one) is None]:
-        found = {one: background_jit._made.get(one, "none yet") for one in missing}
-        assert time.monotonic() < until, f"{found}, with {background_jit._working} at work"
+        found = {one: background_jit._ready.get(one, "none yet") for one in missing}
+        assert time.monotonic() < until, f"{found}, with {background_jit._active_threads} at work"
         time.sleep(0.002)
 
 
@@ -72,12 +72,12 @@ def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
         return WORK[name](x, at, index, source)
 
     expected = work()
-    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     monkeypatch.setattr(gather_scatter, "LARGE", 0)
     settled()
     calls = []
-    real = gather_scatter.run
-    monkeypatch.setattr(gather_scatter, "run", lambda *a: (calls.append(a), real(*a)))
+    real = gather_scatter.call_kernel
+    monkeypatch.setattr(gather_scatter, "call_kernel", lambda *a: (calls.append(a), real(*a)))
     assert torch.equal(work(), expected)
     assert calls or (name == "index_add" and at == 0)  # which adds whole rows
 

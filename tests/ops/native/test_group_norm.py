@@ -23,7 +23,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     for name in ("native.rows", "normalization.group_norm"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
-    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield

@@ -10,9 +10,9 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.runtime import background_jit, fast_call
-from flambeau.native.runtime.background_jit import Policy
+from flambeau.native.runtime.background_jit import KernelPolicy
 from flambeau.native.runtime.thread_pool import POOL
-from flambeau.ops.native import transpose, pointwise, row_copies, embedding
+from flambeau.ops.native import embedding, pointwise, row_copies, transpose
 
 F = torch.nn.functional
 MODULES = (
@@ -33,7 +33,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     for name in ("creation.conversion", "core.dispatch", "core.promotion", "pointwise.extrema",
                  "pointwise.rounding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
-    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -42,21 +42,21 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 
 def both(monkeypatch, function):
     """What machine code gives once all kernels are there, and what NumPy does."""
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     expected = function()
-    monkeypatch.setattr(Policy, "allowed", True)
+    monkeypatch.setattr(KernelPolicy, "allowed", True)
     for _ in range(5):  # some kernels are asked for when they come up again
         function()
         until = time.monotonic() + 30
-        while background_jit._working:
+        while background_jit._active_threads:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
     calls = []
-    real, shared = pointwise.run, embedding.shared
+    real, shared = pointwise.call_kernel, embedding.call_on_threads
     for name in ("native.pointwise", "native.rows", "native.embedding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "run",
                             lambda *a: (calls.append(a), real(*a)))  # fmt: skip
-    monkeypatch.setattr(embedding, "shared", lambda *a: (calls.append(a), shared(*a)))
+    monkeypatch.setattr(embedding, "call_on_threads", lambda *a: (calls.append(a), shared(*a)))
     found = function()
     assert calls, "no kernel was called"
     return found, expected
@@ -140,9 +140,9 @@ def test_in_place_on_what_overlaps(monkeypatch) -> None:
         rows[:, 10:].lerp_(rows[:, :-10], 0.5)
         return (x,)
 
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     (expected,) = moved()
-    monkeypatch.setattr(Policy, "allowed", True)
+    monkeypatch.setattr(KernelPolicy, "allowed", True)
     for _ in range(4):
         (found,) = moved()
     torch.testing.assert_close(found, expected)

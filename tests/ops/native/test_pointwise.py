@@ -29,7 +29,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     for module in ("core.dispatch", "core.promotion"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIDDLE", 3)
-    monkeypatch.setattr(fast_call, "SMALL", 3)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
     for name in ("_ready", "_straight"):

@@ -28,9 +28,9 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
                  "loss.cross_entropy"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
-    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     if request.param > 1:  # of everything, pieces first
-        monkeypatch.setattr(rows, "SMALL", 0)
+        monkeypatch.setattr(rows, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -332,7 +332,7 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
         asked.append(key)
         return types.SimpleNamespace(address=7) if len(asked) > 1 else None
 
-    monkeypatch.setattr(rows, "kernel_asked_for", ask)
+    monkeypatch.setattr(rows, "request_kernel", ask)
     x = matrix((33, 65))
     found = [rows.kernel("softmax", x) for _ in range(20)]
     assert found == [None] * 9 + [7] * 11

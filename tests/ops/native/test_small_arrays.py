@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime.background_jit import Policy, Small
+from flambeau.native.runtime.background_jit import KernelPolicy, Small
 from flambeau.ops.native import small_arrays
 
 F = torch.nn.functional
@@ -35,9 +35,9 @@ def tables() -> list[Small]:
 
 def both(monkeypatch, function):
     """What NumPy gives, and what a kernel does."""
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     expected = function()
-    monkeypatch.setattr(Policy, "allowed", True)
+    monkeypatch.setattr(KernelPolicy, "allowed", True)
     function()
     function()
     assert any(address for table in tables() for address in table.values())
@@ -81,9 +81,9 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
         loss.backward()
         return torch.cat([loss.detach()[None], given.grad.reshape(-1)])
 
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     want = step()
-    monkeypatch.setattr(Policy, "allowed", True)
+    monkeypatch.setattr(KernelPolicy, "allowed", True)
     for _ in range(4):
         np.testing.assert_allclose(step().numpy(), want.numpy(), 1e-6, 1e-6)
 

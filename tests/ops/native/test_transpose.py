@@ -60,7 +60,7 @@ def test_windows() -> None:
 
 def test_what_does_not_fit_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[object]()
-    monkeypatch.setattr(transpose, "kernel_asked_for", lambda key, *_, **__: asked.append(key))
+    monkeypatch.setattr(transpose, "request_kernel", lambda key, *_, **__: asked.append(key))
     x = np.ones((20, 30), "f")
     wide = np.broadcast_to(x, (3, 20, 30))
     for other in (x, x[::-1].T, x[:, ::2], x.astype("h").T, x[:, :3].T, wide):
@@ -112,8 +112,8 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
     calls = []
-    real = row_copies.shared
-    monkeypatch.setattr(row_copies, "shared", lambda *a: (calls.append(a), real(*a)))
+    real = row_copies.call_on_threads
+    monkeypatch.setattr(row_copies, "call_on_threads", lambda *a: (calls.append(a), real(*a)))
     found = ROWS[name]()
     assert found.dtype == expected.dtype
     assert torch.equal(found, expected)
@@ -159,8 +159,8 @@ def test_steps(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_steps_are_taken_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, real = [], row_copies.shared
-    monkeypatch.setattr(row_copies, "shared", lambda *a: (calls.append(a), real(*a)))
+    calls, real = [], row_copies.call_on_threads
+    monkeypatch.setattr(row_copies, "call_on_threads", lambda *a: (calls.append(a), real(*a)))
     for name in ("every second", "in reverse", "every third", "into every second"):
         until = time.monotonic() + 10
         calls.clear()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime.background_jit import Policy
-from flambeau.native.kernels.recurrent import narrow
+from flambeau.native.runtime.background_jit import KernelPolicy
+from flambeau.native.kernels.recurrent import has_narrow_panels
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.recurrent import native
 
@@ -70,7 +70,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
         x = torch.randn(length, 3, 4, dtype=dtype, requires_grad=True)
         found = step(layer, x, states)
         with monkeypatch.context() as patch:
-            patch.setattr(Policy, "allowed", False)
+            patch.setattr(KernelPolicy, "allowed", False)
             wanted = step(layer, x, states)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
@@ -88,7 +88,7 @@ def test_inference(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return [y.numpy(), h.numpy(), c.numpy()]
 
     found = until_kernels(run, 1)
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     for a, b in zip(found, run(), strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
@@ -110,7 +110,7 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
         states = [torch.randn(1, batch, 17, requires_grad=True) for _ in range(2)]
         found = step(layer, x, states)
         with monkeypatch.context() as patch:
-            patch.setattr(Policy, "allowed", False)
+            patch.setattr(KernelPolicy, "allowed", False)
             wanted = step(layer, x, states)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
@@ -143,4 +143,4 @@ def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch
     enough = 8 * POOL.threads()
     for rows in (1, enough):
         net(torch.randn(2, rows, 3))
-    assert asked == ([1040] if narrow() else [])
+    assert asked == ([1040] if has_narrow_panels() else [])

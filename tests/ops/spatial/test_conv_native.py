@@ -10,7 +10,7 @@ import pytest
 import flambeau
 import flambeau.nn.functional as F
 from flambeau.native.runtime import background_jit
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.conv.direct_blocking import Unsupported
 from flambeau.ops.spatial import conv_kernel_choice, conv_native
 from flambeau.ops.native import matmul, static_shape_kernels
@@ -26,12 +26,12 @@ def made(monkeypatch) -> list:
         used.append(key)
         if key not in known:
             try:
-                known[key] = compiled(builder())
+                known[key] = compile_kernel(builder())
             except Unsupported:
                 known[key] = None
         return known[key]
 
-    monkeypatch.setattr(background_jit, "kernel_asked_for", at_once)
+    monkeypatch.setattr(background_jit, "request_kernel", at_once)
     monkeypatch.setattr(static_shape_kernels, "_seen", {})
     return used
 
@@ -155,8 +155,8 @@ def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> 
     monkeypatch.setattr(matmul, "_USED", 2)
     monkeypatch.setattr(matmul, "_calls", {})
     monkeypatch.setattr(matmul, "_plans", {})
-    monkeypatch.setattr(matmul, "kernel_asked_for",
-                        lambda key, build: background_jit.kernel_asked_for(key, build))  # fmt: skip
+    monkeypatch.setattr(matmul, "request_kernel",
+                        lambda key, build: background_jit.request_kernel(key, build))  # fmt: skip
     rng = np.random.default_rng(5)
     w_shape = (outputs, shape[1], *(1,) * (len(shape) - 2))
     arrays = [rng.normal(size=s).astype(np.float32) for s in (shape, w_shape, (outputs,))]

@@ -10,7 +10,7 @@ import pytest
 import flambeau
 import flambeau.nn.functional as F
 from flambeau.native.runtime import background_jit
-from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.ops.spatial import pool_native
 
 
@@ -23,10 +23,10 @@ def made(monkeypatch) -> list:
     def at_once(key, builder: Callable, exact: bool = False, worth: float = 1):
         used.append(key)
         if key not in known:
-            known[key] = compiled(builder())
+            known[key] = compile_kernel(builder())
         return known[key]
 
-    monkeypatch.setattr(background_jit, "kernel_asked_for", at_once)
+    monkeypatch.setattr(background_jit, "request_kernel", at_once)
     monkeypatch.setattr(pool_native, "_LEAST", 1)
     return used
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime.background_jit import Policy
+from flambeau.native.runtime.background_jit import KernelPolicy
 from flambeau.ops.spatial.resample_native import along_axis, pixels_taken
 
 F = torch.nn.functional
@@ -23,7 +23,7 @@ def by_both(function, image, monkeypatch):
     """(with kernels, without)."""
     with_gradient(function, image)  # asks for the kernels
     found = with_gradient(function, image)
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     return zip(found, with_gradient(function, image), strict=True)
 
 

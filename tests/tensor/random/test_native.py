@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.native.runtime.background_jit import Policy
-from flambeau.tensor.random import native, integers, normal, distributions
+from flambeau.native.runtime.background_jit import KernelPolicy
+from flambeau.tensor.random import distributions, integers, native, normal
 from flambeau.tensor.random.generator import Generator
 
 SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
@@ -75,6 +75,6 @@ def test_the_twister_goes_on_from_what_machine_code_left(by_kernels: Callable) -
 def test_machine_code_draws_where_kernels_with_other_rounding_may_not(
     monkeypatch: pytest.MonkeyPatch, by_kernels: Callable
 ) -> None:
-    monkeypatch.setattr(Policy, "allowed", False)
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
     by_kernels()
     assert native.native("twist") is not None

@@ -28,7 +28,7 @@ def in_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
     if not steps.dense or len(steps.windows) < 2 or not steps.batch or not width:
         return False
     size = CELLS[cell].gates * width * width * inside.itemsize
-    return inside.name in _FLOATS and recurrent.in_one_kernel(size, steps.batch, threads())
+    return inside.name in _FLOATS and recurrent.fits_one_kernel(size, steps.batch, threads())
 
 
 class Layer:
