@@ -97,10 +97,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 def _choose(mode: str) -> None:
     """Sets the mode. Kernels are for later calls than the first, which a resumed process begins
     with; new memory is filled."""
-    from ..native.runtime.background_jit import Policy
+    from ..native.runtime.background_jit import KernelPolicy
 
     _Chosen.deterministic = mode
-    Policy.allowed = mode == "default"
+    KernelPolicy.allowed = mode == "default"
     Filling.deterministic = mode != "default"
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...native.foundation.user_frames import warn
-from ...native.runtime.background_jit import beside, recording
+from ...native.runtime.background_jit import recording, run_in_background
 from ...native.foundation.environment import CHECK, DEBUG
 from ...nn.module import Module
 from ...tensor.ambient import AMBIENT

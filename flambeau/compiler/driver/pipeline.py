@@ -105,7 +105,7 @@ def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step
 
 
 def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
-    from ...native.jit.compile import known
+    from ...native.jit.compile import load_cached
 
     def plan_graph() -> Planned:
         optimized = optimize(graph)
@@ -114,7 +114,7 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     key = make_key(graph, PASSES)
     with stage("load"):
         table = None if key is None else load_table(key)
-        cached = None if table is None else known(table.codes)
+        cached = None if table is None else load_cached(table.codes)
     if table is not None and cached is not None:
         addresses = [cached[code] for code in table.codes]
         with stage("step"):
@@ -127,7 +127,7 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     if arena is None:
         with stage("arena"):
             arena = Arena(planned[3].size)
-    with fetched(arena.array):
+    with prefault(arena.array):
         table, addresses = _compile(planned, aside)
     is_stored = (
         key is not None and elapsed_s > MIN_CACHED_PLAN_SECONDS and store_table(key, table, graph)
@@ -138,12 +138,12 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
 
 def _warm_up_workers(graph: Graph) -> None:
     """Start the compile workers while the kernels are still being planned."""
-    from ...native.jit.worker_pool import MAKERS, PRODUCT
+    from ...native.jit.worker_pool import FIRST_PRODUCT_S, WORKERS
     from ...native.runtime.thread_pool import threads
 
     contractions = {(n.op, n.shape, *(a.shape for a in n.inputs)) for n in graph.nodes()
                     if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
-    MAKERS.expect(PRODUCT * len(contractions), threads())
+    WORKERS.prestart(FIRST_PRODUCT_S * len(contractions), threads())
 
 
 def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:

@@ -15,7 +15,7 @@ def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
     where a part of it is not there any more. Its graph is asked for when somebody asks how it was
     planned."""
     table = load_table(key)
-    addresses = None if table is None or not table.graph else known(table.codes)
+    addresses = None if table is None or not table.graph else load_cached(table.codes)
     if table is None or addresses is None:
         return None
     data = table.graph

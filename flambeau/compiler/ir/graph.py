@@ -250,7 +250,7 @@ def concat(parts: Sequence[Node], axis: int) -> Node:
     return Node(Op.CONCAT, tuple(parts), shape, first.type, {"axis": axis})
 
 
-def reduce(a: Node, fold: Fold, axes: Sequence[int]) -> Node:
+def reduce(a: Node, fold: ReduceOp, axes: Sequence[int]) -> Node:
     """A reduction over axes, which keep extent 1."""
     axes = tuple(sorted(axes))
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
@@ -271,7 +271,7 @@ def matmul(a: Node, b: Node, precision: int | None = None) -> Node:
     `precision`: as a Contract's; None reads torch.set_float32_matmul_precision.
     """
     batch = tuple(max(x, y) for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    attributes = {"precision": Chosen.parts if precision is None else precision}
+    attributes = {"precision": MatmulPrecision.parts if precision is None else precision}
     return Node(Op.MATMUL, (a, b), (*batch, a.shape[-2], b.shape[-1]), a.type, attributes)
 
 

@@ -8,7 +8,7 @@ directions.
 
 from __future__ import annotations
 
-from ...native.loop_ir.ir import Fold, Type
+from ...native.loop_ir.ir import ReduceOp, Type
 from ..ir.graph import (
     Graph, Node, Op, cast, matmul, permute, reduce, reshape, rewrite, users, with_inputs,
 )  # fmt: skip
@@ -147,10 +147,10 @@ def _reuse_scattered_sums(graph: Graph, scattered: dict[int, Node]) -> Graph:
     nodes = {id(node) for node in graph.nodes()}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if node.op is Op.REDUCE and node.fold is Fold.SUM and node.axes == (0,):
+        if node.op is Op.REDUCE and node.fold is ReduceOp.SUM and node.axes == (0,):
             sums = scattered.get(id(node.inputs[0]))
             if sums is not None and id(sums) in nodes:
-                return reduce(sums, Fold.SUM, (0,))
+                return reduce(sums, ReduceOp.SUM, (0,))
         return with_inputs(node, inputs)
 
     return rewrite(graph, rule)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ..ir.graph import Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs
 
 MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached for the second pass
@@ -73,10 +73,10 @@ def _shifted_moments(total: Node) -> Moments:
     count = constant(float(prod(x.shape[:-1])), Type.F32, unit)
     sample = _sample_rows(x)
     sample_count = constant(float(prod(sample.shape[:-1])), Type.F32, unit)
-    estimate = apply(Scalar.DIV, reduce(sample, Fold.SUM, total.axes), sample_count)
+    estimate = apply(Scalar.DIV, reduce(sample, ReduceOp.SUM, total.axes), sample_count)
     distance = apply(Scalar.SUB, x, estimate)
-    sums = reduce(distance, Fold.SUM, total.axes)
-    squares = reduce(apply(Scalar.MUL, distance, distance), Fold.SUM, total.axes)
+    sums = reduce(distance, ReduceOp.SUM, total.axes)
+    squares = reduce(apply(Scalar.MUL, distance, distance), ReduceOp.SUM, total.axes)
     row_sum = apply(Scalar.ADD, sums, apply(Scalar.MUL, estimate, count))
     correction = apply(Scalar.DIV, apply(Scalar.MUL, sums, sums), count)
     zero = constant(0.0, Type.F32, unit)

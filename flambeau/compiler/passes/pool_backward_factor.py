@@ -41,7 +41,7 @@ class _Windows:
     def gather(self, image: Node) -> Node:
         """The image's value at the selected position of each window."""
         zero = constant(0, image.type, (1,) * len(self.hit.shape))
-        return reduce(apply(Scalar.WHERE, self.hit, image, zero), Fold.SUM, self.axes)
+        return reduce(apply(Scalar.WHERE, self.hit, image, zero), ReduceOp.SUM, self.axes)
 
 
 def _rewrite_product(node: Node) -> Node:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ..ir.graph import Graph, Node, Op, permute, reshape, rewrite, strided_slice, with_inputs
 
 Rule = Callable[[Node], Node]

@@ -27,7 +27,7 @@ def split_column_sums(graph: Graph) -> Graph:
 
 
 def _split(node: Node, parts: int) -> Node:
-    if node.op is not Op.REDUCE or node.fold is not Fold.SUM or node.type is not Type.F32:
+    if node.op is not Op.REDUCE or node.fold is not ReduceOp.SUM or node.type is not Type.F32:
         return node
     (a,) = node.inputs
     last = len(a.shape) - 1
@@ -42,7 +42,7 @@ def _split(node: Node, parts: int) -> Node:
         return node
     partial = sum_parts(a, axes, parts)
     outer_axes = [i + 1 for i in range(last) if i not in axes]
-    total = reduce(partial, Fold.SUM, [0, *outer_axes])
+    total = reduce(partial, ReduceOp.SUM, [0, *outer_axes])
     result = reshape(total, node.shape)
     for new in (result, total, partial):
         new.origin = new.origin or node.origin

@@ -11,7 +11,7 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import FEW, evenness
+from ...native.target.load_balance import TYPICAL_THREADS, utilization
 from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs
 
 MAX_ADDED_PARTS = 8  # more parts are reduced by a kernel of their own
@@ -28,10 +28,10 @@ def split_conv_weight_gradients(graph: Graph) -> Graph:
 
 def choose_part_count(images: int, threads: int) -> int:
     """How many equal parts keep the threads evenly busy in few rounds; 1 where none does."""
-    if threads <= FEW:
+    if threads <= TYPICAL_THREADS:
         return threads if images % threads == 0 else 1
     divisors = [p for p in range(1, min(4 * threads, images, MAX_PARTS) + 1) if images % p == 0]
-    return max(divisors, key=lambda p: evenness(p, threads) - COST_PER_ROUND * -(-p // threads))
+    return max(divisors, key=lambda p: utilization(p, threads) - COST_PER_ROUND * -(-p // threads))
 
 
 def _split(node: Node, threads: int) -> Node:
@@ -65,7 +65,7 @@ def _reduce_parts(split: Node, node: Node, parts: int) -> Node:
     """The sum of many parts as a reduction."""
     *rest, features = node.shape
     stacked = reshape(split, (*rest, parts, features))
-    total = reduce(stacked, Fold.SUM, (3,))
+    total = reduce(stacked, ReduceOp.SUM, (3,))
     result = reshape(total, node.shape)
     for new in (stacked, total, result):
         new.origin = node.origin

@@ -12,7 +12,7 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import FEW
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs
 
 MIN_DEPTH_PER_PART = 256
@@ -78,7 +78,7 @@ def split_matmul(node: Node, parts: int, blocks: int) -> Node:
     rows = reshape(a, (blocks, m // blocks, parts, k // parts))
     left, right = permute(rows, (2, 0, 1, 3)), reshape(b, (parts, 1, k // parts, n))
     partial = matmul(left, right, node.precision)
-    total = reduce(partial, Fold.SUM, (0,))
+    total = reduce(partial, ReduceOp.SUM, (0,))
     result = reshape(total, node.shape)
     for new in (rows, left, right, partial, total, result):
         new.origin = node.origin

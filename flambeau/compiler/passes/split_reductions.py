@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loop_ir.ir import Fold
+from ...native.loop_ir.ir import ReduceOp
 from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite, with_inputs
 
 MIN_ELEMENTS = 1 << 15  # below, one thread is as fast
@@ -18,7 +18,14 @@ MANY_COLUMNS = 256
 PREFERRED_PARTS = 16
 PART_COUNTS = (PREFERRED_PARTS, 32, 8, 24, 12, 10, 6, 4, 2)  # in order of preference
 MIN_EXTENT_PER_PART = 32
-_SPLITTABLE = (Fold.SUM, Fold.PRODUCT, Fold.MAXIMUM, Fold.MINIMUM, Fold.ANY, Fold.ALL)
+_SPLITTABLE = (
+    ReduceOp.SUM,
+    ReduceOp.PRODUCT,
+    ReduceOp.MAXIMUM,
+    ReduceOp.MINIMUM,
+    ReduceOp.ANY,
+    ReduceOp.ALL,
+)
 
 
 def split_reductions(graph: Graph) -> Graph:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.matmul_precision import Chosen
+from ...native.target.matmul_precision import MatmulPrecision
 from ..ir.exchange import Exchange, offline
 from ..trace.bindings import Bindings, Kept, Scalar, State
 from ..trace.trace import same_bits

@@ -36,7 +36,7 @@ class Flag(Generic[T]):
         except ValueError:
             pass
         kind = "a whole number" if isinstance(self.default, int) else "a number"
-        warn(f"{self.name}={given!r} is not {kind} from {self.least} up, and is not "
+        warn(f"{self.name}={text!r} is not {kind} from {self.minimum} up, and is not "
              "heeded")  # fmt: skip
         return self.default
 
@@ -81,7 +81,7 @@ TRACEBACK = Flag(
     "`full`: tracebacks show every frame inside flambeau, in programs that `flambeau` runs, in "
     "notebooks and under pytest.",
 )
-FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS, TRACEBACK)
+FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, COMPILE_WORKERS, TRACEBACK)
 
 
 def flags_page() -> str:

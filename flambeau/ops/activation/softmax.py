@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from ...native.foundation.user_frames import warn
-from ...native.runtime.background_jit import Policy
-from ...native.runtime.fast_call import Calls
+from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.fast_call import FastCalls
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name

@@ -11,7 +11,7 @@ from flambeau.compiler.ir.interpreter import evaluate, numpy_type, slices_of, ty
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, pad, reduce, strided_slice,
 )  # fmt: skip
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 DRAW = np.random.RandomState(0)
 

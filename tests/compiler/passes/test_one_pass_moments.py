@@ -8,7 +8,7 @@ import pytest
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce
 from flambeau.compiler.passes.one_pass_moments import compute_moments_in_one_pass
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..execution_routes import assert_same, check, outcome, run
 from ..random_graphs import graph_of, source, values
@@ -79,8 +79,8 @@ def test_columns_that_are_all_the_same_have_no_variance() -> None:
 def test_what_is_no_mean_is_left_alone() -> None:
     x = source(0, SHAPE)
     y = apply(Scalar.MUL, x, x)
-    apart = apply(Scalar.SUB, y, reduce(y, Fold.MAXIMUM, (0, 1, 2)))
-    graph = graph_of([x], [y, reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, (0, 1, 2))])
+    apart = apply(Scalar.SUB, y, reduce(y, ReduceOp.MAXIMUM, (0, 1, 2)))
+    graph = graph_of([x], [y, reduce(apply(Scalar.MUL, apart, apart), ReduceOp.SUM, (0, 1, 2))])
     before = sum(node.op is Op.SLICE for node in pipeline.optimize(graph).nodes())
     assert before == 0
     check(graph)
@@ -95,5 +95,5 @@ def test_squares_of_other_distances_are_left_alone(case: str) -> None:
     mean = total if case == "undivided" else apply(Scalar.DIV, total, count)
     apart = apply(Scalar.SUB, y, mean)
     square = apply(Scalar.MUL, apart, other if case == "two factors" else apart)
-    graph = graph_of([x, z], [y, other, total, reduce(square, Fold.SUM, (0, 1, 2))])
+    graph = graph_of([x, z], [y, other, total, reduce(square, ReduceOp.SUM, (0, 1, 2))])
     assert not any(node.op is Op.SLICE for node in compute_moments_in_one_pass(graph).nodes())

@@ -10,7 +10,7 @@ import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce, reshape
 from flambeau.compiler.fusion.fusion import Fusion
 from flambeau.compiler.passes.pool_backward_factor import factor_pool_backward
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..random_graphs import graph_of, source, values
 from ..driver.test_pipeline import assert_same, check, outcome

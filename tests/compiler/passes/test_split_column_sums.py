@@ -7,7 +7,7 @@ import pytest
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
 from flambeau.compiler.passes.split_column_sums import split_column_sums
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..execution_routes import assert_same, bound, check, interpreted, outcome, run
 from ..random_graphs import graph_of, source, values
@@ -78,7 +78,7 @@ def test_long_sums_are_cut() -> None:
     rows = 1 << 15
     x = source(0, (16, rows // 16, 1, 16))
     y = apply(Scalar.MUL, x, x)
-    graph = pipeline.optimize(graph_of([x], [y, reduce(y, Fold.SUM, (0, 1, 2))]))
+    graph = pipeline.optimize(graph_of([x], [y, reduce(y, ReduceOp.SUM, (0, 1, 2))]))
     (parts,) = [node for node in graph.nodes() if node.op is Op.SUM_PARTS]
     assert parts.shape[1:] == (1, rows // 16, 1, 16)
 
@@ -87,7 +87,7 @@ def test_long_sums_are_cut() -> None:
 def test_few_columns_or_rows_are_left_alone(shape: tuple[int, int]) -> None:
     x = source(0, shape)
     y = apply(Scalar.MUL, x, x)
-    graph = pipeline.optimize(graph_of([x], [y, reduce(y, Fold.SUM, (0,))]))
+    graph = pipeline.optimize(graph_of([x], [y, reduce(y, ReduceOp.SUM, (0,))]))
     assert not any(node.op is Op.SUM_PARTS for node in graph.nodes())
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) 
 
 def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = _made()
-    graph = graph_of([x], [y, reduce(y, Fold.SUM, (0,))])
+    graph = graph_of([x], [y, reduce(y, ReduceOp.SUM, (0,))])
     assert any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
     monkeypatch.setattr(
         "flambeau.compiler.passes.split_column_sums.MIN_ELEMENTS", ROWS * 4 * COLUMNS + 1

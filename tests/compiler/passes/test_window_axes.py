@@ -9,7 +9,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Node, apply, cast, constant, expand, reduce, reshape
 from flambeau.compiler.passes.window_axes import preserve_window_axes
-from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..random_graphs import graph_of, source, values
 from ..driver.test_pipeline import assert_same, check, outcome

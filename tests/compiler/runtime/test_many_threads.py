@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
-from flambeau.compiler.passes.split_k import choose_split, split_k, split_cost, unsplit_cost
+from flambeau.compiler.passes.split_k import choose_split, split_cost, split_k, unsplit_cost
 from flambeau.compiler.passes.split_conv_weight import choose_part_count
 from flambeau.compiler.kernels.loop_nests import CHUNK_ELEMENTS, chunk_for
 from flambeau.compiler.schedule.tasks import MIN_PARALLEL_ELEMENTS, serial_limit
@@ -45,7 +45,7 @@ def test_a_deep_product_is_made_in_parts(threads: int) -> None:
     made = split_k(graph)
     ((parts, blocks, *_),) = [one.shape for one in products(made)]
     assert (parts, blocks) == choose_split(96, 48, 4608, threads) != (1, 1)
-    assert evenness(parts * blocks, threads) > 0.7
+    assert utilization(parts * blocks, threads) > 0.7
     given = [one * np.float32(0.1) for one in values(graph, 0)]
     wanted = outcome(graph, given)
     assert_same(outcome(made, given), wanted)

@@ -10,7 +10,7 @@ from flambeau import nn
 from flambeau.compiler.ir.graph import Graph, Node, apply, constant, matmul, reduce, reshape
 from flambeau.compiler.fusion.fusion_group import FusionGroup
 from flambeau.compiler.schedule.horizontal_fusion import MAX_LOOPS, fuse_horizontally
-from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type
+from flambeau.native.loop_ir.ir import Loop, LoopKind, ReduceOp, Scalar, Type
 
 from ..execution_routes import check
 from ..random_graphs import graph_of, source
