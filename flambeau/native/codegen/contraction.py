@@ -1,4 +1,4 @@
-"""Which kernel emits a contraction: a product's or a convolution's; plain loops for the rest."""
+"""Picks the kernel template of a Contract: GEMM, implicit GEMM, Winograd or direct convolution."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A kernel as LLVM IR text: `void name(i64 tid, i64 threads, ptr cells)`, run on every thread.
+"""Emits a kernel as LLVM IR text: `void name(i64 tid, i64 threads, ptr cells)`, run on every
+thread.
 
-Cells are the addresses of the kernel's buffers, then the values of its sizes. The function takes
-them out and calls another whose arguments say that buffers do not overlap.
+Cells hold the addresses of the kernel's buffers, then the values of its sizes. The entry function
+loads them and calls an inner function whose arguments are declared noalias.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
-    """LLVM IR of a module with the kernel's function, of the kernel's name if `name` is None."""
+    """The LLVM IR of a kernel's module; `name` overrides the kernel's own name."""
     name = kernel.name if name is None else name
     target = target or host()
     module = Module(name, target.vector_bytes, kernel.exact)

@@ -1,9 +1,8 @@
-"""The C library's allocator, told to keep the memory of arrays for the next ones.
+"""Tunes glibc's allocator to keep freed memory for the next arrays.
 
-glibc gives large blocks back to the system as soon as they are free, and each page of the next
-array then costs a fault: a training step may spend a third of its time there. Blocks of 32 MB and
-more it asks of the system one by one, unless the heap's end has room for them: so it gets room
-beforehand, whose pages cost nothing until they are written.
+By default glibc returns large blocks to the system, and each page of the next array costs a fault:
+up to a third of a training step. Blocks of 32 MB and more are still mapped one by one unless the
+top of the heap has room, so the heap is padded; pages cost nothing until they are written.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ _library: Any = None  # glibc, where it keeps freed memory
 
 
 def keep_freed_memory() -> bool:
-    """Does so, where the C library is glibc and nobody has set it up; whether it was done."""
+    """Applies the settings if the C library is glibc and the user has not tuned it; returns whether
+    it did.
+    """
     global _library
     if not sys.platform.startswith("linux"):
         return False
@@ -49,8 +50,8 @@ def keep_freed_memory() -> bool:
 
 
 def _addresses_are_free() -> bool:
-    """Whether memory that is not written counts for nothing: no limit on addresses is set, and
-    the system promises more than it has."""
+    """Whether unwritten memory is free: no address space limit is set, and the system overcommits.
+    """
     import resource
 
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
@@ -64,9 +65,9 @@ def _addresses_are_free() -> bool:
 
 @contextmanager
 def allocate_outside_heap() -> Iterator[None]:
-    """For arrays that may never be written: meanwhile those of a megabyte and more get memory of
-    their own from the system. It costs nothing before it is touched, and is known to be zero,
-    while the heap's may have been used, and zeros would be written there."""
+    """Meanwhile, maps arrays of a megabyte and more separately: such memory costs nothing until
+    written and is known to be zero, whereas zeroed heap memory would have to be written.
+    """
     if _library is None:
         yield
         return
@@ -78,13 +79,14 @@ def allocate_outside_heap() -> Iterator[None]:
 
 
 def out_of_memory_error(size: int, purpose: str) -> MemoryError:
-    """The error of bytes that cannot be had, and what for."""
+    """The MemoryError for `size` bytes and a purpose."""
     return MemoryError(f"{purpose} needs {size:,} bytes of memory, which there are not")
 
 
 def probe(size: int, purpose: str, pages: bool = False) -> None:
-    """MemoryError where there are not so many bytes: for what would end the process without.
-    `pages`: it asks the system for them, and not the C library."""
+    """Raises MemoryError if `size` bytes are not available, ahead of code that would crash. `pages`
+    asks the system instead of the C library.
+    """
     try:
         if pages:
             mmap.mmap(-1, size).close()
@@ -95,7 +97,7 @@ def probe(size: int, purpose: str, pages: bool = False) -> None:
 
 
 def trim_heap() -> None:
-    """Gives free memory to the system, which other kinds of arrays are about to want."""
+    """Returns free heap memory to the system."""
     if sys.platform.startswith("linux"):
         library = ctypes.CDLL(None)
         if hasattr(library, "malloc_trim"):

@@ -16,7 +16,7 @@ T = TypeVar("T", int, float, str)
 
 @dataclass(frozen=True)
 class Flag(Generic[T]):
-    """One flag. `default` is its value where it is not set, and gives its type."""
+    """One flag. The type of `default` is the type of its value."""
 
     name: str
     default: T
@@ -25,7 +25,7 @@ class Flag(Generic[T]):
     text: str
 
     def value(self) -> T:
-        """What it is now; its default, with a warning, where that cannot be read."""
+        """The current value; the default, with a warning, if it is malformed."""
         text = os.environ.get(self.name, "").strip()
         if not text:
             return self.default

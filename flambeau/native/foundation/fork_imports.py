@@ -1,9 +1,8 @@
-"""Forking while another thread imports a module.
+"""Makes fork safe while another thread imports a module.
 
-A child has only the thread that forked. A module that another thread was importing would stay half
-imported there, its lock held for ever, and the child would hang when it needs it. Threads that make
-kernels import much, so the process waits a moment before it forks, and a child forgets what is
-unfinished all the same.
+A child has only the forking thread, so a module that another thread was importing would stay half
+imported with its lock held, and the child would hang on it. The parent therefore waits a moment for
+imports to finish, and the child discards unfinished ones.
 """
 
 from __future__ import annotations

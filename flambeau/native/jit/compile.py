@@ -1,7 +1,7 @@
-"""Machine code of kernels: found on disk by their structure, or emitted and compiled.
+"""Compiles kernels to machine code, through the disk cache.
 
-What is found needs no LLVM IR. A key has in it all that code depends on: structure, processor, and
-the sources of what emits it.
+Cache hits need no LLVM IR. The key covers everything that determines the code: canonical text, CPU,
+and the sources of the code generator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..target.machine import (
 
 # characters of IR, the nodes behind which take 30 times as many bytes
 _COLLECT_AFTER_CHARACTERS = 2 << 20
-_BACKGROUND_NICENESS = 5  # a third of the share of other threads
+_BACKGROUND_NICENESS = 5  # a third of a normal thread's CPU share
 _MAX_LLVM_THREADS = 3  # threads for each that emits, of which Python lets one run at a time
 # What emits machine code, and nothing else: a change elsewhere keeps cached kernels valid.
 _EMITTER_SOURCES = (
@@ -35,17 +35,17 @@ _EMITTER_SOURCES = (
 
 
 def hash_emitter() -> str | None:
-    """A hash of the files that decide what code a kernel becomes; None if one cannot be read."""
+    """A hash of the source files that determine a kernel's code; None if one cannot be read."""
     return hash_sources(*_EMITTER_SOURCES)
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
               ) -> dict[str, int]:  # fmt: skip
-    """The addresses of functions by name. A name stands for a structure.
+    """The addresses of functions by name. A name stands for a kernel's canonical text.
 
-    They are made by other processes (`worker_pool`) where that is worth it; else emission is on the
-    caller's thread, LLVM on so many, of low priority if `aside`. Raises VerifyError for a kernel
-    that is not legal, RuntimeError where LLVM fails.
+    Compile workers (`worker_pool`) do the work if there is enough of it; otherwise the caller's
+    thread emits IR and up to `threads` threads run LLVM, at low priority if `aside`. Raises
+    VerifyError for an illegal kernel and RuntimeError if LLVM fails.
     """
     version = hash_emitter()
     keys = {name: _key(name, version or "") for name in kernels}
@@ -86,7 +86,7 @@ def _key(name: str, version: str) -> str:
 
 
 def load_cached(names: Sequence[str]) -> dict[str, int] | None:
-    """The addresses of functions that are here or on disk, by name; None where one is not."""
+    """The addresses of functions from memory or disk, by name; None if one is missing."""
     version = hash_emitter()
     if version is None:
         return None
@@ -114,7 +114,7 @@ def _emit_text(kernel: Kernel, name: str) -> str:
 
 
 def compile_for(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
-    """The functions from elsewhere that a kernel's code calls, and its code, for a target."""
+    """The external functions that a kernel's code calls, and its object code, for a target."""
     from ..codegen.kernel import emit
     from ..loop_ir.verify import verify
 
@@ -124,7 +124,7 @@ def compile_for(kernel: Kernel, name: str, target: Target) -> tuple[list[str], b
 
 
 def import_emitter() -> None:
-    """Imports what makes code, before there is something to make."""
+    """Imports the code generator ahead of time."""
     from ..codegen import kernel  # noqa: F401
     from ..loop_ir import verify  # noqa: F401
 
@@ -135,10 +135,10 @@ def _compile_here(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
 ) -> None:  # fmt: skip
-    """finish(name, text(name)) for all names; the first error is raised.
+    """Runs finish(name, text(name)) for all names; raises the first error.
 
-    Texts, for which Python lets one thread run at a time, are made on the caller's thread, and
-    finished on daemon threads meanwhile; without `aside` on the caller's thread too.
+    The caller's thread emits texts, since Python runs one thread at a time; daemon threads finish
+    them meanwhile, as does the caller's thread unless `aside`.
     """
     ready: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
     errors: list[BaseException] = []
@@ -181,7 +181,7 @@ def _compile_here(
 
 
 def _start_threads(work: Callable[[], None], count: int) -> list[Thread]:
-    """Daemon threads that do work: so many, or as many as the system allows."""
+    """Starts up to `count` daemon threads, as many as the system allows."""
     threads_started: list[Thread] = []
     for _ in range(count):
         thread = Thread(target=work, name="flambeau-compile", daemon=True)
@@ -194,8 +194,9 @@ def _start_threads(work: Callable[[], None], count: int) -> list[Thread]:
 
 
 def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
-    """Gives this thread a low priority, for good, where threads have priorities of their own. One
-    that is lower already, as under `nice`, stays."""
+    """Lowers this thread's priority for good, where threads have their own. Never raises it, as
+    under `nice`.
+    """
     if sys.platform == "linux":
         thread = get_native_id()
         try:

@@ -1,9 +1,8 @@
-"""Object files as LLVM writes them for kernels (ELF, x86-64): what is in them, and how they are put
-into memory without LLVM, whose library takes 40 MB and as many milliseconds to load.
+"""Parses and links the ELF x86-64 object files that LLVM writes for kernels.
 
-Known is what such code needs: functions, constants, zeroed variables; places relative to the code,
-calls and addresses of what lies elsewhere. Anything else is Unknown, and left to LLVM. Reference:
-the System V ABI's "AMD64 Architecture Processor Supplement", 4.4.
+It avoids LLVM's loader, whose library takes 40 MB and 40 ms to load. It handles functions,
+constants, zeroed variables, PC-relative relocations, calls and GOT slots, and raises
+UnsupportedObject for anything else. Reference: System V ABI, AMD64 supplement, section 4.4.
 """
 
 from __future__ import annotations
@@ -28,13 +27,11 @@ PAGE_BYTES = 4096
 
 
 class UnsupportedObject(Exception):
-    """There is something in the file that only LLVM knows about."""
+    """The file contains something that only LLVM can handle."""
 
 
 class Section(NamedTuple):
-    """A stretch of memory; `bytes` is None where it is all zero. `written`: by the code
-    itself.
-    """
+    """A section; `bytes` is None if it is all zero. `written`: the code writes to it."""
 
     bytes: bytes | None
     size: int
@@ -43,8 +40,8 @@ class Section(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """Four bytes in a section that are to hold a distance: to a symbol, or to a slot with its
-    address."""
+    """Four bytes of a section that will hold a distance to a symbol, or to a slot with its address.
+    """
 
     section: int
     offset: int
@@ -63,7 +60,7 @@ class ObjectFile:
 
 
 def parse_object(data: bytes) -> ObjectFile:
-    """What is in a file. Raises Unknown."""
+    """Parses an object file. Raises UnsupportedObject."""
     try:
         header = _HEADER.unpack_from(data)
         if header[0][:6] != b"\x7fELF\x02\x01" or header[1:3] != (_OBJECT, _X86_64):
@@ -111,10 +108,10 @@ def _symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
 
 @dataclass(frozen=True)
 class LinkedImage:
-    """Memory to be: the first `executed` bytes hold code and constants, the others are written to.
+    """Linked memory: the first `executed` bytes hold code and constants, the rest is writable.
 
-    `functions`: by file, the offset of each of its symbols by name. `based`: where eight bytes hold
-    an offset, to which the memory's own address is to be added.
+    `functions`: for each file, the offset of each symbol. `based`: where eight bytes hold an offset
+    that becomes an address.
     """
 
     bytes: bytearray
@@ -124,9 +121,9 @@ class LinkedImage:
 
 
 def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> LinkedImage:
-    """Files as they are to lie in memory, at a page's beginning. Raises Unknown.
+    """Lays files out from a page boundary. Raises UnsupportedObject.
 
-    `elsewhere(name)`: the address of what no file has; it raises where there is none.
+    `elsewhere(name)` gives the address of a symbol that no file defines, or raises.
     """
     starts, size = _lay_out(files, False, 0)
     slots: dict[tuple, int] = {}  # of addresses: a jump, behind which one lies

@@ -1,7 +1,7 @@
-"""Machine code in this process: object files put into memory, and the addresses of what is in them.
+"""Loads object files into this process and looks up their functions.
 
-By `object_file` where it knows all that is in them, else by LLVM's loader. What is loaded stays for
-the life of the process.
+Uses `elf` if it supports the file, else LLVM's loader. Loaded code stays for the life of the
+process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROVIDERS: dict[str, Callable[[], None]] = {}
 
 
 def define(name: str, address: int) -> None:
-    """Makes a function known to code that is loaded from now on."""
+    """Defines an external function for code that is loaded from now on."""
     _defined[name] = address
 
 
@@ -145,7 +145,7 @@ def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
 
 
 def find_loaded(key: str, name: str) -> int | None:
-    """The address of a function of an object file that this process has under a key."""
+    """The address of a function of an object file loaded under a key; None if there is none."""
     with gate:
         lookup = _codes.get(key)
         return None if lookup is None else lookup(name)
@@ -179,11 +179,11 @@ def _look_up(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
 
 
 def load(text: str, names: Sequence[str]) -> dict[str, int]:
-    """Makes machine code of LLVM IR for this machine; the addresses of the functions in `names`.
+    """Compiles LLVM IR for this machine; returns the addresses of the functions in `names`.
 
-    Object code is kept on disk. The code stays for the life of the process. Any thread may call
-    it, and others go on meanwhile. RuntimeError with LLVM's message where the text is not valid,
-    KeyError for a name that is not in it.
+    Object code is cached on disk and stays loaded for the life of the process. Any thread may call
+    it without blocking the others. Raises RuntimeError with LLVM's message for invalid text,
+    KeyError for a name that the text does not define.
     """
     return load_all([(text, names)])[0]
 
@@ -215,7 +215,7 @@ def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) 
 
 
 def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> list[dict[str, int]]:
-    """`load` for many texts, compiled on several threads at a time."""
+    """`load` for many texts, compiled on several threads."""
     keys = [_key(text) for text, _ in items]
     texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _codes}
     code = {key: disk_cache.get(key) for key in texts}

@@ -1,4 +1,4 @@
-"""Kernels as functions of this process: compiled once for each structure, run on arrays."""
+"""Kernels as callable functions: compiled once per canonical text, run on arrays."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class KernelFunction:
 
 
 def compile_kernel(kernel: Kernel) -> KernelFunction:
-    """The function of a kernel, for this machine; one for all kernels of its structure.
+    """The function of a kernel on this machine, shared by kernels of equal canonical text.
 
-    Raises VerifyError where the kernel is not legal.
+    Raises VerifyError for an illegal kernel.
     """
     return compile_all([kernel])[0]
 
 
 def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
                 ) -> list[KernelFunction]:  # fmt: skip
-    """`compile_kernel` for many kernels, new ones on several threads at a time.
+    """`compile_kernel` for many kernels; new ones compile on several threads.
 
-    `aside`: while others work, whom the threads leave the processor to.
+    `aside`: other work is going on, to which the threads yield the processor.
     """
     names = [f"kernel_{fingerprint(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}

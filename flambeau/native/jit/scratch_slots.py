@@ -1,7 +1,7 @@
-"""Working memory of kernels: slots of eight megabytes that a thread takes and gives back.
+"""Scratch memory for kernels: slots of eight megabytes that a thread takes and returns.
 
-A kernel's stack is too small for packed panels of matrices, and a thread's number is no key to
-memory (two callers may both be thread 0). So slots are taken with an atomic flag, in native code.
+A stack is too small for packed matrix panels, and a thread number does not identify memory (two
+callers may both be thread 0), so native code takes slots with an atomic flag.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _area: Any = None
 
 
 def install() -> None:
-    """Makes the slots, and TAKE and GIVE known to code that is loaded from now on."""
+    """Allocates the slots and defines the scratch functions for code loaded from now on."""
     global _area
     with _lock:
         if _area is not None:

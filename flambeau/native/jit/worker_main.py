@@ -1,6 +1,6 @@
-"""A process that makes machine code for another: kernels come over a pipe, object code goes back.
+"""The compile worker process: receives kernels over a pipe, returns object code.
 
-`worker_pool` starts it with this part of the package alone. It ends with the process it works for.
+`worker_pool` starts it with this part of the package alone. It exits with its parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARENT_CHECK_S = 1.0  # seconds between looks whether the parent lives
 
 
 def send(place: int, message: object) -> None:
-    """Writes a message to a pipe. OSError where nobody reads there any more."""
+    """Writes a message to a pipe. Raises OSError if no one reads it."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     left = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
     while left:
@@ -30,7 +30,7 @@ def send(place: int, message: object) -> None:
 
 
 def receive(place: int) -> Any:
-    """The next message from a pipe. EOFError where there will be none."""
+    """Reads the next message from a pipe. Raises EOFError at its end."""
     return pickle.loads(
         _read_exactly(place, int.from_bytes(_read_exactly(place, _HEADER_BYTES), "little"))
     )
@@ -48,10 +48,10 @@ def _read_exactly(place: int, count: int) -> bytes:
 
 
 def serve(parent: int) -> None:
-    """Says what code this process makes, then answers until the pipe ends.
+    """Announces the version of its code generator, then answers requests until the pipe closes.
 
-    A request is (aside, name, kernel, target), an answer (True, the functions from elsewhere that
-    the code calls, object code), or (False, error).
+    A request is (aside, name, kernel, target); an answer (True, external functions, object code),
+    or (False, error).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is meant for the parent
     requests, answers = os.dup(0), os.dup(1)

@@ -1,9 +1,7 @@
-"""Compile workers: processes that turn kernels into machine code (`worker_main`).
+"""A pool of compile workers: processes that turn kernels into machine code (`worker_main`).
 
-They leave this process its interpreter lock, its cores and its memory. Without processes, `compile`
-works on threads.
-
-Makers begin when they are worth it (`worker_count`), end when idle, with the process, and with
+They leave this process its interpreter lock, cores and memory. Without them, `compile` uses
+threads. Workers start when they pay (`worker_count`), and exit when idle, with the process, or on
 Ctrl-C.
 """
 
@@ -57,16 +55,16 @@ _OTHER_S = 0.012  # each further one, which is a small one as a rule, and all el
 
 
 def compile_time_s(kernel: Kernel) -> float:
-    """About how many seconds a kernel's code takes to be made."""
+    """The estimated compile time of a kernel in seconds."""
     products = sum(isinstance(statement, Contract) for statement in statements(kernel.body))
     return _OTHER_S + (FIRST_PRODUCT_S + _OTHER_S * (products - 1) if products else 0.0)
 
 
 def worker_count(work: float, threads: int, aside: bool) -> int:
-    """How many makers there should be, after so many seconds of work in all.
+    """How many workers to run, after so many seconds of work in total.
 
-    Once there was as much as makers would have paid for, as a rule there will be more. Where
-    nobody else works, the thread that waits makes code too, and needs no processor from them.
+    Work so far predicts work to come. Unless other work is going on, the waiting thread compiles
+    too, so one processor needs no worker.
     """
     most = FLAG.value()
     if most < 0:
@@ -86,7 +84,8 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
 
 @dataclass(eq=False)
 class _Job:
-    """A kernel to be made; `done` gets the job and its answer, or None where no maker gave one."""
+    """A kernel to compile; `done` receives the job and its answer, or None if no worker gave one.
+    """
 
     name: str
     kernel: Kernel
@@ -99,7 +98,7 @@ class _Job:
 
 
 class _Worker:
-    """A maker, as the one thread sees it that talks to it."""
+    """A worker process, as seen by the one thread that talks to it."""
 
     def __init__(self) -> None:
         path = [os.path.abspath(place) for place in sys.path if place]
@@ -119,7 +118,9 @@ class _Worker:
         self.pipes: list[IO[bytes]] = [self.process.stdin, self.process.stdout]
 
     def begin(self) -> None:
-        """Waits until it is ready. RuntimeError where it makes other code than this process."""
+        """Waits until it is ready. Raises RuntimeError if its code generator differs from this
+        process's.
+        """
         from .compile import hash_emitter
 
         place = self.pipes[1].fileno()
@@ -129,12 +130,12 @@ class _Worker:
             raise RuntimeError("its sources are others")
 
     def ask(self, job: _Job, target: Target) -> tuple[Any, ...]:
-        """Its answer. EOFError or OSError where it ended."""
+        """Sends a job and returns the answer. Raises EOFError or OSError if the worker died."""
         send(self.pipes[0].fileno(), (job.aside, job.name, job.kernel, target))
         return receive(self.pipes[1].fileno())
 
     def end(self) -> str:
-        """Ends it; what it said. Once it has ended, nothing."""
+        """Kills it and returns what it printed; nothing the second time."""
         self.process.kill()
         self.process.wait()
         said = b""
@@ -151,7 +152,7 @@ class _Worker:
             self.said = None
 
     def fault(self) -> tuple[Any, ...] | None:
-        """The answer of one that ended in the middle: an error if it was the code's fault."""
+        """The answer on behalf of a worker that died: an error if the code was at fault."""
         try:
             self.process.wait(5.0)
         except subprocess.TimeoutExpired:
@@ -181,7 +182,7 @@ def _open_log() -> int | None:
 
 
 class WorkerPool:
-    """The makers of this process, each with a thread that talks to it, and what waits for them."""
+    """The workers of this process, a thread for each that talks to it, and the queue of jobs."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
@@ -197,10 +198,10 @@ class WorkerPool:
         self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
         here: Callable[[str], None], threads: int, aside: bool,
     ) -> list[str]:  # fmt: skip
-        """finish(name, what the code calls, code) for all kernels that makers make.
+        """Runs finish(name, external functions, code) for all kernels that workers compile.
 
-        The names of the others. As long as fewer makers than `threads` are ready, here(name) makes
-        some, unless `aside`. Errors are raised, the first that comes.
+        Returns the names of the others. While fewer workers than `threads` are ready, here(name)
+        compiles some in this process, unless `aside`. Raises the first error.
         """
         done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]] = SimpleQueue()
         jobs = [
@@ -249,7 +250,7 @@ class WorkerPool:
             return True
 
     def prestart(self, work: float, threads: int) -> None:
-        """Has makers begin for so many seconds of work, which somebody will soon wait for."""
+        """Starts workers for work that someone will soon wait for."""
         with self.lock:
             many = worker_count(self.work + work, threads, False)
             if many and self._possible():

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers: taken, added to, and summed in bags."""
+"""Embedding kernels: rows of a table gathered, scattered, and summed in bags."""
 
 from __future__ import annotations
 

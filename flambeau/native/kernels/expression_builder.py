@@ -1,7 +1,7 @@
-"""Values: what a kernel computes at one element, written as Python and NumPy write it.
+"""Value: the value that a kernel computes at one element, with NumPy's operators.
 
-A formula on arrays (`x * np.exp(-x)`) called with Values gives the expression of the loop IR. What
-has no counterpart there raises NotImplementedError.
+A formula on arrays (`x * np.exp(-x)`) called with Values builds the loop IR expression; NumPy
+functions without a counterpart raise NotImplementedError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def compute_type(type: Type) -> Type:
 
 
 class Value:
-    """An expression, with NumPy's operators. Half precision is computed with in F32."""
+    """An expression with NumPy's operators. Half precision computes in F32."""
 
     __slots__ = ("expression",)
     ndim = 0  # so that formulas make no use of `out=`
@@ -167,7 +167,7 @@ def constant(number: Any, type: Type) -> Value:
 
 
 def unify_types(*operands: Any) -> list[Value]:
-    """Values and numbers as values of one type."""
+    """Values and numbers as values of one common type."""
     values = [v for v in operands if isinstance(v, Value)]
     numbers = [v for v in values if v.type is not Type.BOOL] or values
     types = {v.type for v in numbers}
@@ -194,7 +194,7 @@ def unify_types(*operands: Any) -> list[Value]:
 
 
 def apply(operation: Scalar, *operands: Any) -> Value:
-    """An operation on values and numbers of one type, giving that type."""
+    """Applies an operation to values and numbers of one type; the result has that type."""
     values = unify_types(*operands)
     return Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
 

@@ -1,4 +1,4 @@
-"""Elements taken from, put to and added to places along an axis, each place by its own number."""
+"""Gather, scatter and scatter-add along an axis, with an index per element."""
 
 from __future__ import annotations
 

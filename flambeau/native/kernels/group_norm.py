@@ -1,4 +1,4 @@
-"""Kernels of group norm: each group of an image by itself, gone through while it is in a cache."""
+"""Group norm kernels: one group of an image at a time, while it is in cache."""
 
 from __future__ import annotations
 

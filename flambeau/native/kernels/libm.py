@@ -1,4 +1,4 @@
-"""The C library's functions on float64 arrays, in place: what exact kernels' F64 functions are."""
+"""C library functions applied to float64 arrays in place; exact kernels use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes of images resampled: each place of the result is made of a few places of the input."""
+"""Resampling along image axes: each output is a weighted sum of a few inputs."""
 
 from __future__ import annotations
 

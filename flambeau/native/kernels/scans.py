@@ -1,4 +1,4 @@
-"""Kernels of scans: what elements fold to so far along an axis, and where an extreme lay last."""
+"""Scans: running reductions along an axis, and the positions of running extremes."""
 
 from __future__ import annotations
 

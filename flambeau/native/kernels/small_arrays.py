@@ -1,4 +1,4 @@
-"""Kernels for arrays so small that what counts is how few arguments a call has."""
+"""Kernels for arrays so small that the cost of a call is its number of arguments."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _STACK_ENTRIES = 192  # ranges still to be sorted: more than 2 * log2 of any len
 
 
 class _Variable:
-    """An integer that changes as a kernel runs."""
+    """A mutable integer of a kernel."""
 
     def __init__(self, code: _RowProgram, name: str, type: Type = Type.I64) -> None:
         self.code, self.buffer = code, Buffer(type, name, 1)
@@ -37,7 +37,7 @@ class _Variable:
 
 
 class _RowProgram:
-    """Writes the statements that work on one row: `keys` and `numbers` (I64), of `n` elements."""
+    """Emits the statements that work on one row: `keys` and `numbers` (I64), of `n` elements."""
 
     def __init__(self, type: Type) -> None:
         self.keys, self.numbers = Buffer(type, "keys"), Buffer(Type.I64, "numbers")

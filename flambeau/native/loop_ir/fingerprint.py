@@ -1,6 +1,7 @@
-"""A kernel's structure as text: the same for kernels that differ in names only.
+"""Canonical text of a kernel: equal for kernels that differ only in names.
 
-Kernels of the same structure are the same machine code.
+Kernels with equal text compile to the same machine code, so its hash is their function's name and
+cache key.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .ir import (
 
 
 def canonical_text(kernel: Kernel) -> str:
-    """The canonical text of a kernel: buffers, sizes and indices have numbers for names."""
+    """The canonical text of a kernel; buffers, sizes and indices are numbered in order of use."""
     return _Writer(kernel).text()
 
 
@@ -27,13 +28,13 @@ def fingerprint(kernel: Kernel) -> str:
 
 
 def canonical_body(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
-    """The canonical text of statements, and their buffers in the order of its numbers."""
+    """The canonical text of statements, and their buffers in the order in which it numbers them."""
     writer = _Writer(Kernel("", [], [*body]))
     return writer.text(), [item for item in writer.numbers if isinstance(item, Buffer)]
 
 
 class _Writer:
-    """Numbers what it meets; expressions of the same text share a number."""
+    """Numbers objects in order of first use; expressions with equal text share a number."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.lines: list[str] = []

@@ -1,7 +1,6 @@
-"""The interpreter of the loop IR: slow, plain, and what a kernel means.
+"""The reference interpreter of the loop IR. It is slow and simple, and defines what a kernel means.
 
-Sums of F32 are made in double precision: compiled code may add in another order, and is right when
-it comes near.
+It sums F32 in double precision: compiled code may reorder additions and only has to come close.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
 
 
 def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
-    """A scalar operation on NumPy scalars, giving something of dtype `kind`."""
+    """Applies a scalar operation to NumPy scalars; the result has dtype `kind`."""
     first = values[0]
     if operation is Scalar.CAST:
         return _convert(first, kind)

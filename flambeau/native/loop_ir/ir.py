@@ -1,7 +1,7 @@
-"""The loop IR: nests of loops over strided memory, with scalar expressions in their bodies.
+"""The loop IR: loop nests over strided memory with scalar expressions in their bodies.
 
-A `Kernel` is what one native function does, on all threads together. interp.py runs it slowly and
-is its definition; verify.py says what is legal; emit/ turns it into LLVM IR.
+A `Kernel` is one native function, run by all threads together. The interpreter (interpreter.py) is
+slow and defines its meaning, verify.py defines what is legal, codegen/ translates it to LLVM IR.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ _SIZES = {
 
 
 class Scalar(Enum):
-    """An operation on one element. Operands have one type, which is the result's, unless noted.
+    """An operation on one element. Operands share one type, which is the result's, unless noted.
 
-    Arithmetic is on F32, F64 and integers; half precision is stored, and cast to be computed with.
-    MAXIMUM and MINIMUM give NaN when either operand is NaN. Integer DIV and REM round towards zero.
+    Arithmetic works on F32, F64 and integers; half precision is a storage type and must be cast
+    before use. MAXIMUM and MINIMUM return NaN if either operand is NaN. Integer DIV and REM round
+    towards zero.
     """
 
     __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
@@ -122,7 +123,7 @@ class Scalar(Enum):
 
 
 class ReduceOp(Enum):
-    """How an accumulator takes in values."""
+    """How an accumulator combines values."""
 
     SUM = auto()
     PRODUCT = auto()
@@ -146,9 +147,9 @@ class Index:
 
 @dataclass(eq=False)
 class Size:
-    """An integer known only when the kernel runs: an extent or a stride, given as an argument.
+    """An integer known only at run time: an extent or a stride, passed as an argument.
 
-    `most`: what it is at most, where that is known.
+    `most` is its upper bound, if there is one.
     """
 
     name: str
@@ -175,15 +176,14 @@ class Affine:
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory that a kernel reads or writes: an argument, or (`local`) its own scratch.
+    """Memory that a kernel reads or writes: an argument, or (`local`) scratch of its own.
 
-    `local` is the number of elements of a scratch that each thread has for itself, on its stack;
-    None for an argument. Arguments do not overlap one another unless `aliased`.
+    `local` is the number of elements of a per-thread scratch array on the stack, None for an
+    argument. Arguments do not overlap one another unless `aliased`.
 
-    `parts` (rows, columns): an argument that threads add to, each in a row of its own.
-    Positions are those in a row. All rows are zero when the kernel begins; what they mean
-    afterwards is their sum, since who adds what depends on the emitter. So many threads run the
-    kernel at most.
+    `parts` (rows, columns) marks an argument privatized for a parallel sum: each thread adds into
+    its own row, positions are within that row, and at most `rows` threads run. All rows start at
+    zero; only their total is defined, since which thread adds what depends on the code generator.
     """
 
     type: Type
@@ -197,7 +197,7 @@ class Buffer:
 
 
 class Expression:
-    """A value computed for each element; shared where the same object occurs twice."""
+    """A value computed for each element. An object that occurs twice is computed once."""
 
     type: Type
 
@@ -212,7 +212,7 @@ class Constant(Expression):
 
 @dataclass(eq=False)
 class IndexValue(Expression):
-    """An affine function of the loops' indices, as an I64."""
+    """An affine function of the loop indices, as an I64."""
 
     value: Affine
     type: Type = Type.I64
@@ -220,7 +220,7 @@ class IndexValue(Expression):
 
 @dataclass(eq=False)
 class SizeValue(Expression):
-    """A size's value, as an I64."""
+    """The value of a run-time size, as an I64."""
 
     size: Size
     type: Type = Type.I64
@@ -228,10 +228,10 @@ class SizeValue(Expression):
 
 @dataclass(eq=False)
 class Load(Expression):
-    """An element of a buffer, at an affine position plus computed ones (for gathers).
+    """An element of a buffer at an affine position plus computed offsets (a gather).
 
-    `indirect`: (I64 expression, stride) pairs added to the position. `mask`: where it is false
-    nothing is read and the value is 0.
+    `indirect` holds (I64 expression, stride) pairs that are added to the position. Where `mask` is
+    false nothing is read and the value is 0.
     """
 
     buffer: Buffer
@@ -254,10 +254,10 @@ class Apply(Expression):
 
 @dataclass(eq=False)
 class Accumulator(Expression):
-    """A value folded over a loop; as an expression, what it holds at that point.
+    """A value reduced over a loop; used as an expression, its current value.
 
-    It lives from its `Begin` to the end of the statements around that. For ARGMAX and ARGMIN the
-    expression is the position (I64), and `Update` gives value and position.
+    It lives from its `Begin` to the end of the enclosing body. For ARGMAX and ARGMIN the expression
+    is the position (I64), and each `Update` supplies a value and a position.
     """
 
     fold: ReduceOp
@@ -273,11 +273,11 @@ class Statement:
 
 
 class LoopKind(Enum):
-    """How a loop's rounds may be run."""
+    """How the iterations of a loop may run."""
 
-    SERIAL = auto()  # one after another
-    PARALLEL = auto()  # shared out among the threads; outermost loops only
-    VECTORIZED = auto()  # in vectors: rounds are independent but for accumulators begun outside
+    SERIAL = auto()  # in order
+    PARALLEL = auto()  # split among the threads; outermost loops only
+    VECTORIZED = auto()  # in SIMD lanes: iterations are independent except for outer accumulators
 
 
 @dataclass(eq=False)
@@ -295,7 +295,7 @@ class Loop(Statement):
 
 @dataclass(eq=False)
 class Begin(Statement):
-    """Starts an accumulator at its fold's neutral value, or at `start`."""
+    """Starts an accumulator at its neutral value, or at `start`."""
 
     accumulator: Accumulator
     start: Expression | None = None
@@ -303,7 +303,7 @@ class Begin(Statement):
 
 @dataclass(eq=False)
 class Update(Statement):
-    """Folds a value into an accumulator; `position` for ARGMAX and ARGMIN."""
+    """Reduces a value into an accumulator; ARGMAX and ARGMIN also take a `position`."""
 
     accumulator: Accumulator
     value: Expression
@@ -312,7 +312,7 @@ class Update(Statement):
 
 @dataclass(eq=False)
 class Store(Statement):
-    """Writes an element; with `add`, adds to what is there. `mask`: only where it is true."""
+    """Writes an element, or adds to it with `add`, where `mask` is true."""
 
     buffer: Buffer
     at: Affine
@@ -324,7 +324,8 @@ class Store(Statement):
 
 @dataclass(eq=False)
 class While(Statement):
-    """As long as a condition (BOOL) holds, looked at before each round: body. Not in lanes."""
+    """Runs the body while a BOOL condition holds; tested before each iteration. Never vectorized.
+    """
 
     condition: Expression
     body: list[Statement]
@@ -332,7 +333,7 @@ class While(Statement):
 
 @dataclass(eq=False)
 class If(Statement):
-    """The body, where a condition (BOOL) holds. Not in lanes."""
+    """Runs the body if a BOOL condition holds. Never vectorized."""
 
     condition: Expression
     body: list[Statement]
@@ -340,10 +341,7 @@ class If(Statement):
 
 @dataclass(eq=False)
 class Prefetch(Statement):
-    """Asks for the line of an element that will be read or written soon; nothing else.
-
-    The position may lie outside of the buffer.
-    """
+    """Prefetches the cache line of an element. The position may lie outside of the buffer."""
 
     buffer: Buffer
     at: Affine
@@ -364,15 +362,14 @@ class Contract(Statement):
     for rows...: for column: sum = 0; for depth...: sum += a * b; body
 
     A matrix product has one row and one depth axis; a convolution has rows (n, h, w) and depth
-    (kernel height, kernel width, channel). `a` does not move along the column, `b` not along the
-    rows. The body (stores of expressions over `sum`, the rows and the column) is the epilogue. Its
-    axes belong to the emitter, which tiles them and, outside PARALLEL loops, shares them out
-    among the threads.
+    (kernel height, kernel width, channel). `a` is invariant along the column, `b` along the rows.
+    The body is the epilogue: stores of expressions over `sum`, the rows and the column. The code
+    generator tiles the axes and, outside PARALLEL loops, splits them among the threads.
 
-    `precision`: how much of float32 operands must count, in bfloat16 parts (8 bits each): 3 is all
-    of them. Less may be used where that is faster, and need not. `near`: whether the operands are
-    known to be small where their extents are not: in the first caches, and no deeper than 256.
-    `shares`: for how many threads it is cut, as far as is known: any number may run it.
+    `precision` is how many bfloat16 terms (8 bits each) of a float32 operand must count; 3 is all
+    of them. Fewer permit, but do not require, faster instructions. `near` promises that operands of
+    unknown extent fit the first-level caches, with a depth of at most 256. `shares` is the expected
+    number of threads; any number may run the kernel.
     """
 
     rows: tuple[Axis, ...]
@@ -389,12 +386,11 @@ class Contract(Statement):
 
 @dataclass(eq=False)
 class Kernel:
-    """One native function: its arguments (buffers, then sizes) and what it does.
+    """One native function: its arguments (buffers, then sizes) and its statements.
 
-    The outermost statements run one after another on each thread, without a barrier between
-    them: none may read what another thread wrote. Outside PARALLEL loops and Contracts, thread 0
-    alone runs. `exact`: no product is added to something without being rounded first, and functions
-    of F64 are the C library's.
+    Each thread runs the outermost statements in order, without barriers, so no statement may read
+    what another thread wrote. Outside PARALLEL loops and Contracts only thread 0 runs. `exact`
+    forbids fused multiply-adds and takes F64 functions from the C library.
     """
 
     name: str
@@ -408,7 +404,7 @@ class Kernel:
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Every statement of a body, outer ones before what is in them."""
+    """Yields all statements of a body, outer ones first."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop | Contract | While | If):
@@ -416,7 +412,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def expressions(statement: Statement) -> Iterator[Expression]:
-    """The expressions that a statement itself holds, not those of statements inside it."""
+    """Yields the expressions of a statement itself, not those of nested statements."""
     if isinstance(statement, Store | Update):
         yield statement.value
     if isinstance(statement, Store):
@@ -435,7 +431,7 @@ def expressions(statement: Statement) -> Iterator[Expression]:
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """What an expression is computed from."""
+    """The direct operands of an expression."""
     if isinstance(expression, Apply):
         return expression.operands
     if isinstance(expression, Load):
@@ -445,7 +441,7 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
 
 
 def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
-    """Expressions and all that they are computed from, each once."""
+    """Yields expressions and everything that they depend on, each once."""
     stack, seen = list(roots), set()
     while stack:
         expression = stack.pop()
@@ -458,9 +454,10 @@ def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
 def postorder(
     roots: Iterable[Expression], done: Container[Any]
 ) -> Iterator[Expression]:
-    """Expressions and what they are computed from, as far as `done` lacks it, operands first.
+    """Yields expressions not yet in `done`, operands before their users.
 
-    Who gets one adds it to `done` before the next is asked for. No recursion: sums can be long.
+    The caller adds each expression to `done` before it asks for the next. Iterative, because sums
+    can be thousands of operands deep.
     """
     stack = list(roots)
     while stack:

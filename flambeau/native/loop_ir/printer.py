@@ -20,9 +20,9 @@ OPERATOR_SYMBOLS = {
 
 
 def format_kernel(kernel: Kernel) -> str:
-    """The text of a kernel: its arguments, then its loops; shared values have names of their own.
+    """Pseudo-code of a kernel: its arguments, then its loops. Shared values get names.
 
-    >>> print(show(kernel))  # doctest: +SKIP
+    >>> print(format_kernel(kernel))  # doctest: +SKIP
     add(x: float32, y: float32, z: float32)
       parallel i < 1000
         z[i] = x[i] + y[i]
@@ -37,7 +37,7 @@ class _Printer:
         self.name_counts: Counter[str] = Counter()
 
     def name(self, item: Buffer | Index | Size | Accumulator) -> str:
-        """Its own name, with a number where another thing has it too."""
+        """The object's own name, with a number if another object has the same name."""
         name = self.names.get(item)
         if name is None:
             self.name_counts[item.name] += 1

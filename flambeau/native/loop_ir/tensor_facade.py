@@ -1,6 +1,7 @@
-"""Traced: the methods of what stands for a tensor while an update formula is traced.
+"""TensorFacade: the Tensor methods that optimizer formulas use, on symbolic values.
 
-optim/symbol.py makes expressions of the loop IR of it, compiler/formula.py nodes of a graph.
+optim/symbol.py builds loop IR expressions with it, lowering/operators/optimizer_update.py graph
+nodes.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from .ir import Scalar
 
 
 class TensorFacade:
-    """The Tensor methods that update formulas use, made of four steps that each kind of symbol has:
+    """The Tensor methods of update formulas, derived from four primitives that a subclass defines.
 
-    `_do` (an operation), `_test` (one that gives a truth value), `_choose` (one of two by a truth
-    value) and `_set` (another value in place). `lerp_`, `maximum` and `copy_` are the kind's own.
+    `_do` applies an operation, `_test` compares, `_choose` selects and `_set` assigns in place.
+    Subclasses also define `lerp_`, `maximum` and `copy_`.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What is legal in the loop IR: `verify` raises VerifyError, naming the place."""
+"""The verifier of the loop IR: `verify` raises VerifyError and names the statement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HALVES = (Type.F16, Type.BF16)
 
 
 class VerifyError(ValueError):
-    """A kernel that is not legal: where, and why."""
+    """An illegal kernel; the message says where and why."""
 
 
 def verify(kernel: Kernel, counts: Mapping[Buffer, int] | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Kernels for eager operators: asked for by one call, made beside the program, used from the next.
+"""Kernels for eager operators, compiled in the background: requested by one call, used from the
+next.
 
-Which call is a kernel's first depends on the calls alone, not on how long compiling takes: a
-program that is run again gives the same bits.
+Which call first uses a kernel depends on the calls alone, never on how long compilation takes, so a
+program that runs again gives the same bits.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class KernelPolicy:
-    """Whether kernels are used at all.
+    """Whether eager operators may use kernels.
 
-    Their sums are rounded otherwise than NumPy's, and they begin with a certain call: where a
-    program that goes on in a new process must give the same bits, `allowed` is to be False.
+    They round sums differently from NumPy and start with a certain call, so a program that must
+    resume bit-identically in a new process sets `allowed` to False.
     """
 
     allowed = True
@@ -64,19 +65,19 @@ failed_builds: dict[Hashable, Exception] = {}  # of kernels that could have been
 
 
 def is_recording() -> bool:
-    """Whether this thread makes a call once."""
+    """Whether this thread runs a call only to record it."""
     return _recording.calls is not None
 
 
 def request_kernel(
     key: Hashable, builder: Callable[[], Kernel], exact: bool = False, worth: float = 1
 ) -> KernelFunction | None:
-    """The function of the kernel that `builder` gives; None for the first call with this key.
+    """The function of the kernel that `builder` builds; None for the first call with this key.
 
-    The next waits for it. None too where Policy does not allow it, or where it cannot be made.
-    Nor for calls that are made once (`recording`), but for many of a kind: a large one counts as
-    so many as it is `worth`. Kernels that are `exact`, whose results are to the bit what there is
-    without them, are not waited for, and always allowed.
+    The second call waits for the compilation. None also if KernelPolicy forbids kernels or the
+    build failed, and for calls that are only recorded (`recording`) unless there are many of a
+    kind: a large one counts as `worth` calls. `exact` kernels, which match the other path bit by
+    bit, are always allowed and never waited for.
     """
     if not (exact or KernelPolicy.allowed):
         return None
@@ -98,7 +99,7 @@ def request_kernel(
 
 
 def _should_compile(key: Hashable, worth: float) -> bool:
-    """Whether a kernel that is not there is to be made; it depends on the calls alone."""
+    """Whether to compile a missing kernel; depends on the calls alone."""
     calls = _recording.calls
     if calls is None:
         return True
@@ -137,7 +138,7 @@ def _start_thread(most: int) -> None:
 
 
 def run_in_background(name: str, work: Callable[..., None], *arguments: Any) -> bool:
-    """Does work on a thread of its own; whether the system, or its own end, allowed one."""
+    """Runs work on a thread of its own; returns whether the system allowed one."""
     try:
         threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
     except RuntimeError:

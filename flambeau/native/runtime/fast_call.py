@@ -162,7 +162,7 @@ _ARRAY_LAYOUT = _probe_array_layout()
 
 
 def data_address(array: np.ndarray) -> int:
-    """Where an array's first element lies; a tenth of what NumPy's own ways of asking take."""
+    """The address of an array's first element, in a tenth of the time of NumPy's own accessors."""
     if _ARRAY_LAYOUT is None:
         return int(array.ctypes.data)
     return ctypes.c_void_p.from_address(id(array) + _ARRAY_LAYOUT[1]).value or 0
@@ -220,11 +220,11 @@ def _load_builtins() -> tuple[Callable[..., None], Callable[..., None] | None, C
 
 
 class FastCalls:
-    """`Calls.alone(kernel, *arguments)` calls a kernel, given by its address, on this thread.
+    """`FastCalls.alone(kernel, *arguments)` calls a kernel by address on this thread.
 
-    It keeps the interpreter's lock: for work that is done in a few microseconds.
-    `Calls.write(address, *arguments)` only writes the cells, to an address. TypeError for an
-    argument that is neither an array (of no subclass) nor an integer.
+    It keeps the interpreter lock, for work of a few microseconds. `FastCalls.write(address,
+    *arguments)` only writes the cells to an address. Raises TypeError for an argument that is
+    neither an integer nor an array (of no subclass).
     """
 
     @staticmethod
@@ -255,7 +255,7 @@ def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
 
 
 def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
-    """Calls a kernel: on the caller's thread for up to SMALL elements of work, else on all."""
+    """Calls a kernel: on this thread for up to MAX_SINGLE_THREAD_ELEMENTS elements, else on all."""
     if work > MAX_SINGLE_THREAD_ELEMENTS:
         call_on_threads(kernel, *arguments)
     else:

@@ -1,6 +1,6 @@
-"""A program: kernels with their arguments in a table, which all threads walk through together.
+"""Launch tables: kernels with their arguments, executed by all threads in one call.
 
-One call runs them all. Between records threads meet at a barrier, which costs 0.1 us.
+Between records the threads meet at a barrier, which costs 0.1 us.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Patch:
-    """A cell that is given a new value before each run: that of a slot of the table, + offset."""
+    """A cell that gets a new value before each run: that of a table slot plus `offset`."""
 
     record: int
     cell: int
@@ -47,9 +47,9 @@ class Patch:
 
 @dataclass(frozen=True)
 class Timing:
-    """When each thread began and finished each record, in seconds: (threads, records).
+    """Begin and end of each record on each thread, in seconds: (threads, records).
 
-    Between two records a thread waits for the others. Thread 0 alone is in SERIAL records.
+    Between records a thread waits for the others. SERIAL records run on thread 0 alone.
     """
 
     begin: np.ndarray
@@ -79,8 +79,8 @@ def _start_function(name: str) -> Any:
 class LaunchTable:
     """Kernels that run one after another.
 
-    `patches` say which cells take their values from the table, `slots` how long that is. `keep`
-    is whatever owns the memory that cells point to. Nothing is checked: a wrong address is fatal.
+    `patches` name the cells that take their values from the table of `slots` entries. `keep` owns
+    the memory that cells point to. Nothing is checked: a wrong address crashes the process.
     """
 
     def __init__(self, records: Sequence[Record], patches: Sequence[Patch] = (), slots: int = 0,

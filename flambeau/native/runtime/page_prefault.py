@@ -95,7 +95,7 @@ class _Job:
 
 
 class PagePrefaulter:
-    """Arrays whose pages are being fetched, in the order in which they were asked for."""
+    """Arrays whose pages are being prefaulted, in order of request."""
 
     def __init__(self) -> None:
         self._waiting: list[np.ndarray] = []
@@ -106,7 +106,7 @@ class PagePrefaulter:
         self._lock = threading.Lock()
 
     def ask(self, array: np.ndarray) -> None:
-        """Has an array's pages fetched, where there is a processor for it."""
+        """Requests the prefault of an array's pages, if a processor is free for it."""
         if array.nbytes < MIN_PREFAULT_BYTES or not array.flags.c_contiguous or self._stop[0]:
             return
         if min(threads(), usable_processors()) < 2:
@@ -122,8 +122,9 @@ class PagePrefaulter:
                 self._thread = thread
 
     def finish(self) -> None:
-        """Helps with what was not fetched yet, and waits for it: threads that work together would
-        wait for each other's pages."""
+        """Helps with the remaining pages and waits: cooperating threads would wait for one
+        another's faults.
+        """
         with self._lock:
             job, thread = self._job, self._thread
             rest = self._rest = self._taken()
@@ -135,7 +136,7 @@ class PagePrefaulter:
         self.stop()
 
     def stop(self) -> None:
-        """Leaves alone what was not fetched yet. Afterwards nobody else is at the arrays."""
+        """Cancels remaining requests. Afterwards no one touches the arrays."""
         self._stop[0] = 1
         thread = self._thread
         if thread is not None:
@@ -160,7 +161,7 @@ class PagePrefaulter:
 
 @contextmanager
 def prefault(array: np.ndarray) -> Iterator[None]:
-    """Fetches an array's pages meanwhile; at the end they are there."""
+    """Prefaults an array's pages during the block; done at its end."""
     pages = PagePrefaulter()
     pages.ask(array)
     try:

@@ -81,9 +81,9 @@ def _measure_rate(
 def measure_flops_per_s(
     threads: int = 1, type: Type = Type.F32, seconds: float = 0.3, sustained: bool = False
 ) -> float:
-    """Floating-point operations a second that `threads` threads reach together.
+    """Floating-point operations per second that `threads` threads reach together.
 
-    The best of short bursts, or with `sustained` what they keep up for `seconds`.
+    The best of short bursts, or with `sustained` the mean over `seconds`.
     """
     function, amount = _multiply_add_chains(type)
     memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
@@ -96,7 +96,7 @@ def measure_flops_per_s(
 
 
 def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> float:
-    """Bytes read and written a second by `threads` threads that copy great arrays."""
+    """Bytes per second that `threads` threads read and write when they copy large arrays."""
     arrays = [
         (np.ones(_COPY_BYTES // threads, np.uint8), np.full(_COPY_BYTES // threads, 2, np.uint8))
         for _ in range(threads)
@@ -112,7 +112,7 @@ def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> flo
 
 @lru_cache(maxsize=8)
 def measure_peaks(threads: int) -> tuple[float, float]:
-    """(flops, bytes) a second, measured once a process."""
+    """(flops, bytes) per second, measured once per process."""
     return measure_flops_per_s(threads, seconds=0.1), measure_bandwidth_bytes_per_s(
         threads, seconds=0.1
     )

@@ -1,5 +1,4 @@
-"""How much memory is near a core, and near all of them: the sizes of the second-level and of the
-last cache, as the system tells them."""
+"""Cache sizes of this machine, as the operating system reports them."""
 
 from __future__ import annotations
 
@@ -15,7 +14,9 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def detect_l2_bytes() -> int:
-    """Bytes that a core may count on: a power of two from LEAST to MOST, USUAL if unknown."""
+    """Bytes of a core's L2 cache, rounded down to a power of two within MIN_L2_BYTES and
+    MAX_L2_BYTES; DEFAULT_L2_BYTES if unknown.
+    """
     if sys.platform.startswith("linux"):
         size_bytes = _read_sysfs(Path(_FOLDER)).get(2, 0)
     elif sys.platform == "darwin":
@@ -26,7 +27,7 @@ def detect_l2_bytes() -> int:
 
 
 def detect_llc_bytes() -> int:
-    """Bytes of the last cache, which cores share; USUAL_LAST where it is not known."""
+    """Bytes of the shared last-level cache; DEFAULT_LLC_BYTES if unknown."""
     if sys.platform.startswith("linux"):
         return _read_sysfs(Path(_FOLDER)).get(3, DEFAULT_LLC_BYTES)
     return DEFAULT_LLC_BYTES
@@ -38,7 +39,7 @@ def round_down_l2(size: int) -> int:
 
 
 def _read_sysfs(folder: Path) -> dict[int, int]:
-    """What the kernel says of the first core's caches for data: bytes by level."""
+    """Data cache sizes of the first core in bytes, by level, from Linux's sysfs."""
     sizes = {}
     for entry in sorted(folder.glob("index*")):
         try:
@@ -52,7 +53,7 @@ def _read_sysfs(folder: Path) -> dict[int, int]:
 
 
 def _read_sysctl(name: str) -> int:
-    """A number that sysctl knows by name; 0 where it does not."""
+    """An integer of macOS's sysctl; 0 if it does not know the name."""
     value, size = ctypes.c_int64(0), ctypes.c_size_t(8)
     library = ctypes.CDLL(None)
     if library.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0):

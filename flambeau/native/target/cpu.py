@@ -1,7 +1,7 @@
-"""What LLVM calls this machine's processor, and what it says of its features.
+"""LLVM's name and features of this CPU.
 
-Kept on disk by what the system says of it: to ask LLVM is to load it, which takes longer than a
-program whose code is there already takes to begin.
+Cached on disk under the operating system's description of the CPU: asking LLVM means loading it,
+which takes longer than a program with cached machine code takes to start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _IDENTITY_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode",
 
 
 def describe_cpu(version: str) -> tuple[str, str, list[str]]:
-    """Triple, name and features (each with a sign), for a version of LLVM."""
+    """Triple, CPU name and signed features of this machine, for one version of LLVM."""
     known = _read_identity()
     key = None if known is None else disk_cache.make_key("processor", version, sys.platform, *known)
     entry = None if key is None else disk_cache.get(key)
@@ -39,7 +39,8 @@ def _query_llvm() -> tuple[str, str, str]:
 
 
 def _read_identity() -> list[str] | None:
-    """The system's lines on the first processor, where they say enough to tell it from others."""
+    """The operating system's description of the first CPU, if it is enough to identify the model.
+    """
     if sys.platform != "linux":
         return None
     identity = []

@@ -1,4 +1,4 @@
-"""How evenly threads can share work that is cut into pieces of one size, and for how many it is."""
+"""Load balance of equal work items among threads."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ TYPICAL_THREADS = 4  # threads, for which kernels are cut as they are for two
 
 
 def utilization(count: int, threads: int) -> float:
-    """The share of the time that threads are at work which have so many equal pieces to share."""
+    """The fraction of time that threads are busy when they split `count` equal work items."""
     return count / (-(-count // threads) * threads) if count else 1.0

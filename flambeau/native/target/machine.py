@@ -1,4 +1,4 @@
-"""The machine that code is made for, and the way from LLVM IR to code: text, object, addresses."""
+"""The target machine, and LLVM's pipeline from IR text to object code and assembly."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class TileShape:
 
 @dataclass(frozen=True)
 class Target:
-    """A processor, and what the emitter must know of it.
+    """A CPU and what the code generator must know about it.
 
-    `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a
-    fit into the registers of each. `halves`: whether it converts float16. `parts`: up to how
-    many bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
-    `pairs`: whether it multiplies two bfloat16 numbers in a lane (AVX512_BF16). `near`: bytes of a
-    core's second-level cache; `last`: of the last one.
+    `tiles` are register tiles, widest first, whose accumulators fit the register file with one row
+    of b and one broadcast of a. `halves`: converts float16. `parts`: AMX multiplies numbers of up
+    to so many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products. `near` and
+    `last` are the bytes of a core's L2 and of the last-level cache.
     """
 
     triple: str
@@ -77,10 +76,10 @@ TARGETS = {
 
 
 class _Gate:
-    """Lets any number of threads into LLVM, and none while the process forks.
+    """A lock that admits any number of threads into LLVM, and none while the process forks.
 
-    A child would inherit the locks of threads that it does not have. Whatever LLVM has made must
-    die inside too, if it is to die.
+    A forked child would inherit locks held by threads that it does not have. LLVM objects must also
+    be destroyed inside.
     """
 
     def __init__(self) -> None:
@@ -132,7 +131,7 @@ gate = _Gate()
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """The processor that this process makes code for: its own, or what FLAMBEAU_CPU asks for."""
+    """The target of this process: its own CPU, or what FLAMBEAU_CPU asks for."""
     with gate:
         triple, cpu, has = describe_cpu(llvm_version())
     features = ",".join(has)
@@ -159,7 +158,7 @@ def host() -> Target:
 
 
 def _request_amx_permission() -> bool:
-    """Asks Linux for the matrix unit, whose state it saves for processes that asked only."""
+    """Asks Linux for permission to use AMX, whose state it saves only for processes that asked."""
     system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
     if not sys.platform.startswith("linux"):
         return False
@@ -328,7 +327,7 @@ _DECLARATION = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
 def external_functions(text: str) -> list[str]:
-    """The functions that a text declares and that are not LLVM's own."""
+    """The functions that IR text declares and LLVM does not define."""
     return [name for name in _DECLARATION.findall(text) if not name.startswith("llvm.")]
 
 

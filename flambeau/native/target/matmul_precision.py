@@ -1,4 +1,4 @@
-"""How much of float32 numbers counts in matrix products: what set_float32_matmul_precision says."""
+"""Precision of float32 matrix products: the setting of set_float32_matmul_precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ BF16_TERMS = {"highest": 3, "high": 2, "medium": 1}  # bfloat16 numbers that mak
 
 
 class MatmulPrecision:
-    """What was asked for, for the whole process."""
+    """The setting of this process."""
 
     name = "highest"
     parts = BF16_TERMS[name]

@@ -29,16 +29,16 @@ from ..llvm.types import memory_type
 
 
 def emit_direct_conv(context: Context, contract: Contract) -> None:
-    """Emits a contraction of any number of row and depth axes, shared out among the threads.
+    """Emits a contraction of any number of row and depth axes, split among the threads.
 
-    Raises Unsupported, before anything is emitted, where it is not of a kind known here.
+    Raises Unsupported, before anything is emitted, for other forms.
     """
     cut = plan_direct_conv(contract, context.target, context.parallel)
     _DirectConvEmitter(context, contract, cut).emit()
 
 
 class _DirectConvEmitter:
-    """One contraction being emitted."""
+    """Emits one contraction."""
 
     def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut

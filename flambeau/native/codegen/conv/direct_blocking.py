@@ -1,6 +1,6 @@
-"""How a contraction with several row or depth axes is cut: register tiles, units, panels, blocks.
+"""Blocking of direct convolutions: register tiles, units of rows, panels and depth blocks.
 
-Everything here is decided before a line of code is emitted, from extents and strides alone.
+Everything is decided before code is emitted, from extents and strides alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unsupported(Exception):
 class PaddedCoordinate:
     """A coordinate of `a`: offset + the sum of coefficient * index, inside [0, extent).
 
-    `extent` None: always inside. `stride` is what a step of it moves in memory, in elements.
+    `extent` None: always inside. `stride`: elements that one step moves in memory.
     """
 
     terms: tuple[tuple[Index, int], ...]
@@ -140,8 +140,8 @@ def _padded_coordinate(
 class TileExtents:
     """A register tile: extents along the row axes, and vectors of columns.
 
-    Axes after `axis` are whole in each tile; `axis` is cut into tiles; before it, tiles are one
-    row. `rest` is the extent of the last tile along `axis` where it is a smaller one, else 0.
+    Axes after `axis` are whole in each tile, `axis` is cut into tiles, axes before it have extent
+    one. `rest` is the extent of the last tile along `axis` if it is smaller.
     """
 
     axis: int
@@ -171,7 +171,7 @@ def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
 
 def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
                ) -> TileExtents:  # fmt: skip
-    """The tile that a simple count of cycles likes best."""
+    """The fastest tile by a simple count of cycles."""
     best: tuple[float, TileExtents] | None = None
     across = -(-columns // lanes)
     for vectors in range(1, min(6, across) + 1):
@@ -300,8 +300,9 @@ class ConvPlan:
 
 
 def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) -> ConvPlan:
-    """Cuts a contraction, for one thread where it is `alone`. Unsupported where its extents,
-    strides or types are not for this."""
+    """The blocking of a contraction, for one thread if `alone`. Raises Unsupported for other
+    extents, strides or types.
+    """
     type = sum_type(contract.a.type)
     if contract.a.type is not contract.b.type or type not in (Type.F32, Type.F64):
         raise Unsupported("types")
@@ -395,7 +396,7 @@ def _pack_once(plan: ConvPlan) -> None:
 
 
 def _balance_units(plan: ConvPlan, threads: int) -> None:
-    """Smaller units, where so many threads could not share those that there are evenly."""
+    """Shrinks units if the threads could not split them evenly."""
     k, step, groups = plan.first, plan.shape.extent, -(-plan.count // plan.panels)
     if k != plan.shape.axis:
         step = 1

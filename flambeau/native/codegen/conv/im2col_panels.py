@@ -1,9 +1,9 @@
-"""Windows of an image packed as panels of a product: sizes are known at run time only.
+"""Packs im2col panels of an image whose sizes are known only at run time.
 
-A panel has a few positions of the output for columns, and an entry of the window (channel, row and
-place in the kernel) for each step of the depth. Where neighbouring positions lie side by side in
-memory, a vector of them is read from one row of positions or from two, else it is gathered. Masks
-keep reads inside of the image; they and the addresses are worked out once for all channels.
+The columns of a panel are output positions; each depth step is one entry of the window (channel,
+row, column). Vectors are loaded from one or two rows of positions where neighbours are contiguous,
+gathered elsewhere. Masks keep loads inside of the image; masks and addresses are computed once for
+all channels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUTSIDE = -(1 << 30)  # a coordinate that no image has, whatever entry of the k
 
 
 class Im2colPacker:
-    """Packs panels of windows. Steps of the depth are ordered (channel, row, place)."""
+    """Packs panels of windows. Depth steps are ordered (channel, row, column of the window)."""
 
     def __init__(self, context: Any, image: WindowedImage, tile: MicroTile) -> None:
         self.b: Builder = context.builder

@@ -1,4 +1,4 @@
-"""Windows of an image, as a load says them whose extents, strides and padding are sizes."""
+"""Recognizes windowed image loads whose extents, strides and padding are run-time sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Terms = tuple[Any, Any]
 class WindowAxis:
     """A coordinate of an image: output * stride + entry * dilation - padding, in [0, extent).
 
-    `apart` is what a step of it moves in memory, in bytes.
+    `apart`: bytes that one step moves in memory.
     """
 
     output: Axis
@@ -37,7 +37,7 @@ class WindowAxis:
 
 @dataclass(frozen=True)
 class WindowedImage:
-    """What windows are taken of: axes of images and channels, strides in bytes, coordinates."""
+    """An image read by windows: axes of images and channels, strides in bytes, coordinates."""
 
     load: Load
     image: Axis

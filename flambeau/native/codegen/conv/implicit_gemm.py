@@ -26,13 +26,13 @@ from .im2col_panels import Im2colPacker
 
 
 def emit_implicit_gemm(context: Any, statement: Contract) -> None:
-    """Emits a convolution of any size; raises Unsupported where the Contract is none."""
+    """Emits a convolution of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.rows, statement.depth)
     ImplicitGemmConv(context, statement, image).emit()
 
 
 class ImplicitGemmConv(DynamicMacroKernel):
-    """The emission of one convolution."""
+    """Emits one convolution as a GEMM over im2col panels."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, size, self.image = context.builder, context.extent, image

@@ -31,13 +31,13 @@ _BLOCK_POSITIONS = 256  # positions of a block, about
 
 
 def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
-    """Emits the gradient of a weight of any size; raises Unsupported where it is none."""
+    """Emits a weight gradient of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.depth, statement.rows)
     ImplicitGemmWeight(context, statement, image).emit()
 
 
 class ImplicitGemmWeight(DynamicMacroKernel):
-    """The emission of one gradient."""
+    """Emits one weight gradient."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, self.image = context.builder, image

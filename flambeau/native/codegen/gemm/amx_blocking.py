@@ -1,4 +1,4 @@
-"""When a product is made of bfloat16 parts on the matrix unit, and how it is cut."""
+"""When a product runs on AMX in bfloat16 terms, and how it is blocked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FMA_FLOPS_PER_CYCLE = 20.0  # multiply-adds a cycle that register tiles reach
 
 
 def is_profitable(p: GemmProblem, target: Any) -> bool:
-    """Whether the matrix unit computes a product faster than multiply-adds would."""
+    """Whether AMX computes a product faster than vector multiply-adds would."""
     of_a, of_b = count_bf16_terms(p.a_type, p.precision), count_bf16_terms(p.b_type, p.precision)
     if p.type is not Type.F32 or not 0 < min(of_a, of_b) <= max(of_a, of_b) <= target.parts:
         return False
@@ -36,7 +36,7 @@ def is_profitable(p: GemmProblem, target: Any) -> bool:
 
 
 def _cycles(p: Any, of_a: int, of_b: int) -> float:
-    """Of one core for the whole product."""
+    """Cycles of one core for the whole product."""
     tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // DEPTH_PER_TILE)
     a = _PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else _PACK_CYCLES_TRANSPOSED
     b = _PACK_CYCLES_CONTIGUOUS if p.b_column == p.b_type.size else _PACK_CYCLES_TRANSPOSED
@@ -45,7 +45,7 @@ def _cycles(p: Any, of_a: int, of_b: int) -> float:
 
 
 def plan_amx(p: GemmProblem) -> GemmPlan:
-    """How a product is cut whose panels are packed."""
+    """The blocking of a product whose panels are packed as bfloat16 terms."""
     if p.k <= _WHOLE_DEPTH:
         return GemmPlan(TILE, True, True, p.k, False, 1)
     blocks = -(-p.k // _BLOCK_DEPTH)

@@ -1,7 +1,7 @@
-"""A product on the matrix unit: panels of bfloat16 parts, tiles of 32 x 32 sums.
+"""AMX matrix products: panels of bfloat16 terms, tiles of 32 x 32 sums.
 
-The loops are those of any product. A tile whose panels hold what parts cannot say (infinities, or
-nothing but tiny numbers) is multiplied number by number.
+The loops are those of any product. A tile whose panels hold values that the terms cannot represent
+(infinities, or only tiny numbers) falls back to float32 arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..llvm.types import I64, Number
 
 
 class AmxMacroKernel(MacroKernel):
-    """The emission of one product in parts."""
+    """Emits one product in bfloat16 terms."""
 
     def __init__(self, context: Any, statement: Contract, p: GemmProblem, plan: GemmPlan) -> None:
         self.parts = (
@@ -83,7 +83,7 @@ class AmxMacroKernel(MacroKernel):
         self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
 
     def _packed_parts(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
-        """Packs a panel and notes whether it asks for care."""
+        """Packs a panel and records whether it needs the fallback."""
         b = self.builder
         along = operand.depth_stride == operand.stored.size
         stride = operand.width_stride if along else operand.depth_stride
@@ -124,7 +124,7 @@ class AmxMacroKernel(MacroKernel):
         self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
         resume: ir.Value,
     ) -> None:  # fmt: skip
-        """The sums of a tile, by the unit or with care."""
+        """The sums of a tile, by AMX or by the fallback."""
         b = self.builder
         a, panel = (
             offset_bytes(b, self.memory, multiply(b, local, self.group_bytes)),

@@ -33,10 +33,10 @@ _SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
 
 
 def count_bf16_terms(type: Type, precision: int) -> int:
-    """How many parts a number is made of; 0 for a type that is not made of such parts.
+    """How many bfloat16 terms represent a number; 0 for types that are not split.
 
-    `precision`: how many of a float32's count. (Products of float16 numbers, of two parts, would
-    need all four of theirs, and the unit is then hardly faster than multiply-adds.)
+    `precision` is how many terms of a float32 count. (Products of float16, of two terms each, would
+    need all four products, and AMX would hardly beat multiply-adds.)
     """
     return {Type.F32: precision, Type.BF16: 1}.get(type, 0)
 
@@ -71,10 +71,11 @@ def _broadcast(value: int) -> ir.Value:
 
 
 def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
-    """The parts of float32 numbers, each in the upper half of its lane; lower halves may be dirty.
+    """Splits float32 numbers into terms, each in the upper half of its lane; lower halves may be
+    dirty.
 
-    The first of several is cut off, so that nothing overflows, others are rounded: what is left of
-    a number then has either sign, and so have the errors of what is left out of products.
+    The first of several is truncated so that nothing overflows, the others are rounded: remainders
+    then have either sign, and so have the errors of omitted products.
     """
     bits = b.bitcast(x, _WIDE)
     if count == 1:
@@ -104,7 +105,9 @@ def _max_magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
 
 
 def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
-    """i64(source, stride, valid, depth, panel): packs a panel; whether it asks for care."""
+    """Declares i64(source, stride, valid, depth, panel): packs a panel; returns whether it needs
+    the fallback.
+    """
     along = operand.depth_stride == operand.stored.size
     name = f"parts{operand.parts}_{operand.stored.value}_{'depth' if along else 'width'}" \
         f"_{int(operand.turned)}_{int(operand.checked)}"
@@ -152,7 +155,7 @@ def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
 
 
 def _needs_fallback(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
-    """1 where the greatest magnitude is not finite, or small but not 0."""
+    """1 if the greatest magnitude is not finite, or small but nonzero."""
     name = "llvm.vector.reduce.umax.v16i32"
     function = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(I32, [_WIDE]), name)  # fmt: skip
@@ -240,9 +243,10 @@ def _pack_along_width(
 
 
 def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
-    """void(a, b, steps, sums, resume, rows, columns): what a `multiplier` does, in float32.
+    """Declares void(a, b, steps, sums, resume, rows, columns): the work of `declare_multiplier` in
+    float32.
 
-    `rows` are single ones, `columns` tiles.
+    `rows` counts single rows, `columns` counts tiles.
     """
     name = f"careful_{parts[0]}{parts[1]}"
     if name in module.globals:
@@ -324,7 +328,7 @@ def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
 
 
 def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
-    """The number that parts make: the least are added first, which is exact."""
+    """The number that terms add up to: smallest first, which is exact."""
     total = parts[-1]
     for part in reversed(parts[:-1]):
         total = b.fadd(total, part)

@@ -34,7 +34,7 @@ def _tile_number(number: int) -> ir.Value:
 
 
 def _declare_tile_shape(module: ir.Module) -> ir.GlobalVariable:
-    """How all eight tiles are configured: whole."""
+    """The configuration of all eight tiles at full size, as a constant."""
     variable = module.globals.get("tile_shape")
     if variable is not None:
         return variable
@@ -53,7 +53,9 @@ def _declare_tile_shape(module: ir.Module) -> ir.GlobalVariable:
 
 @contextmanager
 def configured_tiles(b: ir.IRBuilder) -> Iterator[None]:
-    """Tiles can be used within; afterwards they are released, so that nobody need save them."""
+    """Configures the tiles for the block, and releases them afterwards so that no one has to save
+    them.
+    """
     _call_intrinsic(b, "ldtilecfg", [_declare_tile_shape(b.module)])
     yield
     _call_intrinsic(b, "tilerelease", [])
@@ -65,17 +67,18 @@ _TERM_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 
 
 def term_products(a: int, b: int) -> list[tuple[int, int]]:
-    """The products that make up one of numbers in `a` and in `b` parts."""
+    """The products of terms that make up one product of numbers."""
     return [(i, j) for i, j in _TERM_ORDER if i < a and j < b and i + j < max(a, b)]
 
 
 def declare_multiplier(
     module: ir.Module, rows: int, columns: int, parts: tuple[int, int]
 ) -> ir.Function:
-    """void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two panels.
+    """Declares void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two
+    panels.
 
-    A panel has for each step of the depth two tiles of each part. `sums` are contiguous rows, from
-    which it goes on where `resume` is not 0.
+    A panel has two tiles per term for each step of the depth. `sums` are contiguous rows, continued
+    where `resume` is nonzero.
     """
     name = f"tiles_{rows}x{columns}_{parts[0]}{parts[1]}"
     if name in module.globals:

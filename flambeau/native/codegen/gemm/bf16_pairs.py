@@ -1,7 +1,7 @@
-"""Pairs of bfloat16 numbers: two steps of a depth in a lane of 32 bits, the first below.
+"""Pairs of bfloat16 numbers: two depth steps in a 32-bit lane, the first in the lower half.
 
-One instruction (AVX512_BF16) multiplies the pairs of two vectors and adds both products to float32
-sums. Numbers and sums below 1e-38 count as zero there.
+One AVX512_BF16 instruction multiplies the pairs of two vectors and adds both products to float32
+sums. It treats numbers and sums below 1e-38 as zero.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _BFloatType(ir.Type):  # type: ignore[misc]
 
 
 def dot_accumulate(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """z and the products of both halves of the lanes of x and y."""
+    """z plus the products of both halves of the lanes of x and y."""
     return b.call(declare(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
@@ -43,7 +43,7 @@ def dot_accumulate_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value)
 
 
 def count_pair_steps(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
-    """How many lanes a depth makes: with a half of nothing where it is odd."""
+    """How many pairs a depth makes; an odd one ends with a zero half."""
     return ceil_divide(b, depth, 2) if pairs else depth
 
 

@@ -1,4 +1,4 @@
-"""What a matrix product is, and how it is best computed: tile, packing, cuts of the depth."""
+"""Blocking of a matrix product: register tile, packing, and cuts of the depth."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _COSTLY_OPERATIONS = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """A product's extents, its operands' first elements and their strides in bytes.
+    """A product's extents, the addresses of its operands and their strides in bytes.
 
-    `row` is the index of its rows: one that nothing else knows where it is a vector times b.
-    `precision`, `near`: as a Contract's.
+    `row` is the index of its rows (a fresh one for vector times matrix). `precision` and `near` are
+    those of the Contract.
     """
 
     row: Index
@@ -68,40 +68,40 @@ class GemmProblem:
 
 @dataclass(frozen=True)
 class L2Budget:
-    """Shares of a core's second-level cache of so many bytes; measured with two megabytes."""
+    """Shares of an L2 cache of so many bytes, tuned with 2 MB."""
 
     bytes: int
 
     @property
     def panels(self) -> int:
-        """For packed panels of b: each tile's rows of a serve all of them."""
+        """For packed panels of b that every row tile of a reads."""
         return self.bytes * 35 // 64
 
     @property
     def row_panels(self) -> int:
-        """For packed panels that stay near anyway: so rows of c are written in long runs."""
+        """For packed panels that stay in L2 anyway, so that rows of c are written in long runs."""
         return self.bytes * 3 // 16
 
     @property
     def a(self) -> int:
-        """Rows of a up to this are near by themselves."""
+        """Rows of a up to this size stay in L2 unpacked."""
         return self.bytes // 4
 
     @property
     def b(self) -> int:
-        """A matrix b up to this is near by itself."""
+        """A matrix b up to this size stays in L2 unpacked."""
         return self.bytes * 3 // 8
 
     def lines(self, stride: int) -> int:
-        """How many lines it holds that are so many bytes apart."""
+        """How many cache lines fit that are `stride` bytes apart."""
         return cache_lines_reached(stride, self.bytes // _L2_WAYS, _L2_WAYS)
 
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """How a product is computed: its tile, what is packed, how the depth is cut.
+    """How to compute a product: register tile, what to pack, how to cut the depth.
 
-    `pairs`: bfloat16 numbers are packed two at a time, for one instruction that multiplies both.
+    `pairs`: pack bfloat16 numbers in pairs, for dot-product instructions.
     """
 
     tile: MicroTile
@@ -114,12 +114,12 @@ class GemmPlan:
 
 
 def is_known(value: Number) -> bool:
-    """Whether a number is known while emitting."""
+    """Whether a number is a compile-time constant."""
     return isinstance(value, int)
 
 
 def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
-    """What a Contract computes, or None where it is no plain product."""
+    """The product that a Contract computes, or None if it is not a plain one."""
     if len(statement.rows) > 1 or len(statement.depth) != 1:
         return None
     row = statement.rows[0] if statement.rows else Axis(Index("row"), 1)
@@ -160,7 +160,7 @@ _STEP_OVERHEAD_16_REGISTERS = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
 
 
 def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
-    """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
+    """Cycles of one depth step: two FMA ports, two load ports, latency hidden."""
     if not rows or not vectors:
         return 0.0
     overhead = _STEP_OVERHEAD if packed else _STEP_OVERHEAD_STRIDED_B
@@ -170,7 +170,7 @@ def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
 
 
 def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
-    """In half cycles a step of the depth: a tile, a panel of columns or group of rows read.
+    """Half cycles per depth step: of a tile, of a column panel and of a row group.
 
     Two elements a cycle come from memory that other kernels wrote, and are packed.
     """
@@ -180,7 +180,7 @@ def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
 def _gemm_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
 ) -> float:
-    """Cycles of so many rows and vectors of columns, in tiles."""
+    """Cycles of `m` rows and `vectors` column vectors, by tiles."""
     groups, tail = divmod(m, tile[0])
     panels, edge = divmod(vectors, tile[1])
     cost = 0.0
@@ -197,7 +197,7 @@ def _largest_share_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
     registers: int, shares: int,
 ) -> float:  # fmt: skip
-    """Cycles of the largest share on the best grid of groups of rows by panels of columns."""
+    """Cycles of the largest thread share on the best grid of row groups by column panels."""
     def part(across: int) -> tuple[int, int]:
         rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
         return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
@@ -211,9 +211,10 @@ def choose_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows and vectors of the tile that suits the extents.
+    """Rows and vectors of the fastest register tile for the extents.
 
-    `shares`: among how many threads; `packed`: b is; `beside`: a is, from rows side by side.
+    `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from rows side by
+    side.
     """
     wide = (6, 4) if registers == 32 else (4, 3)
     if not is_known(m):
@@ -246,7 +247,7 @@ def choose_tile(
 
 
 def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
-    """Chooses tile, packing and blocks from what is known, for so many threads."""
+    """Chooses tile, packing and blocks from the known extents, for `shares` threads."""
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
     near = L2Budget(target.near)
@@ -274,8 +275,9 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
 
 
 def _uses_bf16_pairs(p: GemmProblem, target: Any) -> bool:
-    """Whether numbers are multiplied two at a time: those that are one bfloat16 number each, or
-    need not be more. Memory must run along one axis of each operand."""
+    """Whether to multiply bfloat16 pairs: if one bfloat16 term per number is exact or precise
+    enough, and each operand is contiguous along one axis.
+    """
     parts = [count_parts(operand_type, p.precision) for operand_type in (p.a_type, p.b_type)]
     if not target.pairs or p.type is not Type.F32 or parts != [1, 1]:
         return False
@@ -283,7 +285,9 @@ def _uses_bf16_pairs(p: GemmProblem, target: Any) -> bool:
 
 
 def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:
-    """Steps in a round: short ones of narrow vectors would be half counting and asking ahead."""
+    """Depth steps per iteration. Single steps of narrow tiles would be half loop overhead and
+    prefetch.
+    """
     if half:
         return 1
     if registers == 16:
@@ -292,7 +296,7 @@ def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: boo
 
 
 def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
-    """Whether rows of a are packed: steps of the depth lie far apart, or nobody knows how far."""
+    """Whether to pack a: depth steps are far apart, or at an unknown stride."""
     if p.a_depth == p.a_type.size or (p.near and p.a_row == p.a_type.size):
         return False
     if not (is_known(p.a_depth) and is_known(p.k)):
@@ -305,7 +309,7 @@ def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
 
 
 def _packs_b(p: GemmProblem, near: L2Budget) -> bool:
-    """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
+    """Whether to pack b: not contiguous, too large for L2, or read by many rows of a."""
     if p.b_column != p.b_type.size:
         return True
     if p.near:
@@ -317,12 +321,12 @@ def _packs_b(p: GemmProblem, near: L2Budget) -> bool:
 
 
 def cache_lines_reached(stride: int, page: int, ways: int) -> int:
-    """Lines so far apart that a cache holds: a stride that divides its pages reaches few sets."""
+    """Lines at a stride that a cache can hold: strides that divide its page reach few sets."""
     return page // gcd(page, max(stride, 64)) * ways
 
 
 def _block_depth(depth: int) -> int:
-    """The length of the blocks of a long depth: all the same where a divisor is near."""
+    """The length of the blocks of a long depth: all equal if a divisor is close."""
     least = -(-depth // BLOCK_DEPTH)
     for blocks in range(least, 2 * least):
         if depth % blocks == 0:

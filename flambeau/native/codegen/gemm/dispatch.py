@@ -1,7 +1,5 @@
-"""Matrix products: a Contract with one row axis and one depth axis, and how each is best computed.
-
-By the matrix unit where there is one and it pays, as dot products where there are few rows, else
-by register tiles.
+"""Emits matrix products: by AMX if present and profitable, as dot products for few rows, else by
+register tiles.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ..llvm.address import constant
 
 
 def emit_gemm(context: Any, statement: Contract) -> bool:
-    """Emits a matrix product; False where the Contract is none."""
+    """Emits a Contract with one row and one depth axis; False if it is not a matrix product."""
     p = match_gemm(context, statement)
     if p is None:
         return False

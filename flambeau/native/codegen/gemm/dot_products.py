@@ -1,7 +1,7 @@
-"""Products of few rows whose operands both run along the depth: dot products, without packing.
+"""Products of few rows with both operands contiguous along the depth: dot products without packing.
 
-A tile is rows x columns of vectors of partial sums along the depth, folded at the end. To pack b
-would cost more than few rows gain from it.
+A tile is rows x columns of vectors of partial sums along the depth, reduced at the end. Packing b
+would cost more than few rows can gain from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MIN_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
 
 def is_few_row_product(p: Any, target: Any) -> bool:
-    """Whether a product (gemm.Problem) is one of few rows along contiguous depths."""
+    """Whether a product has few rows and operands contiguous along the depth."""
     if not isinstance(p.m, int) or p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
         return False
     depth = p.k if isinstance(p.k, int) else 256
@@ -38,7 +38,7 @@ def is_few_row_product(p: Any, target: Any) -> bool:
 
 
 def sum_lanes(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
-    """The sum over the lanes of each of N vectors (N a power of two), as a vector of N lanes."""
+    """Sums the lanes of each of N vectors (N a power of two) into one vector of N lanes."""
     count = len(vectors)
     while len(vectors) > 1:
         vectors = [
@@ -62,7 +62,7 @@ def _add_neighbours(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Valu
 
 
 class DotProductKernel:
-    """The emission of a product that `is_few_row_product`."""
+    """Emits a product that satisfies `is_few_row_product`."""
 
     def __init__(self, context: Any, statement: Contract, p: Any) -> None:
         self.context, self.statement, self.p = context, statement, p

@@ -1,8 +1,8 @@
-"""A matrix product by register tiles, in any transposition: how it is packed, cut and looped over.
+"""The macro-kernel of a matrix product in any transposition: packing, blocking, loops over tiles.
 
-for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile. What a
-tile would read badly is packed first; a long depth is cut, with sums kept in memory meanwhile.
-Known extents get exact edge tiles.
+for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile.
+Operands that a tile would read badly are packed first. A long depth is cut into blocks whose
+partial sums stay in memory. Known extents get exact edge tiles.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PREFETCHES_PER_ROUND = 2  # rows of the next group that a tile asks for, side b
 
 @dataclass(frozen=True)
 class PanelColumns:
-    """A panel of columns: its first, how many there are, in how many vectors."""
+    """A panel of columns: its first column, and how many columns and vectors it has."""
 
     first: Number
     count: Number
@@ -51,7 +51,7 @@ class PanelColumns:
 
 
 class MacroKernel:
-    """The emission of one product."""
+    """Emits one product."""
 
     narrows = True  # whether the last of an unknown number of panels has tiles of its own
 
@@ -71,7 +71,7 @@ class MacroKernel:
     # --------------------------------------------------------------------- memory
 
     def _memory(self) -> None:
-        """The parts of the working memory: packed a, packed b, partial sums."""
+        """The parts of the scratch memory: packed a, packed b, partial sums."""
         b, plan, tile, p = self.builder, self.plan, self.tile, self.p
         self.tile_bytes = tile.rows * tile.columns * self.size
         depth: Number = plan.depth if is_known(p.k) else min_of(b, p.k, plan.depth)
@@ -97,10 +97,10 @@ class MacroKernel:
         assert self.bytes <= USABLE_BYTES, self.bytes
 
     def _blocks(self, groups: Number, panels: Number) -> None:
-        """How many groups' and panels' products are made together, one after another.
+        """How many row groups and column panels are computed together.
 
-        While the depth is cut their sums are kept: of the groups that are packed and some panels,
-        or of the panels that are near and some groups.
+        While the depth is cut, their partial sums stay in memory: of the packed groups and some
+        panels, or of the packed panels and some groups.
         """
         b, plan, p = self.builder, self.plan, self.p
         self.block_groups, self.block_panels = groups, panels
@@ -493,10 +493,10 @@ class MacroKernel:
     def _following(
         self, tile: MicroTile, a: ir.Value, panel: Number, work: DepthBlock
     ) -> PrefetchPlan | None:
-        """What asks, while a tile multiplies, for lines of the rows after the tile's.
+        """Prefetches, while a tile multiplies, the rows of a after the tile's.
 
-        The processor's own guess stops at the end of each row, or of each page. The tiles of a
-        group share its rows out; `panel`: which of the near panels the tile's is.
+        The hardware prefetcher stops at the end of each row or page. The tiles of a group split its
+        rows; `panel` is the tile's index among the packed panels.
         """
         b, p, rows = self.builder, self.p, tile.rows
         near = self.a_near or p.near
@@ -633,7 +633,7 @@ class MacroKernel:
 
 @dataclass(frozen=True)
 class DepthBlock:
-    """A block over a stretch of the depth: from where its groups and panels are counted."""
+    """A block of rows and panels over a stretch of the depth."""
 
     start: Number
     depth: Number

@@ -1,7 +1,7 @@
-"""What products share that convolutions of any size are made by: tiles of one shape only.
+"""The macro-kernel for convolutions of run-time sizes, with a single tile shape.
 
-Both operands are packed by functions of the convolution's own. At the edges a tile multiplies what
-is not there, and nothing of that is stored: few kinds of tiles make a kernel that is there soon.
+The convolution packs both operands itself. Edge tiles compute values that do not exist and skip
+storing them, which keeps the number of tile variants small.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .micro_kernel import MicroTile
 
 
 def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_UNCUT_DEPTH) -> GemmPlan:
-    """Everything is packed, and a depth above about `depth` is cut."""
+    """A plan that packs everything, and cuts a depth above about `depth`."""
     registers = context.target.vector_registers
     rows, vectors = (8, 3) if registers == 32 else (6, 2)
     tile = MicroTile(rows, vectors, context.target.lanes(p.type), p.type)
@@ -28,7 +28,7 @@ def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_UNCUT_DEPTH) -> 
 
 
 class DynamicMacroKernel(MacroKernel):
-    """A product whose extents are known when it runs."""
+    """A macro-kernel whose extents are run-time values."""
 
     narrows = False
 

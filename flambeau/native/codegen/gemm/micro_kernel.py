@@ -43,7 +43,7 @@ class MicroTile:
 
 @dataclass(frozen=True)
 class DepthLoop:
-    """A loop over the depth: its extent, and by how many bytes `a` and `b` move each round."""
+    """A loop over the depth: its extent, and the bytes that `a` and `b` advance per iteration."""
 
     extent: Number
     a: Number
@@ -52,10 +52,10 @@ class DepthLoop:
 
 @dataclass(frozen=True)
 class PrefetchPlan:
-    """What a loop over the depth asks for: so many stretches of memory, one after another.
+    """What a loop over the depth prefetches: stretches of memory, one after another.
 
-    There are `most` of them at most, each of `bytes` for each step of the whole depth. `start(i)`
-    is the i-th's first byte; `ask(place)` asks for the line of an address.
+    There are at most `most` of them, each with `bytes` per step of the whole depth. `start(i)` is
+    the first byte of the i-th; `ask(place)` prefetches the line of an address.
     """
 
     stretches: Number
@@ -100,7 +100,7 @@ def zero_sums(tile: MicroTile) -> Sums:
 
 
 def emit_step(b: ir.IRBuilder, tile: MicroTile, source: TileSource, sums: Sums) -> Sums:
-    """One step of the depth: sums + (each row's scalar of a) * (the vectors of b)."""
+    """One depth step: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
     multiply = source.multiply or fma
     inside = source.b_type if source.multiply else tile.type
@@ -133,7 +133,7 @@ def emit_accumulation(
 ) -> Sums:
     """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
 
-    `unroll`: steps in a round of the innermost loop.
+    `unroll`: steps per iteration of the innermost loop.
     """
     sums = zero_sums(tile) if sums is None else sums
     if not depth:
@@ -158,7 +158,7 @@ def _innermost(
     b: ir.IRBuilder, tile: MicroTile, source: TileSource, axis: DepthLoop, sums: Sums, unroll: int,
     ahead: PrefetchPlan | None,
 ) -> Sums:
-    """The loop over one axis; small tiles keep several sets of sums to hide the latency."""
+    """The loop over one axis; small tiles keep several sets of sums to hide latency."""
     n = len(sums)
     sets = min(4, -(-_MULTIPLY_ADDS_IN_FLIGHT // n))
     if isinstance(axis.extent, int):
@@ -208,10 +208,10 @@ def _rounds(
     b: ir.IRBuilder, rounds: Number, unroll: int, carried: Sums,
     body: Callable[[ir.Value, Sums], Sums], ahead: PrefetchPlan | None,
 ) -> Sums:  # fmt: skip
-    """The loop's rounds, each of which asks for a line or a few of what lies ahead.
+    """The iterations of a loop, each of which prefetches a line or a few.
 
-    A pointer runs through a stretch at a time: to reckon each line's place in a round would take
-    multiply-adds' turns on the ports. A last stretch with fewer rounds leaves its end out.
+    A pointer walks one stretch at a time: computing each line's address would take issue slots from
+    the multiply-adds. A last stretch with fewer iterations leaves some lines to the hardware.
     """
     if ahead is None:
         return emit_loop(b, rounds, carried, body)

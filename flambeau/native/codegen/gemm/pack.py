@@ -1,8 +1,8 @@
-"""Packing: a strided block of a matrix is copied so that a tile reads it from front to back.
+"""Packing: copies a strided block of a matrix so that a tile reads it sequentially.
 
-An operand is seen as depth x width; the copy has `width` elements for each step of the
-depth, in the type of the sums. Where memory runs along the depth, blocks are transposed in
-registers. Bfloat16 numbers may be copied in pairs: two steps of the depth in a lane of 32 bits.
+An operand is seen as depth x width; the copy has `width` elements for each step of the depth, in
+the type of the sums. Where memory runs along the depth, square blocks are transposed in registers.
+bfloat16 numbers may be packed in pairs: two depth steps in a 32-bit lane.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..llvm.transpose import transpose_block
 
 @dataclass(frozen=True)
 class PackedPanel:
-    """What is packed: `width` by `depth` elements, of which `valid` along the width exist.
+    """What to pack: `width` by `depth` elements, of which `valid` along the width exist.
 
     Strides are in bytes; `lanes` is the number of elements of `type` in a vector. `pairs`: two
-    steps of the depth make one element of `type`, whose upper half is 0 after an odd depth.
+    depth steps form one element of `type`, with a zero upper half after an odd depth.
     """
 
     pointer: ir.Value

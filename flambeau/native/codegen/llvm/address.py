@@ -13,7 +13,7 @@ def constant(value: Number) -> ir.Value:
 
 
 def multiply(b: ir.IRBuilder, x: Number, y: Number) -> Number:
-    """x * y, folded where both are known."""
+    """x * y, folded if both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x * y
     if isinstance(x, int):
@@ -24,7 +24,7 @@ def multiply(b: ir.IRBuilder, x: Number, y: Number) -> Number:
 
 
 def add(b: ir.IRBuilder, x: Number, y: Number) -> Number:
-    """x + y, folded where both are known."""
+    """x + y, folded if both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x + y
     if isinstance(x, int):
@@ -33,7 +33,7 @@ def add(b: ir.IRBuilder, x: Number, y: Number) -> Number:
 
 
 def ceil_divide(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
-    """How many parts of a size an extent has, the last of them perhaps shorter."""
+    """extent / size, rounded up."""
     if isinstance(size, int) and size == 1:
         return extent
     if isinstance(extent, int) and isinstance(size, int):
@@ -42,7 +42,7 @@ def ceil_divide(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
 
 
 def offset_bytes(b: ir.IRBuilder, pointer: ir.Value, offset: Number) -> ir.Value:
-    """A pointer, `offset` bytes on."""
+    """A pointer `offset` bytes further on."""
     if isinstance(offset, int) and offset == 0:
         return pointer
     return b.gep(pointer, [constant(offset)], source_etype=BYTE)

@@ -1,4 +1,4 @@
-"""What the emitter adds to llvmlite's IRBuilder: loops, vectors of lanes, masked memory, folds.
+"""Builder: llvmlite's IRBuilder with loops, vector lanes, masked memory and reductions.
 
 A value is a scalar or a vector of lanes. In registers a BOOL is an i1 and a BF16 the i16 of its
 bits; in memory a BOOL is a byte.
@@ -130,7 +130,7 @@ def vector_constant(numbers: Sequence[ir.Value]) -> ir.Value:
 
 
 class Module(ir.Module):  # type: ignore[misc]
-    """A module, how many bytes its vectors have, and whether each operation is rounded."""
+    """An LLVM module, its vector width in bytes, and whether every operation is rounded."""
 
     def __init__(self, name: str, vector_bytes: int, exact: bool = False) -> None:
         super().__init__(name)
@@ -170,7 +170,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     def external(
         self, name: str, result: ir.Type, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
     ) -> ir.Value:
-        """Calls a function outside of this module, which is declared on first use."""
+        """Calls an external function, declared on first use."""
         function = self.module.globals.get(name)
         if function is None:
             kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -178,7 +178,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         return self.call(function, arguments, fastmath=tuple(flags))
 
     def freeze(self, value: ir.Value) -> ir.Value:
-        """Some number where the value is none (a conversion of what does not fit)."""
+        """An arbitrary but fixed number where the value is poison (an out-of-range conversion)."""
         frozen = ir.instructions.Instruction(self.block, value.type, "freeze", [value])
         self._insert(frozen)
         return frozen
@@ -210,7 +210,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         self.position_at_end(after)
 
     def entry_slot(self, type: ir.Type, count: int = 1, name: str = "slot", align: int = 0) -> Any:
-        """Memory on the stack, made once in the function's first block."""
+        """Allocates stack memory in the function's entry block."""
         with self.goto_entry_block():
             kind = type if count == 1 else ir.ArrayType(type, count)
             slot = self.alloca(kind, name=name)
@@ -225,7 +225,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     # -------------------------------------------------------------------------- lanes
 
     def splat(self, value: ir.Value, lanes: int) -> ir.Value:
-        """A scalar in every lane; a vector is given back as it is."""
+        """Broadcasts a scalar to all lanes; returns a vector unchanged."""
         if lanes == 1 or isinstance(value.type, ir.VectorType):
             return value
         kind = vector(value.type, lanes)
@@ -236,7 +236,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(first, poison, lane_indices((0,) * lanes))
 
     def slice_lanes(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
-        """Some consecutive lanes of a vector; a scalar for one."""
+        """Consecutive lanes of a vector; a scalar for one lane."""
         if lanes == 1:
             if not isinstance(value.type, ir.VectorType):
                 return value
@@ -245,7 +245,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def pad_lanes(self, value: ir.Value, lanes: int) -> ir.Value:
-        """A vector with lanes of no matter what after its own, up to so many."""
+        """A vector extended to `lanes` lanes of undefined content."""
         if not isinstance(value.type, ir.VectorType):
             return self.splat(value, lanes)
         own = lanes_of(value)
@@ -255,7 +255,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def concatenate(self, parts: Sequence[ir.Value]) -> ir.Value:
-        """Vectors of as many lanes, a power of two of them, one after another."""
+        """Concatenates vectors of equal width; their number is a power of two."""
         while len(parts) > 1:
             lanes = lanes_of(parts[0])
             chosen = ir.Constant(vector(I32, 2 * lanes), list(range(2 * lanes)))
@@ -283,7 +283,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         return self.icmp_unsigned("<", lane_numbers(lanes, narrow), self.splat(clamped, lanes))
 
     def and_masks(self, a: ir.Value | None, b: ir.Value | None) -> ir.Value | None:
-        """Where both masks are true; None is true everywhere."""
+        """The conjunction of two masks; None is true everywhere."""
         if a is None or b is None:
             return b if a is None else a
         lanes = max(lanes_of(a), lanes_of(b))
@@ -422,7 +422,8 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     def offset_elements(
         self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False
     ) -> Any:
-        """The address `offset` elements on; a vector of addresses for a vector of offsets."""
+        """The address `offset` elements further on; a vector of addresses for a vector of offsets.
+        """
         address = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
         if isinstance(offset.type, ir.VectorType):
             address.type = vector(POINTER, offset.type.count)
@@ -431,7 +432,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     # -------------------------------------------------------------------------- folds
 
     def reduce(self, fold: ReduceOp, type: Type, lanes: ir.Value) -> ir.Value:
-        """The lanes of a vector folded into one scalar (not for ARGMAX and ARGMIN)."""
+        """Reduces the lanes of a vector to a scalar (not for ARGMAX and ARGMIN)."""
         if lanes_of(lanes) == 1:
             return lanes
         element, name = lanes.type.element, REDUCTIONS[fold]

@@ -1,4 +1,4 @@
-"""Constants that kernels are full of, made once: a new one is checked and written out again."""
+"""Interned constants: llvmlite would check and format each new one again."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _LETTERS = {"float": "f32", "double": "f64", "half": "f16"}
 
 
 def declare(b: ir.IRBuilder, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-    """The function of a name, which the module declares when it is first asked for."""
+    """The declaration of an intrinsic in the builder's module, created on first use."""
     function = b.module.globals.get(name)
     return function or ir.Function(b.module, ir.FunctionType(result, arguments), name)
 

@@ -1,4 +1,4 @@
-"""The C library's functions, called lane by lane."""
+"""Calls of C library functions, lane by lane."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from .address import constant
 
 
 def declare_internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
-    """A new function of the module's own, whose code stands there once."""
+    """A new internal function of a module."""
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     for word in ("noinline", "nounwind"):
@@ -23,7 +23,7 @@ def emit_loop(
     carried: list[ir.Value],
     body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Runs `body(round, carried) -> carried` for each round; returns what the last one gave."""
+    """Emits a loop: `body(iteration, carried) -> carried`; returns the last carried values."""
     if isinstance(extent, int) and extent <= 1:
         return body(constant(0), carried) if extent == 1 else carried
     before = b.block

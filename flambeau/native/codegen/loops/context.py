@@ -1,7 +1,7 @@
-"""What the emission of one kernel carries along: its builder, arguments, sizes and threads.
+"""The state of code generation for one kernel.
 
-`Context` is what tiled kernels (products, convolutions) see of the emitter; `Scope` is where a
-statement stands: what its indices are, and over which lanes it runs.
+`Context` holds the builder, arguments and threads of a kernel; `Scope` describes one point in its
+loops: index values, vector lanes and memoized values.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Bindings = Mapping[Index, ir.Value]
 
 @dataclass
 class Scope:
-    """Where a statement stands.
+    """One point in the loop nest.
 
-    `bindings`: each index's value as an i64, outermost loops first; for `lane`, the index that
-    runs over the lanes, that of the first lane. `mask`: the lanes that are rounds of the loop;
-    None for all of them. `memo`: what is computed already.
+    `bindings` maps indices to i64 values, outermost loops first; for `lane`, the vectorized index,
+    it is the value of the first lane. `mask` has the lanes that are iterations of the loop (None:
+    all). `memo` caches values computed so far.
     """
 
     bindings: dict[Index, ir.Value] = field(default_factory=dict)
@@ -40,12 +40,12 @@ class Scope:
     memo: dict = field(default_factory=dict)
 
     def inside(self, bindings: Bindings) -> Scope:
-        """A scope within this one, in which more indices are known."""
+        """A nested scope in which more indices have values."""
         known = {**self.bindings, **bindings}
         return Scope(known, self.lane, self.lanes, self.mask, dict(self.memo))
 
     def across(self, lane: Index, start: ir.Value, lanes: int, mask: ir.Value | None) -> Scope:
-        """A scope within this one that runs over lanes of an index."""
+        """A nested scope vectorized over lanes of an index."""
         known = {**self.bindings, lane: start}
         if lanes == 1:
             return Scope(known, None, 1, mask, dict(self.memo))
@@ -54,7 +54,7 @@ class Scope:
 
 @dataclass
 class PendingSum:
-    """A sum in registers, and where it is to be added."""
+    """A partial sum in registers and the memory that it will be added to."""
 
     buffer: Buffer
     scope: Scope
@@ -63,10 +63,10 @@ class PendingSum:
 
 
 class Context:
-    """The emission of one kernel.
+    """The code generation state of one kernel.
 
-    `pointers` are the addresses of buffers (local ones too), `sizes` the i64 values of sizes,
-    `tid` and `threads` i64. `scope` is where the statement being emitted stands.
+    `pointers` are the addresses of buffers, local ones included; `sizes` the i64 values of run-time
+    sizes; `tid` and `threads` i64. `scope` is the current point in the loops.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Context:
 
     @property
     def bindings(self) -> dict[Index, ir.Value]:
-        """The values of the indices of the loops around."""
+        """The values of the enclosing loops' indices."""
         return self.scope.bindings
 
     def extent(self, extent: Extent | Affine) -> ir.Value:
-        """An extent or a stride as an i64."""
+        """An extent or stride as an i64."""
         if isinstance(extent, Affine):
             total = self.builder.integer(extent.base)
             for index, stride in extent.terms:
@@ -108,7 +108,7 @@ class Context:
         return self.builder.integer(extent) if isinstance(extent, int) else self.sizes[extent]
 
     def address(self, buffer: Buffer, at: Affine, bindings: Bindings) -> ir.Value:
-        """The address of an element: the loops' indices around are known, `bindings` adds some."""
+        """The address of an element; `bindings` adds to the indices of the enclosing loops."""
         return self.pointer(buffer, at, self.scope.inside(bindings))
 
     def tile_scope(
@@ -134,7 +134,9 @@ class Context:
         return self._changing[expression]
 
     def key(self, expression: Expression) -> object:
-        """What stands for an expression's value as of now in a scope's memo."""
+        """The memo key of an expression's current value: it includes the version of each
+        dependency.
+        """
         changing = self._changing.get(expression)
         if changing is None:
             changing = self.dependencies(expression)
@@ -143,7 +145,9 @@ class Context:
         return (expression, *[self.versions.get(dependency, 0) for dependency in changing])
 
     def invalidate(self, what: Sequence[Buffer | Accumulator]) -> None:
-        """Values computed from these before are not theirs any more."""
+        """Marks buffers or accumulators as changed, so that values computed from them are
+        recomputed.
+        """
         for dependency in what:
             self.versions[dependency] = self.versions.get(dependency, 0) + 1
             if isinstance(dependency, Buffer) and dependency.aliased:
@@ -160,9 +164,9 @@ class Context:
         return self.builder.mul(index, self.extent(stride), flags=("nsw",))
 
     def pointer(self, buffer: Buffer, at: Affine, scope: Scope) -> ir.Value:
-        """The address of an element (of the first lane), index by index, outermost first.
+        """The address of an element (of the first lane), outermost index first.
 
-        Steps that neighbouring positions share are computed once.
+        Partial sums that neighbouring addresses share are computed once.
         """
         terms = list(at.terms)
         if len(terms) > 1:
@@ -184,7 +188,7 @@ class Context:
         return pointer
 
     def prefix(self, buffer: Buffer, at: Affine, scope: Scope) -> None:
-        """Computes the part of an address that a scope knows already."""
+        """Precomputes the part of an address that depends only on indices bound so far."""
         known = tuple(term for term in at.terms if term[0] in scope.bindings)
         if known:
             self.pointer(buffer, Affine(min(at.base, 0), known), scope)

@@ -1,4 +1,4 @@
-"""A contraction as plain loops: for forms and types that the register tiles do not cover."""
+"""Contractions as plain loops: the fallback for forms and types without a tiled kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .vectorization import extend_plan
 
 
 def emit_contraction_loops(context: Context, statement: Contract) -> None:
-    """Emits a Contract as loops, shared out among the threads where it stands outermost."""
+    """Emits a Contract as loops, split among the threads if it stands outermost."""
     body = lower_to_loops(statement, parallel=not context.parallel)
     extend_plan(context.plan, [body], context.target)
     if context.parallel:
@@ -22,7 +22,7 @@ def emit_contraction_loops(context: Context, statement: Contract) -> None:
 
 
 def lower_to_loops(statement: Contract, parallel: bool = False) -> Loop:
-    """The loops that a Contract stands for."""
+    """The loop nest equivalent to a Contract."""
     total = statement.sum
     product = Apply(Scalar.MUL, (_cast(statement.a, total.type), _cast(statement.b, total.type)),
                     total.type)  # fmt: skip

@@ -1,7 +1,7 @@
-"""Numbers too small to be normal count as zero in kernels that update weights with their gradient.
+"""Flushes denormals to zero (MXCSR FTZ/DAZ) in fused weight-update kernels.
 
-The moments of weights that get no gradient any more shrink to such numbers, and stay there; each
-would then cost the processor over a hundred cycles, and the kernel twice its time.
+Optimizer moments of weights that no longer get gradients decay to denormals and stay there. Each
+then costs over a hundred cycles, which doubles the kernel's time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...loop_ir.ir import Contract, Load, Statement, Store, expressions, stateme
 from ...target.machine import Target
 from ..llvm.builder import POINTER, Builder
 
-_FTZ_DAZ_BITS = 0x8040  # of MXCSR: denormal results are zero, and operands are
+_FTZ_DAZ_BITS = 0x8040  # MXCSR: flush denormal results (FTZ) and operands (DAZ)
 
 
 def needs_flush_to_zero(body: Sequence[Statement], target: Target) -> bool:
-    """Whether a contraction in a body changes a matrix that its epilogue reads."""
+    """Whether a contraction's epilogue updates a matrix that it also reads."""
     return target.triple.startswith("x86_64") and any(
         _updates_epilogue_input(statement)
         for statement in statements(body)
@@ -36,7 +36,7 @@ def _updates_epilogue_input(contract: Contract) -> bool:
 
 @contextmanager
 def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
-    """What is called within counts such numbers as zero, if that is wanted."""
+    """Emits code that flushes denormals within the `with` block, if `wanted`."""
     if not wanted:
         yield
         return
@@ -51,7 +51,7 @@ def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
 
 
 def _access_mxcsr(b: Builder, name: str, place: ir.Value) -> None:
-    """Writes the control register to memory, or reads it from there."""
+    """Stores MXCSR to memory, or loads it."""
     name = f"llvm.x86.sse.{name}"
     kind = ir.FunctionType(ir.VoidType(), [POINTER])
     b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [place])

@@ -1,4 +1,4 @@
-"""The epilogue of a contraction: its body, emitted where a tile's sums are complete."""
+"""Emits the epilogue of a contraction, where a tile's sums are complete."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def emit_epilogue(
 ) -> None:
     """Emits a contraction's body for `lanes` columns of one row.
 
-    `bindings` has the row's indices, `sums` the row's finished sums. `mask` (lanes x i1) tells
-    which of the columns exist.
+    `bindings` has the row's indices, `sums` its finished sums, `mask` (lanes x i1) the columns that
+    exist.
     """
     assert context.sum is not None
     scope = context.tile_scope(bindings, column, lanes, mask)

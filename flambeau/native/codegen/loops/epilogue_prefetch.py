@@ -1,5 +1,7 @@
-"""Fetching ahead: lines that are asked for before a tile's epilogue goes over them, which pays
-where it reads matrices, as the update of a weight does that is fused with its gradient's product.
+"""Prefetches the matrices that a contraction's epilogue reads, before each tile.
+
+It pays for epilogues that stream matrices, as a weight update fused with its gradient's product
+does.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from ...target.cache_sizes import LINE_BYTES
 from ..llvm.address import add, constant
 from ..llvm.types import I32, POINTER, Number
 
-MIN_MATRIX_BYTES = 128 << 10  # bytes: matrices smaller than this are near by themselves
-L1_LOCALITY, L2_LOCALITY = 3, 2  # caches, as LLVM counts them
+MIN_MATRIX_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
+L1_LOCALITY, L2_LOCALITY = 3, 2  # operands of llvm.prefetch
 _Stream = tuple[Buffer, Affine, bool]
 
 
 def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Stream]:
-    """Matrices that an epilogue goes over with its tiles: (buffer, position, whether written).
+    """The matrices that an epilogue walks tile by tile: (buffer, position, whether written).
 
-    No stream where it reads no matrix: what is only written is waited for by nobody.
+    Empty if it reads none: nothing waits for a matrix that is only written.
     """
     streams_by_place: dict[tuple[Buffer, int, tuple], _Stream] = {}
     reads = False
@@ -59,7 +61,7 @@ def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) 
 
 
 def count_stream_bytes(streams: Sequence[_Stream], m: Number, n: Number) -> int:
-    """How much memory the streams go over; a great lot where that is not known."""
+    """Bytes that the streams cover; a large number if the extents are unknown."""
     if not (isinstance(m, int) and isinstance(n, int)):
         return MIN_MATRIX_BYTES
     return sum(m * n * buffer.type.size for buffer, _, _ in streams)
@@ -69,7 +71,7 @@ def prefetch_tile(
     context: Any, streams: Sequence[_Stream], row: tuple[Index, Number, int],
     column: tuple[Index, Number, int],
 ) -> None:  # fmt: skip
-    """Asks for the lines of a tile: (index, first, how many) rows and columns."""
+    """Prefetches the lines of one tile: (index, first, count) of rows and columns."""
     b = context.builder
     for buffer, at, written in streams:
         apart = LINE_BYTES // buffer.type.size
@@ -83,7 +85,7 @@ def prefetch_tile(
 def emit_prefetch(
     b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = L1_LOCALITY
 ) -> None:
-    """Asks for the line of an address, into a cache."""
+    """Prefetches the line of an address into a cache level."""
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)

@@ -1,4 +1,4 @@
-"""Expressions as LLVM values: scalars where nothing depends on the lane, vectors elsewhere."""
+"""Emits expressions: scalars if they are equal in all lanes, vectors otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .context import Context, Scope
 
 
 def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value:
-    """The value of an expression here; what was computed in the scope before is taken from it."""
+    """The value of an expression in a scope; reuses what the scope has computed before."""
     memo = scope.memo
     key = context.key(expression)
     if key in memo:
@@ -40,7 +40,7 @@ def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value
 
 
 def evaluated(context: Context, scope: Scope, expression: Expression) -> ir.Value:
-    """The value of an operand, which is computed already."""
+    """The value of an operand that is already in the scope's memo."""
     return scope.memo[context.key(expression)]
 
 
@@ -79,10 +79,10 @@ def _is_zero(value: ir.Value) -> bool:
 def address_of(
     context: Context, scope: Scope, access: Load | Store, offsets: list[tuple[ir.Value, ir.Value]]
 ) -> tuple[ir.Value, object]:
-    """The address of an element, and how it moves with the lane.
+    """The address of an element, and its stride along the lanes.
 
-    `offsets`: values and strides of the computed parts. The step is a stride, or None where the
-    address is a vector, one for each lane.
+    `offsets` are values and strides of the computed offsets. The stride is None if the address is a
+    vector with one element per lane.
     """
     b = context.builder
     pointer = context.pointer(access.buffer, access.at, scope)
@@ -116,7 +116,7 @@ def load_elements(
     stride: object,
     mask: ir.Value | None,
 ) -> ir.Value:
-    """Elements of a buffer at a place and step (see `address_of`), where the mask is true."""
+    """Loads elements at an address and stride (see `address_of`) where the mask is true."""
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     if stride == 0:
         return _load_uniform(b, buffer, pointer, mask)
@@ -138,7 +138,7 @@ def load_elements(
 
 
 def _load_uniform(b: Builder, buffer: Buffer, pointer: ir.Value, mask: ir.Value | None) -> ir.Value:
-    """The one element that all lanes read; lanes out of the mask have 0."""
+    """Loads the one element that all lanes read; masked-off lanes get 0."""
     if mask is None or lanes_of(mask) == 1:
         return b.read(pointer, buffer.type, 1, mask)
     lanes = lanes_of(mask)
@@ -155,7 +155,7 @@ def store_elements(
     value: ir.Value,
     mask: ir.Value | None,
 ) -> None:
-    """Stores a value for each lane at a place and step (see `address_of`), where the mask is true.
+    """Stores one value per lane at an address and stride (see `address_of`) where the mask is true.
     """
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     pointer, stride = place
@@ -213,9 +213,10 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
-    """A position that counts up with the lane, against what is the same in all lanes.
+    """Compares an index that counts up with the lanes against a lane-invariant value.
 
-    The lane's number is compared with the difference, in bytes: much cheaper than vectors of i64.
+    Compares byte-sized lane numbers with the difference, which is far cheaper than vectors of i64.
+    None if the operands do not have this form.
     """
     for turned in (False, True):
         position, other = apply.operands[::-1] if turned else apply.operands
@@ -238,7 +239,7 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
 
 
 def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Value:
-    """The position of the first lane."""
+    """The index value of the first lane."""
     start = context.builder.integer(position.value.base)
     for index, stride in position.value.terms:
         step = context.scale(scope.bindings[index], stride)
@@ -247,7 +248,7 @@ def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Valu
 
 
 def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
-    """Random words of indices that count up with the lane."""
+    """Philox words of consecutive indices, generated four counters at a time; None for others."""
     from ..math.philox import consecutive_words
 
     place, *others = apply.operands

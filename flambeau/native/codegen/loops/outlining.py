@@ -1,6 +1,7 @@
-"""Loops that a kernel repeats on other buffers: one function for all of them.
+"""Outlines loops that a kernel repeats on different buffers into one function.
 
-The update of all parameters is one kernel, which has a loop for each; most differ in nothing else.
+An optimizer's update of all parameters is one kernel with a loop per parameter, most of them
+identical.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ Body = Callable[[Kernel, str], ir.Function]
 
 @dataclass(frozen=True)
 class _LoopShape:
-    """What is the same in loops that one function does, and a loop's buffers in its order."""
+    """What equal loops have in common: their canonical text, and the buffers in its order."""
 
     text: str
     buffers: list[Buffer]
 
     def takes_arguments_only(self) -> bool:
-        """Whether all buffers are arguments that a function can take as they are."""
+        """Whether all buffers are plain arguments, which a function can take as they are."""
         return not any(b.aliased or b.local is not None or b.parts for b in self.buffers)
 
 
 class Outliner:
-    """The loops of a kernel that occur more than once. `body(kernel, name)` emits a function."""
+    """The repeated loops of a kernel. `body(kernel, name)` emits a function."""
 
     def __init__(self, kernel: Kernel, body: Body) -> None:
         self._kernel, self._body = kernel, body
@@ -55,7 +56,7 @@ class Outliner:
         return id(statement) in self._shapes
 
     def call(self, context: Context, statement: Statement) -> None:
-        """Calls the function that does a loop, on its buffers."""
+        """Emits a call of the outlined function on a loop's buffers."""
         form = self._shapes[id(statement)]
         function = self._functions.get(form.text)
         if function is None:
@@ -70,7 +71,7 @@ class Outliner:
 
 
 def _is_outlinable(loop: Loop) -> bool:
-    """Whether all accumulators of a loop are begun in it, and there is no product."""
+    """Whether a loop begins all its accumulators itself and contains no contraction."""
     inside = list(statements([loop]))
     if any(isinstance(statement, Contract) for statement in inside):
         return False

@@ -1,4 +1,4 @@
-"""Outermost parallel loops, shared out among the threads that run a kernel."""
+"""Splits outermost parallel loops among the threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .context import Context, Scope
 from .statement import emit_body, emit_rounds
 from .transposed_loads import find_transposable_loads, tile_side
 
-MIN_BLOCKS_TO_SHARE = 16  # rounds to share out
-MAX_ROW_ROUNDS = 1024  # rounds of a loop over lanes that are worth a round of their own
+MIN_BLOCKS_TO_SHARE = 16  # iterations of the outer loops that keep all threads busy
+MAX_ROW_ROUNDS = 1024  # iterations of a vectorized loop that form one unit of work
 
 
 def emit_parallel(context: Context, statement: Statement) -> None:
-    """Emits one of the outermost statements, shared out among the threads."""
+    """Emits an outermost statement, split among the threads."""
     if not isinstance(statement, Loop):
         emit_body(context, Scope(), [statement])
         return
@@ -38,7 +38,8 @@ def emit_parallel(context: Context, statement: Statement) -> None:
 
 
 def _rounds_per_block(context: Context, loop: Loop) -> int:
-    """How many rounds of a loop in lanes or tiles are shared out as one; 0 for other loops."""
+    """How many iterations of a vectorized or tiled loop form one unit of work; 0 for other loops.
+    """
     loads = find_transposable_loads(loop, context.plan)
     if loads:
         return tile_side(context, loads)
@@ -46,13 +47,13 @@ def _rounds_per_block(context: Context, loop: Loop) -> int:
 
 
 def has_enough_rounds(nest: list[Loop]) -> bool:
-    """Whether loops have enough rounds for all threads, as far as is known."""
+    """Whether a loop nest has enough iterations for all threads, as far as extents are known."""
     extents = [loop.extent for loop in nest if isinstance(loop.extent, int)]
     return len(extents) == len(nest) and prod(extents) >= MIN_BLOCKS_TO_SHARE
 
 
 def _thread_rounds(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
-    """This thread's rounds of a loop: whole cache lines of them where it runs in lanes or tiles."""
+    """This thread's iterations of a loop: whole cache lines if it is vectorized or tiled."""
     loads = find_transposable_loads(loop, context.plan)
     lanes = tile_side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
     extent = context.extent(loop.extent)
@@ -65,7 +66,7 @@ def _thread_rounds(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
 
 
 def split_rounds(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Of `count` rounds, this thread's first one and the one after its last."""
+    """This thread's first iteration out of `count`, and the end of its range."""
     b = context.builder
     start = b.udiv(b.mul(context.tid, count), context.threads)
     following = b.add(context.tid, b.integer(1))
@@ -73,9 +74,9 @@ def split_rounds(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]
 
 
 def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
-    """PARALLEL loops directly inside one another: all their rounds are shared out as one.
+    """Splits perfectly nested PARALLEL loops as one iteration space.
 
-    With `block`, so many rounds of the last one are taken at a time.
+    With `block`, so many iterations of the innermost loop are taken at a time.
     """
     b = context.builder
     extents = [context.extent(loop.extent) for loop in nest]

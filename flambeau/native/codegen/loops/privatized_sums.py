@@ -1,7 +1,7 @@
-"""Arguments that threads add to, each in a row of its own, which begins at zero.
+"""Privatized sums: threads add into rows of their own, which start at zero.
 
-A thread adds up what it makes where no other does, so nobody waits. It clears its row, and those
-of threads that there might be and are not. A tile adds up its own rows first, in registers.
+No thread waits for another. Each clears its own row and those of threads that do not run. A tile
+first sums its own rows in registers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..llvm.vectors import store_vector
 
 
 def assign_private_rows(context: Context, buffers: Sequence[Buffer]) -> None:
-    """Lets as many threads go on as there are rows; `pointers` are those of their own rows."""
+    """Redirects privatized buffers to the thread's own row, and ends threads beyond the row count.
+    """
     shared = [buffer for buffer in buffers if buffer.parts is not None]
     if not shared:
         return
@@ -67,8 +68,9 @@ def _clear_row(context: Context, buffer: Buffer, row: ir.Value, columns: int) ->
 
 @contextmanager
 def accumulate_in_registers(context: Context, wanted: bool = True) -> Iterator[None]:
-    """What is emitted within adds up in registers what goes to one place of a thread's row, if
-    that is `wanted`; values made in one branch alone are not."""
+    """Within the block, accumulates stores to one place of a private row in registers, if `wanted`.
+    Values computed in only one branch are excluded.
+    """
     before = context.pending_sums
     context.pending_sums = {} if wanted else None
     yield
@@ -82,7 +84,7 @@ def accumulate_in_registers(context: Context, wanted: bool = True) -> Iterator[N
 
 
 def defer_sum(context: Context, scope: Scope, store: Store) -> bool:
-    """Puts a value aside that is to be added to a thread's row; False where it is not."""
+    """Defers an add to a private row; False if the store is of another kind."""
     pending = context.pending_sums
     if pending is None or store.buffer.parts is None or store.indirect or store.mask is not None:
         return False

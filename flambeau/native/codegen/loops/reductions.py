@@ -1,7 +1,7 @@
-"""Accumulators while a kernel runs: slots on the stack, which LLVM turns into registers.
+"""Accumulators in generated code: stack slots, which LLVM promotes to registers.
 
-A loop over lanes that updates an accumulator begun outside of it has a vector of partial folds,
-which are folded into one value when the accumulator is read.
+A vectorized loop that updates an outer accumulator keeps a vector of partial results, which is
+reduced when the accumulator is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 
 def neutral_value(fold: ReduceOp, type: Type) -> Any:
-    """The value that a fold starts from, as a number."""
+    """The neutral element of a reduction, as a Python number."""
     if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
     if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
@@ -35,7 +35,7 @@ def neutral_value(fold: ReduceOp, type: Type) -> Any:
 
 
 def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir.Value) -> ir.Value:
-    """One step of a fold other than ARGMAX and ARGMIN."""
+    """One step of a reduction other than ARGMAX and ARGMIN."""
     if fold is ReduceOp.ANY:
         return b.or_(current, value)
     if fold is ReduceOp.ALL:
@@ -54,7 +54,7 @@ def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir
 
 
 def is_better(b: Builder, fold: ReduceOp, type: Type, current: Any, value: Any) -> ir.Value:
-    """Where (value, position) takes the place of the held pair: greater, or as great and before."""
+    """Where a new (value, position) replaces the current pair: greater, or equal and earlier."""
     (old, old_at), (new, new_at) = current[:2], value[:2]
     sign = ">" if fold is ReduceOp.ARGMAX else "<"
     before = b.icmp_signed("<", new_at, old_at)
@@ -69,7 +69,7 @@ def is_better(b: Builder, fold: ReduceOp, type: Type, current: Any, value: Any) 
 
 
 def is_greater(b: Builder, fold: ReduceOp, type: Type, old: ir.Value, new: ir.Value) -> ir.Value:
-    """Where a new value takes the place of the held one, which came before it."""
+    """Where a new value replaces the current one, which came earlier."""
     sign = ">" if fold is ReduceOp.ARGMAX else "<"
     if not type.floating:
         return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, new, old)
@@ -77,13 +77,12 @@ def is_greater(b: Builder, fold: ReduceOp, type: Type, old: ir.Value, new: ir.Va
 
 
 class ReductionState:
-    """An accumulator from its Begin on.
+    """An accumulator after its Begin.
 
-    `lanes`: how many the statement that began it runs over. `type` is that of the values. `widths`
-    are the numbers of lanes of the loops inside that update it. A `long` sum is held in F64, and
-    made of sums in F32 of blocks of rounds, which keeps rounding errors small. An ARGMAX of
-    `ascending` positions takes what is greater; the position that it saw first is for when
-    nothing is greater than the least value.
+    `lanes`: vector lanes of the statement that began it; `widths`: lanes of the inner loops that
+    update it. A `long` sum is kept in F64 and fed by F32 sums of blocks of iterations, which bounds
+    rounding errors. An ARGMAX of `ascending` positions compares values alone; it remembers the
+    first position for the case that no value exceeds the neutral one.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class ReductionState:
         self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
 
     def _kinds(self, lanes: int) -> tuple[ir.Type, ...]:
-        """The types of the slots: values; for ARGMAX positions too, and the first one of all."""
+        """The slot types: the value, and for ARGMAX its position and the first position seen."""
         kind, at = vector(REGISTER[self.type], lanes), vector(I64, lanes)
         return (
             (kind, at, at if lanes == self.lanes else I64)
@@ -124,7 +123,7 @@ class ReductionState:
         )
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
-        """Everything neutral; `start` is folded in."""
+        """Resets everything to neutral, then reduces `start` into it."""
         self.parts = self._slots(b)
         for lanes in self.parts:
             values = self._neutral(b, lanes)
@@ -150,7 +149,7 @@ class ReductionState:
     def update(
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
     ) -> None:
-        """Folds in a value for each lane (and its position); lanes out of the mask do not count."""
+        """Reduces in one value (and position) per lane; masked-off lanes do not count."""
         values = tuple(b.splat(value, lanes) for value in values)
         if mask is not None:
             none = constant(self.value_type, neutral_value(self.fold, self.value_type))
@@ -185,7 +184,7 @@ class ReductionState:
         return (*chosen, *first)
 
     def value(self, b: Builder) -> ir.Value:
-        """What it holds: for ARGMAX and ARGMIN the position."""
+        """The current value; the position for ARGMAX and ARGMIN."""
         values = self._get(b, self.lanes)
         for lanes in self.parts:
             if lanes != self.lanes:
@@ -201,7 +200,7 @@ class ReductionState:
     def _reduce_lanes(
         self, b: Builder, values: tuple[ir.Value, ...], type: Type
     ) -> tuple[ir.Value, ...]:
-        """Vectors of partial folds as one scalar (and its position)."""
+        """Reduces vectors of partial results to a scalar (and its position)."""
         if self.fold not in ARG_REDUCTIONS:
             return (b.reduce(self.fold, type, values[0]),)
         while (lanes := lanes_of(values[0])) > 1:
@@ -211,13 +210,13 @@ class ReductionState:
         return values
 
     def open_block(self, b: Builder) -> None:
-        """From here on updates go to a partial sum of their own."""
+        """Starts a partial sum that takes the following updates."""
         self.outer.append((self.parts, self.type))
         self.type = self.value_type
         self.begin(b)
 
     def close_block(self, b: Builder) -> None:
-        """Adds the partial sum to what was held before it."""
+        """Adds the partial sum to the outer sum."""
         inner = {lanes: self._get(b, lanes) for lanes in self.parts}
         self.parts, self.type = self.outer.pop()
         for lanes, values in inner.items():

@@ -1,6 +1,6 @@
-"""The scalar operations as LLVM instructions, on scalars or vectors of lanes.
+"""Scalar operations as LLVM instructions, on scalars or vectors of lanes.
 
-What needs a series of its own (exp, tanh, ...) is in native/math.
+Transcendental functions are in codegen/math.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = Sequence[ir.Value]
 def emit_operation(
     b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
 ) -> ir.Value:
-    """An operation on operands of one type, all of as many lanes."""
+    """An operation on operands of one type and equally many lanes."""
     if operation in COMPARISONS:
         return _compare(b, COMPARISONS[operation], values, type)
     if operation is Scalar.WHERE:
@@ -50,7 +50,7 @@ def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
 
 
 def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: int) -> ir.Value:
-    """A function that takes a series of instructions."""
+    """A function that takes a sequence of instructions."""
     from ..math import table
 
     return table.emit_function(b, operation, values, type, lanes)
@@ -85,7 +85,7 @@ def _not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
 
 
 def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Value:
-    """A shift by as many bits as there are, or more, leaves zeros (or copies of the sign)."""
+    """A shift. Counts of at least the bit width give zeros (or copies of the sign)."""
     bits = 8 * type.size
     within = b.icmp_unsigned("<", v[1], b.splat(constant(type, bits), lanes))
     if right and type.signed:
@@ -98,7 +98,8 @@ def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Val
 def _divide(
     b: Builder, v: Values, type: Type, lanes: int, remainder: bool = False
 ) -> ir.Value:
-    """Rounded towards zero; a division by zero gives 0 (and the dividend remains)."""
+    """Integer division towards zero; division by zero gives 0 and leaves the dividend as remainder.
+    """
     zero, unit = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
     nought = b.icmp_unsigned("==", v[1], zero)
     unsafe = nought

@@ -1,4 +1,4 @@
-"""Working memory of a kernel that is being emitted: what it takes, it gives back at the end."""
+"""Scratch memory of a kernel, taken at its start and returned at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..llvm.builder import POINTER, Builder
 
 @contextmanager
 def borrow_scratch(b: Builder, tid: ir.Value) -> Iterator[ir.Value]:
-    """Emits the body of the with statement between taking a slot and giving it back."""
+    """Takes a scratch slot for the `with` block and returns it afterwards."""
     taken = b.external(TAKE, POINTER, [tid])
     yield taken
     b.external(GIVE, ir.VoidType(), [taken])

@@ -1,4 +1,4 @@
-"""Statements as LLVM IR: loops in one thread, accumulators, stores."""
+"""Emits statements: loops on one thread, accumulators, stores."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .stream_prefetch import NO_STREAMS
 from .stream_prefetch import prefetch_streams
 from .transposed_loads import emit_tiles, find_transposable_loads
 
-ROUNDS_PER_PARTIAL_SUM = 128  # rounds of a long sum that are added up by themselves
-MIN_BLOCK_ROUNDS = 16  # rounds of a loop inside a longer one that are not worth that
+ROUNDS_PER_PARTIAL_SUM = 128  # F32 iterations of a long sum between additions to its F64 total
+MIN_BLOCK_ROUNDS = 16  # shorter inner loops get no partial sum of their own
 Bound: TypeAlias = "int | ir.Value"
 
 
 def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None:
-    """Emits statements one after another, where `scope` says."""
+    """Emits statements in order, in a scope."""
     before = context.scope
     for statement in body:
         context.scope = scope
@@ -125,7 +125,7 @@ def _loop(context: Context, scope: Scope, loop: Loop) -> None:
 
 
 def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
-    """The rounds of a loop from `start` up to `stop`, on this thread."""
+    """Emits the iterations of a loop from `start` to `stop`, on this thread."""
     b = context.builder
     what = written_by(loop)
     context.invalidate(what)
@@ -180,7 +180,7 @@ def _lanes(
     stop: Bound,
     sums: list[ReductionState],
 ) -> None:
-    """Whole vectors, then the rest under a mask (or one by one where masks are slow)."""
+    """Whole vectors, then the remainder under a mask, or one by one where masks are slow."""
     b, lanes = context.builder, context.plan.widths[loop]
     masked = context.target.vector_bytes >= 64
 
@@ -224,7 +224,7 @@ def _rounds(
     sums: list[ReductionState],
     body: Callable[[ir.Value], None],
 ) -> None:
-    """A counted loop; where it is long and makes sums, a loop of blocks of rounds."""
+    """A counted loop; a long one that feeds long sums becomes a loop over blocks of iterations."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
     if not sums or (known_count and (stop - start) // step <= ROUNDS_PER_PARTIAL_SUM):
@@ -249,14 +249,14 @@ def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
 
 
 def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
-    """Whether a loop inside a longer one is worth a block of its own."""
+    """Whether a loop inside a longer one has enough iterations for a partial sum of its own."""
     count = count_updates(loop, context.plan, accumulator)
     return count is None or count > MIN_BLOCK_ROUNDS
 
 
 @contextmanager
 def _partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[None]:
-    """Folds of their own for sums, added to what they hold at the end."""
+    """Gives sums a partial sum within the block, and adds it at the end."""
     for sum in sums:
         sum.open_block(context.builder)
     yield
@@ -272,10 +272,10 @@ def hoist_invariants(
     context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
     body: Sequence[Statement],
 ) -> None:  # fmt: skip
-    """Computes what is the same in all rounds of a body, before a loop that runs at least once.
+    """Computes loop-invariant values of a body before a loop that runs at least once.
 
-    `inner`: the loop's indices and those inside it. LLVM would not move loads; nor does it see
-    that the copies of a loop share what is moved.
+    `inner` are the indices of the loop and those inside it. LLVM would not hoist loads, and does
+    not see that copies of a loop share what was hoisted.
     """
     what = set(changes)
     if any(isinstance(target, Buffer) and target.aliased for target in what):
@@ -306,7 +306,7 @@ def _evaluate_each(
 
 
 def _varies(expression: Expression, inner: set, what: set) -> bool:
-    """Whether an expression itself changes during a loop of these indices that writes `what`."""
+    """Whether an expression itself varies in a loop over `inner` that writes `what`."""
     if isinstance(expression, Accumulator):
         return expression in what
     if isinstance(expression, Load):

@@ -1,8 +1,8 @@
-"""Streams: memory that a loop in lanes goes through once, line by line, asked for ahead of it.
+"""Software prefetch for vectorized loops that stream through memory.
 
-The processor's own fetching stops at each page and takes a while to begin anew; with arrays beyond
-the second cache a pointwise loop spends a third of its time there. What the last cache cannot hold
-comes from further away, and is asked for sooner.
+The hardware prefetcher stops at page boundaries and needs time to restart: beyond L2 a pointwise
+loop spends a third of its time there. Data that exceeds the last-level cache comes from DRAM and is
+prefetched from further ahead.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .epilogue_prefetch import emit_prefetch
 from .vectorization import memory_accesses
 from ...target.cache_sizes import LINE_BYTES
 
-DISTANCE_BYTES, FAR_DISTANCE_BYTES = 2048, 8192  # bytes ahead; of what fills the last cache
-MIN_STREAM_BYTES = 1 << 20  # bytes of all streams of a loop; less is near by itself
+DISTANCE_BYTES, FAR_DISTANCE_BYTES = 2048, 8192  # ahead in L3; ahead in DRAM
+MIN_STREAM_BYTES = 1 << 20  # of all streams of a loop; less stays in L2
 # bytes from which on they are far in any last cache: a great one has many places
 MIN_FAR_BYTES = 16 << 20
-MAX_WINDOW_ELEMENTS = 9  # elements of a window that a loop folds, each of which is a stream
+MAX_WINDOW_ELEMENTS = 9  # of a window that a loop reduces, each of which is a stream
 
 
 @dataclass
 class _Around:
-    """The loops around a loop, and the streams that were gone through in there before."""
+    """The loops around a loop, and the streams that earlier loops in them have read."""
 
     loops: tuple[Loop, ...] = ()
     seen: set = field(default_factory=set)
@@ -37,15 +37,16 @@ class _Around:
 
 @dataclass(frozen=True)
 class Streams:
-    """The places whose memory a loop asks for, and whether each is written; the loops around that
-    one, and itself."""
+    """The accesses that a loop prefetches (with whether each is written), and the loops around it,
+    itself included.
+    """
 
     places: tuple[tuple[Load | Store, bool], ...] = ()
     loops: tuple[Loop, ...] = ()
 
     @property
     def bytes(self) -> int:
-        """Of all places, in one round."""
+        """Bytes of all accesses in one iteration."""
         return sum(place.buffer.type.size for place, _ in self.places)
 
 
@@ -53,7 +54,7 @@ NO_STREAMS = Streams()
 
 
 def find_streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop, Streams]:
-    """What loops in lanes are to ask for."""
+    """The streams that each vectorized loop prefetches."""
     by_loop = dict(_each(body, lanes, _Around()))
     return {loop: stream for loop, stream in by_loop.items() if stream.places}
 
@@ -75,7 +76,7 @@ def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
 
 
 def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
-    """The streams of one loop, but for those that an earlier one has brought near."""
+    """The streams of one loop, without those that an earlier loop has brought into L2."""
     inside = list(statements(loop.body))
     windows = {
         statement.index: statement.extent for statement in inside if isinstance(statement, Loop)
@@ -107,7 +108,7 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
 
 
 def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store]:
-    """The places in a window that is folded; none where they are too many."""
+    """The accesses of an unrolled window; none if there are too many."""
     steps: list[tuple[int, int]] = []  # how many, how far apart
     for index, stride in place.at.terms:
         if index in windows:

@@ -23,7 +23,8 @@ Rounds = Callable[[Context, Scope, Loop, Bound, Bound], None]
 
 
 def find_transposable_loads(loop: Loop, plan: VectorizationPlan) -> list[Load]:
-    """The loads that are turned where a loop runs in tiles; none where it does not."""
+    """The loads that a tiled loop transposes in registers; empty if the loop is not worth tiling.
+    """
     inner = loop.body[0] if len(loop.body) == 1 else None
     if loop in plan.widths or not isinstance(inner, Loop) or inner.kind is not LoopKind.VECTORIZED:
         return []
@@ -49,7 +50,7 @@ def _is_transposed(load: Load, outer: Loop, inner: Loop) -> bool:
 
 
 def tile_side(context: Context, loads: Sequence[Load]) -> int:
-    """Rows and columns of a tile: the lanes of the largest elements."""
+    """Rows and columns of a square tile: the lanes of a vector of the largest elements."""
     return context.target.vector_bytes // max(load.buffer.type.size for load in loads)
 
 
@@ -57,10 +58,10 @@ def emit_tiles(
     context: Context, scope: Scope, loop: Loop, loads: Sequence[Load], bounds: tuple,
     emit_body: EmitBody, rest: Rounds,
 ) -> ir.Value:
-    """Runs the whole tiles' rows of `bounds` of a loop; where what is left begins.
+    """Emits the whole tiles of `bounds` of a loop; returns where the remainder begins.
 
-    `emit_body` emits the inner loop's statements; `rest` runs some rounds of the loop over lanes,
-    for the columns that fill no tile.
+    `emit_body` emits the inner loop's statements; `rest` runs vectorized iterations for the columns
+    that fill no tile.
     """
     b, inner = context.builder, loop.body[0]
     assert isinstance(inner, Loop)
@@ -88,7 +89,7 @@ def emit_tiles(
 
 
 def _tile(context: Context, corner: Scope, inner: Loop, load: Load, size: int) -> list[ir.Value]:
-    """A square of a buffer, as the vectors of its turned rows."""
+    """A square of a buffer, loaded by rows and transposed into vectors of columns."""
     b, kind = context.builder, load.buffer.type
     stride = context.extent(load.at.stride(inner.index))
     pointer = context.pointer(load.buffer, load.at, corner)

@@ -1,4 +1,4 @@
-"""What is settled before a kernel is emitted: how many lanes each loop over lanes takes at once."""
+"""Vectorization: how many lanes each vectorized loop takes at once, decided before emission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...loop_ir.ir import (
 )
 from ...target.machine import Target
 
-# Operations that take a series of instructions: one vector at a time keeps enough units busy.
+# Everything else takes a sequence of instructions, and one vector keeps enough units busy.
 SINGLE_INSTRUCTION = frozenset((
     Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.FMA, Scalar.NEG, Scalar.ABS, Scalar.MAXIMUM,
     Scalar.MINIMUM, Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE, Scalar.AND,
@@ -21,8 +21,8 @@ SINGLE_INSTRUCTION = frozenset((
     Scalar.BITCAST, Scalar.COPYSIGN, Scalar.DIV, Scalar.SQRT, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND,
 ))  # fmt: skip
-MIN_LONG_SUM_ROUNDS = 1024  # rounds of loops from which on a sum in F32 is made in blocks
-MAX_LANES = 128  # the most lanes at once
+MIN_LONG_SUM_ROUNDS = 1024  # iterations from which an F32 sum is made in blocks
+MAX_LANES = 128
 # The most costly operations of which two vectors are at work at once; a vector of AVX2 is half an
 # AVX-512's work, and what follows one after another in it takes as long.
 MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}  # by registers
@@ -30,10 +30,12 @@ MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}  # by registers
 
 @dataclass
 class VectorizationPlan:
-    """`widths`: lanes of each loop that runs in lanes. `folding`: those that update an accumulator
-    begun outside. `types`: what an accumulator compares or sums. `long`: sums in F32 of so many
-    rounds that errors would show. `ascending`: those of ARGMAX and ARGMIN that see positions
-    in their order, so that values alone decide.
+    """Vectorization decisions of one kernel.
+
+    `widths`: lanes of each vectorized loop. `reduction_widths`: lanes of the loops that update an
+    outer accumulator. `types`: the type that an accumulator compares or sums. `long_sums`: F32 sums
+    with so many terms that rounding would show. `ascending`: ARGMAX and ARGMIN accumulators that
+    see positions in increasing order, so values alone decide.
     """
 
     widths: dict[Loop, int] = field(default_factory=dict)
@@ -44,14 +46,14 @@ class VectorizationPlan:
 
 
 def plan_vectorization(kernel: Kernel, target: Target) -> VectorizationPlan:
-    """The plan of a kernel."""
+    """The vectorization plan of a kernel."""
     plan = VectorizationPlan()
     extend_plan(plan, kernel.body, target)
     return plan
 
 
 def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Target) -> None:
-    """Plans more statements."""
+    """Plans further statements."""
     for loop in vectorized_loops(body):
         plan.widths[loop] = choose_lanes(loop, target)
     for statement in statements(body):
@@ -85,7 +87,8 @@ def _reads(loop: Loop, accumulator: Accumulator) -> bool:
 
 
 def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
-    """The loops that run in lanes: LANES, and PARALLEL ones that are best run so."""
+    """Yields the loops that run in lanes: VECTORIZED ones, and PARALLEL ones that profit from it.
+    """
     for statement in body:
         if isinstance(statement, While | If):
             yield from vectorized_loops(statement.body)
@@ -99,7 +102,9 @@ def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
 
 
 def should_vectorize(loop: Loop) -> bool:
-    """Whether a PARALLEL loop without lanes inside mostly moves through memory step by step."""
+    """Whether a PARALLEL loop without inner vectorized loops mostly accesses memory with unit
+    stride.
+    """
     inside = list(statements(loop.body))
     if any(isinstance(s, Contract | While | If)
            or (isinstance(s, Loop) and s.kind is not LoopKind.SERIAL) for s in inside):  # fmt: skip
@@ -115,7 +120,7 @@ def should_vectorize(loop: Loop) -> bool:
 
 
 def unique_expressions(inside: Sequence[Statement]) -> list[Expression]:
-    """Every expression in statements, once."""
+    """All expressions in statements, each once."""
     expressions_seen: dict[Expression, None] = {}
     stack = [expression for statement in inside for expression in expressions(statement)]
     while stack:
@@ -135,7 +140,7 @@ def memory_accesses(inside: Sequence[Statement]) -> list[Load | Store]:
 
 
 def reduced_accumulators(loop: Loop) -> list[Accumulator]:
-    """The accumulators that a loop updates and that are begun outside of it."""
+    """The accumulators that a loop updates and that began outside of it."""
     inside = list(statements(loop.body))
     begun = {s.accumulator for s in inside if isinstance(s, Begin)}
     updated = {s.accumulator: None for s in inside if isinstance(s, Update)}
@@ -143,12 +148,12 @@ def reduced_accumulators(loop: Loop) -> list[Accumulator]:
 
 
 def written_by(loop: Loop) -> list[Buffer | Accumulator]:
-    """What a loop writes: buffers and accumulators."""
+    """Buffers and accumulators that a loop writes."""
     return written_values(loop.body)
 
 
 def written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
-    """What statements write: buffers and accumulators."""
+    """Buffers and accumulators that statements write."""
     targets: dict[Buffer | Accumulator, None] = {}
     for statement in statements(body):
         if isinstance(statement, Store):
@@ -161,7 +166,7 @@ def written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
 
 
 def choose_lanes(loop: Loop, target: Target) -> int:
-    """How many lanes a loop takes at once: vectors of its commonest size, some of them."""
+    """Lanes that a loop takes at once: one or more vectors of its most common element size."""
     inside = list(statements(loop.body))
     every, places = unique_expressions(inside), memory_accesses(inside)
     size = element_size(every, places)
@@ -181,7 +186,7 @@ def choose_lanes(loop: Loop, target: Target) -> int:
 
 
 def element_size(every: Sequence[Expression], places: Sequence[Load | Store]) -> int:
-    """The size in bytes of most of what is computed; positions and conditions do not count."""
+    """The most common size of computed values in bytes; positions and conditions do not count."""
     sizes: Counter[int] = Counter()
     for expression in every:
         if isinstance(expression, Apply) and expression.type is not Type.BOOL:
@@ -205,7 +210,7 @@ def choose_vector_count(
     places: Sequence[Load | Store],
     target: Target,
 ) -> int:
-    """How many vectors at once: several where additions or loads would be waited for."""
+    """Vectors per iteration: several if a single one would wait on the latency of adds or loads."""
     if any(_is_gather(place, loop.index) for place in places):
         return 1
     costly = _count_costly(every)
@@ -231,7 +236,7 @@ def _is_long(loop: Loop) -> bool:
 
 
 def _count_costly(every: Sequence[Expression]) -> int:
-    """How many operations take a series of instructions."""
+    """How many operations take a sequence of instructions."""
     return sum(
         isinstance(expression, Apply) and expression.operation not in SINGLE_INSTRUCTION
         for expression in every
@@ -239,14 +244,14 @@ def _count_costly(every: Sequence[Expression]) -> int:
 
 
 def _is_simple(loop: Loop, every: Sequence[Expression], places: Sequence[Load | Store]) -> bool:
-    """Whether four vectors at once of everything fit into registers, and into little code."""
+    """Whether four vectors of everything fit the registers and stay short code."""
     if len(places) > 6 or len(every) > 30 or _count_costly(every) > 2:
         return False
     return not any(_is_gather(place, loop.index) for place in places)
 
 
 def _is_gather(place: Load | Store, lane: Index) -> bool:
-    """Whether lanes lie apart in memory, as far as can be seen."""
+    """Whether lanes may be apart in memory."""
     return _is_strided(place.at.stride(lane)) or any(
         isinstance(expression, Accumulator)
         or (isinstance(expression, Load) and expression.at.stride(lane) != 0)
@@ -260,7 +265,7 @@ def _is_strided(stride: Extent) -> bool:
 
 
 def count_updates(loop: Loop, plan: VectorizationPlan, accumulator: Accumulator) -> int | None:
-    """How often, one after another, a loop updates an accumulator; None if not known."""
+    """How many updates of an accumulator a loop chains; None if unknown."""
     total = 0
     for statement in loop.body:
         if isinstance(statement, Update):
@@ -277,7 +282,8 @@ def count_updates(loop: Loop, plan: VectorizationPlan, accumulator: Accumulator)
 
 
 def find_ascending(body: Sequence[Statement]) -> set[Accumulator]:
-    """The accumulators whose one update sees positions that grow from round to round."""
+    """The accumulators with a single update whose positions increase from iteration to iteration.
+    """
     depths: dict[Accumulator, int] = {}
     increasing: dict[Accumulator, bool] = {}
 
@@ -299,7 +305,7 @@ def find_ascending(body: Sequence[Statement]) -> set[Accumulator]:
 
 
 def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:
-    """Whether a position grows with each round of loops inside one another."""
+    """Whether a position increases with each iteration of nested loops."""
     if not isinstance(position, IndexValue):
         return False
     reach: int | None = 0  # of the loops further inside; None: not known
@@ -312,7 +318,7 @@ def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:
 
 
 def always_executed(body: Sequence[Statement]) -> Iterator[Statement]:
-    """The statements of a body that run at least once whenever it runs."""
+    """Yields the statements that run at least once whenever the body runs."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop) and isinstance(statement.extent, int) and statement.extent:
@@ -320,7 +326,7 @@ def always_executed(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def loop_indices(loop: Loop) -> set[Index]:
-    """The indices of a loop and of those inside it."""
+    """The indices of a loop and of all loops inside it."""
     indices_inside = {loop.index}
     for statement in statements(loop.body):
         if isinstance(statement, Loop):

@@ -1,4 +1,4 @@
-"""How tiles are shared out among threads: in a row, or on a grid of row groups by panels."""
+"""Splits tiles among threads: in a row, or on a grid of row groups by column panels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GRID = "flambeau_grid"
 
 @dataclass(frozen=True)
 class TileRange:
-    """What one thread computes: groups of rows and panels of columns, ends excluded."""
+    """The tiles of one thread: half-open ranges of row groups and column panels."""
 
     first_group: Number
     last_group: Number
@@ -25,9 +25,10 @@ class TileRange:
 
 
 def _declare_grid(module: ir.Module) -> ir.Function:
-    """i64(threads, groups, panels, tile, panel, group): how many of the threads stand along the
-    panels, so that none has more work than it must. The last three are costs: of a tile, and of
-    bringing a panel's columns and a group's rows near."""
+    """Declares i64(threads, groups, panels, tile, panel, group): how many threads to place along
+    the panels so that the slowest one has the least work. The last three are the costs of a tile,
+    and of loading a panel's columns and a group's rows.
+    """
     declared = module.globals.get(_GRID)
     if declared is not None:
         return declared
@@ -66,9 +67,9 @@ def split_tiles(
     b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number,
     costs: Sequence[int] = (1, 0, 0),
 ) -> TileRange:  # fmt: skip
-    """The share of thread `tid`; empty for threads that are too many.
+    """The tiles of thread `tid`; empty for surplus threads.
 
-    `costs`: of a tile, and of bringing a panel of columns and a group of rows near.
+    `costs`: of a tile, and of loading a panel of columns and a group of rows.
     """
     if isinstance(groups, int) and isinstance(panels, int) and groups * panels <= 1:
         mine = b.zext(b.icmp_signed("==", tid, constant(0)), I64)
@@ -103,7 +104,7 @@ def split_tiles(
 
 
 def split_units(b: ir.IRBuilder, context: Context, total: int) -> tuple[ir.Value, ir.Value]:
-    """Of `total` units in a row, this thread's first one and the one after its last."""
+    """This thread's first unit out of `total` in a row, and the end of its range."""
     if context.parallel:
         return constant(0), constant(total)
     low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)

@@ -32,9 +32,9 @@ _READ_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1)) 
 
 
 def emit_winograd(context: Context, contract: Contract) -> None:
-    """Emits a convolution, shared out among the threads.
+    """Emits a convolution, split among the threads.
 
-    Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
+    Raises Unsupported, before anything is emitted, for other forms and where it does not pay.
     """
     cut = plan_winograd(contract, context.target)
     if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
@@ -43,7 +43,7 @@ def emit_winograd(context: Context, contract: Contract) -> None:
 
 
 class _WinogradEmitter:
-    """One convolution being emitted."""
+    """Emits one convolution."""
 
     def __init__(self, context: Context, contract: Contract, cut: WinogradPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut

@@ -26,8 +26,8 @@ LINE_PADDING_BYTES = 64  # bytes between planes, or all sixteen would share a se
 class ImageAxis:
     """One axis of the image: outputs along `row`, taps along `tap`.
 
-    Tile i reads positions 2 * i to 2 * i + 3, which `stride` elements apart are in memory; those
-    in [low, high) are there, others are zeros. `turned`: the taps go down.
+    Tile i reads positions 2 * i to 2 * i + 3, which are `stride` elements apart; those outside of
+    [low, high) are zero. `turned`: the taps run backwards.
     """
 
     row: Axis
@@ -55,10 +55,9 @@ class ImageAxis:
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """A convolution cut: tiles are numbered through all images, `batch` of them at a time.
+    """A blocked convolution: tiles are numbered through all images and taken `batch` at a time.
 
-    `rows` x `vectors` is the register tile, `panels` how many panels of columns are
-    made at a time.
+    `rows` x `vectors` is the register tile, `panels` the number of column panels computed together.
     """
 
     contract: Contract
@@ -153,7 +152,8 @@ def padded_line_bytes(channels: int, lanes: int, size: int) -> int:
 
 
 def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
-    """Cuts a convolution. Unsupported where it is another one, or not worth it."""
+    """The blocking of a convolution. Raises Unsupported for other forms and where it does not pay.
+    """
     if contract.a.type is not Type.F32 or contract.b.type is not Type.F32:
         raise Unsupported("types")
     sides, others, channel = match_geometry(contract.a, contract.rows, contract.depth)

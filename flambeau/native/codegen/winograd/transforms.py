@@ -1,4 +1,5 @@
-"""Winograd's sixteen places: the transformations, and the numbered tiles of images."""
+"""Winograd transforms of inputs, weights and outputs, and access to the numbered tiles of images.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ Square = list[list[ir.Value]]
 
 
 def transform_input(b: Builder, d: Square) -> Square:
-    """A 4 x 4 tile of inputs in the sixteen places."""
+    """B^T d B of a 4 x 4 input tile."""
     return transform_both_axes(d, lambda x: [
         b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
     ])  # fmt: skip
 
 
 def transform_weight(b: Builder, g: Square) -> Square:
-    """3 x 3 taps in the sixteen places."""
+    """G g G^T of 3 x 3 taps."""
     def line(x: Sequence[ir.Value]) -> list[ir.Value]:
         kind = x[0].type
         half = ir.Constant(kind, [0.5] * kind.count)
@@ -36,14 +37,14 @@ def transform_weight(b: Builder, g: Square) -> Square:
 
 
 def transform_output(b: Builder, m: Square) -> Square:
-    """2 x 2 outputs of the sixteen sums."""
+    """A^T m A: 2 x 2 outputs of the sixteen sums."""
     return transform_both_axes(m, lambda x: [
         b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
     ])  # fmt: skip
 
 
 def transform_both_axes(square: Square, line: object) -> Square:
-    """A transformation of lines, done to the columns and then to the rows."""
+    """Applies a one-dimensional transform to the columns, then to the rows."""
     assert callable(line)
     columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
     return [line([column[i] for column in columns]) for i in range(len(columns[0]))]

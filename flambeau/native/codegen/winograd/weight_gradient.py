@@ -165,9 +165,9 @@ def _direct_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> floa
 
 
 def emit_winograd_weight(context: Context, contract: Contract) -> None:
-    """Emits the gradient of a weight, shared out among the threads.
+    """Emits a weight gradient, split among the threads.
 
-    Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
+    Raises Unsupported, before anything is emitted, for other forms and where it does not pay.
     """
     _WinogradWeightEmitter(context, contract, plan_winograd_weight(contract, context.target)).emit()
 
@@ -188,7 +188,7 @@ def _transform_sums(b: Builder, m: Square) -> Square:
 
 
 class _WinogradWeightEmitter:
-    """One gradient being emitted."""
+    """Emits one weight gradient."""
 
     def __init__(self, context: Context, contract: Contract, cut: WinogradWeightPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
