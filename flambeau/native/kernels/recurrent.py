@@ -19,14 +19,12 @@ from ..loop_ir.ir import (
 from ..target.machine import host
 from .recurrent_cells import Cell
 from .expression_builder import Value, where
+from ..target.cost_model import (
+    MAX_PRIVATE_WEIGHT_BYTES, MAX_RECURRENT_BLOCK_ROWS, MAX_SHARED_WEIGHT_BYTES,
+    MIN_STEP_PREFETCH_BYTES, MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
+)
 
-MAX_BLOCK_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
 LINE_ELEMENTS = 16  # elements of a line, where they are F32
-MIN_PREFETCH_BYTES = 16 << 10  # bytes of a step from which on the next one is asked for ahead
-PANEL_WIDTHS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
-# Recurrent weights that stay in a thread's own cache; in one of 32 MB that threads share (measured
-# with AVX2); and up to where panels of several tiles were measured (with AVX-512).
-MAX_CACHED_WEIGHT_BYTES, MAX_SHARED_WEIGHT_BYTES, MIN_WIDE_WEIGHT_BYTES = 1 << 20, 16 << 20, 4 << 20
 
 Terms = tuple[tuple[Index, int], ...]
 
@@ -82,7 +80,7 @@ class RecurrentKernel:
 
 def choose_block_rows(batch: int, threads: int) -> int:
     """Rows of a block: the same number of blocks for each thread, if there are enough rows."""
-    blocks = -(-batch // MAX_BLOCK_ROWS)
+    blocks = -(-batch // MAX_RECURRENT_BLOCK_ROWS)
     blocks = min(-(-blocks // threads) * threads, batch)
     return -(-batch // blocks)
 
@@ -94,7 +92,7 @@ def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
     one that all share, or from memory, which pays if a thread has rows enough to multiply them by,
     and if there are not half of the threads without any.
     """
-    if size <= MAX_CACHED_WEIGHT_BYTES:
+    if size <= MAX_PRIVATE_WEIGHT_BYTES:
         return size <= host().near // 2 or 2 * rows > threads
     if has_narrow_panels():
         return rows >= threads * (2 if size <= MAX_SHARED_WEIGHT_BYTES else 8)
@@ -111,7 +109,7 @@ def choose_panel_columns(width: int, type: Type) -> int:
     """The columns of a panel of a product that wide: so that few are for nothing."""
     if has_narrow_panels():
         return 2 * host().lanes(type)
-    return min(PANEL_WIDTHS, key=lambda n: (-(-width // n) * n, -n))
+    return min(RECURRENT_PANEL_WIDTHS, key=lambda n: (-(-width // n) * n, -n))
 
 
 def units_per_panel(cell: Cell, width: int, type: Type) -> int:
@@ -279,7 +277,7 @@ class _StepLoop:
                         prefetches.append(Prefetch(grid.later, at))
                     elif (
                         isinstance(grid.step, int)
-                        and abs(grid.step) * self.type.size >= MIN_PREFETCH_BYTES
+                        and abs(grid.step) * self.type.size >= MIN_STEP_PREFETCH_BYTES
                     ):
                         later = Affine(at.base + grid.step, at.terms)
                         prefetches.append(Prefetch(grid.buffer, later))

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.codegen.loops.stream_prefetch import (
-    DISTANCE_BYTES, FAR_DISTANCE_BYTES, MIN_FAR_BYTES, MIN_STREAM_BYTES,
+from flambeau.native.target.cost_model import (
+    FAR_PREFETCH_DISTANCE_BYTES, MIN_DRAM_STREAM_BYTES, MIN_STREAM_BYTES, PREFETCH_DISTANCE_BYTES,
 )
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
 from flambeau.native.kernels.row_kernels import softmax
@@ -66,28 +66,35 @@ def test_later_sweeps_over_a_row_find_it_near() -> None:
 
 def test_every_line_of_a_round_is_asked_for_once() -> None:
     text = emit(copied(MIN_STREAM_BYTES), AVX512)
-    assert f"i64 {DISTANCE_BYTES // 4}" in text
+    assert f"i64 {PREFETCH_DISTANCE_BYTES // 4}" in text
     assert len(asked(copied(MIN_STREAM_BYTES))) == 8
     assert {f"i64 {16 * k}" in text for k in range(1, 4)} == {True}
 
 
 @pytest.mark.parametrize(("last", "most"), [
-    (8 << 20, 6 << 20), (AVX512.last, MIN_FAR_BYTES), (480 << 20, MIN_FAR_BYTES),
+    (8 << 20, 6 << 20), (AVX512.last, MIN_DRAM_STREAM_BYTES), (480 << 20, MIN_DRAM_STREAM_BYTES),
 ])  # fmt: skip
 @pytest.mark.parametrize("less", [True, False])
 def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
     last: int, most: int, less: bool
 ) -> None:
-    distance = DISTANCE_BYTES if less else FAR_DISTANCE_BYTES
+    distance = PREFETCH_DISTANCE_BYTES if less else FAR_PREFETCH_DISTANCE_BYTES
     text = emit(copied(most // 8 - 16 * less), replace(AVX512, last=last))
-    known = {f"i64 {d // 4}" in text for d in (DISTANCE_BYTES, FAR_DISTANCE_BYTES) if d != distance}
+    known = {
+        f"i64 {d // 4}" in text
+        for d in (PREFETCH_DISTANCE_BYTES, FAR_PREFETCH_DISTANCE_BYTES)
+        if d != distance
+    }
     assert f"i64 {distance // 4}" in text and known == {False}
 
 
 def test_loops_of_any_size_decide_when_they_run() -> None:
     text = emit(pointwise(lambda a: -a, [(Type.F32, FULL)]), AVX512)
-    assert f", {min(AVX512.last * 3 // 4, MIN_FAR_BYTES)}\n" in text
-    assert re.search(rf"select .*i64 {FAR_DISTANCE_BYTES // 4}, i64 {DISTANCE_BYTES // 4}", text)
+    assert f", {min(AVX512.last * 3 // 4, MIN_DRAM_STREAM_BYTES)}\n" in text
+    assert re.search(
+        rf"select .*i64 {FAR_PREFETCH_DISTANCE_BYTES // 4}, i64 {PREFETCH_DISTANCE_BYTES // 4}",
+        text,
+    )
 
 
 def pooled(windows: int, extent: int) -> Kernel:

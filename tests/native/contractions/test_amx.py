@@ -32,7 +32,7 @@ DTYPES = {Type.F32: np.float32, Type.BF16: ml_dtypes.bfloat16}
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """The unit is used wherever it can be, for whatever it costs."""
-    monkeypatch.setattr("flambeau.native.codegen.gemm.amx_blocking._FMA_FLOPS_PER_CYCLE", 1.0)
+    monkeypatch.setattr("flambeau.native.codegen.gemm.amx_blocking.FMA_PER_CYCLE", 1.0)
 
 
 def precise(kernel: Kernel, precision: int) -> Kernel:

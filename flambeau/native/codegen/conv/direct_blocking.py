@@ -15,10 +15,10 @@ from ...loop_ir.ir import (
 from ...target.load_balance import utilization
 from ...target.machine import Target
 from ..llvm.types import sum_type
+from ...target.cost_model import (
+    ASSUMED_L2_BYTES, L1_BYTES, L2_TO_REGISTER_CYCLES, MIN_CONV_UTILIZATION,
+)
 
-L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
-MIN_UTILIZATION = 0.88  # of the time that threads should be at work
-_STREAM_CYCLES_PER_LINE = 2.5  # cycles that a vector of b takes to come from the L2 cache
 
 
 class Unsupported(Exception):
@@ -165,7 +165,7 @@ def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
 def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
     """Cycles of one tile, were caches and decoders no limit but for what is counted here."""
     loads = (rows + vectors) / 2
-    step = max(rows * vectors / 2, loads, _STREAM_CYCLES_PER_LINE * vectors, 2.0) + loads / 6
+    step = max(rows * vectors / 2, loads, L2_TO_REGISTER_CYCLES * vectors, 2.0) + loads / 6
     return step * depth + rows * vectors * 2 + 20
 
 
@@ -331,7 +331,11 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
         _shorten_unit(cut)
     apart = require_static(contract.a.at.stride(depth[-1].index)) * size
     crowded = not lines and cut.steps > 512 and apart >= 1024 and apart % 512 == 0
-    if crowded or cut.steps * cut.width * size > L2 or (lines and cut.region() * size > L2):
+    if (
+        crowded
+        or cut.steps * cut.width * size > ASSUMED_L2_BYTES
+        or (lines and cut.region() * size > ASSUMED_L2_BYTES)
+    ):
         if not lines:  # steps of the depth may be far apart, and share sets of the caches
             lines = cut.lines = sorted(_pair_axes(cut, extents), key=lambda line: -line.stride)
         _cut_depth(cut)
@@ -342,14 +346,14 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
     _choose_panels(cut, shares)
     if cut.blocks > 1:
         each = cut.tiles * cut.shape.rows * cut.width * size * cut.panels
-        cut.units_at_once = max(1, min(cut.units, L2 // each))
+        cut.units_at_once = max(1, min(cut.units, ASSUMED_L2_BYTES // each))
     _place_local(cut)
     return cut
 
 
 def _choose_panels(plan: ConvPlan, shares: int) -> None:
     """How many panels are packed at a time, and units that so many threads can share."""
-    limit = L2 if plan.blocks == 1 else L2 // 4
+    limit = ASSUMED_L2_BYTES if plan.blocks == 1 else ASSUMED_L2_BYTES // 4
     panel = plan.steps * plan.width * plan.type.size
     plan.panels = max(1, min(plan.count, limit // panel))
     if plan.units == 1 and shares > 1:
@@ -383,16 +387,19 @@ def _shorten_unit(plan: ConvPlan) -> None:
     index = plan.rows[k].index
     if not any(len(n.terms) > 1 and any(i is index for i, _ in n.terms) for n in plan.lines):
         return
-    while plan.region() * plan.type.size > 8 * L1 and plan.unit[k] > step:
+    while plan.region() * plan.type.size > 8 * L1_BYTES and plan.unit[k] > step:
         plan.unit[k] = -(-plan.unit[k] // (2 * step)) * step
 
 
 def _pack_once(plan: ConvPlan) -> None:
     """Where `a` would be packed again for many panels, and all of it fits into scratch."""
     panel = plan.steps * plan.width * plan.type.size
-    if plan.blocks == 1 and plan.count > 2 * (L2 // panel):
+    if plan.blocks == 1 and plan.count > 2 * (ASSUMED_L2_BYTES // panel):
         plan.once = True
-        plan.once = plan.region() * plan.type.size + max(panel, L2) <= 7 * L2 // 2
+        plan.once = (
+            plan.region() * plan.type.size + max(panel, ASSUMED_L2_BYTES)
+            <= 7 * ASSUMED_L2_BYTES // 2
+        )
 
 
 def _balance_units(plan: ConvPlan, threads: int) -> None:
@@ -406,7 +413,7 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
         now = utilization(groups * plan.units, threads)
         if now > even + 0.03:
             best, even = plan.unit[k], now
-        if even >= MIN_UTILIZATION:
+        if even >= MIN_CONV_UTILIZATION:
             break
     plan.unit[k] = best
 
@@ -416,7 +423,7 @@ def _grow_unit(plan: ConvPlan, least: int) -> None:
     if plan.blocks > 1 or plan.once:
         return
     extents, size = plan.row_extents, plan.type.size
-    while plan.region() * size < 5 * L1:
+    while plan.region() * size < 5 * L1_BYTES:
         k = plan.first
         step = plan.shape.extent if k == plan.shape.axis else 1
         previous = k, list(plan.unit)
@@ -426,7 +433,7 @@ def _grow_unit(plan: ConvPlan, least: int) -> None:
             plan.first, plan.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if plan.region() * size > 8 * L1 or plan.units < least:
+        if plan.region() * size > 8 * L1_BYTES or plan.units < least:
             plan.first, plan.unit = previous
             return
 
@@ -441,7 +448,7 @@ def _cut_depth(plan: ConvPlan) -> None:
                 continue
             even = [d for d in range(each, each // 2, -1) if extent % d == 0]
             plan.block = [1] * axis + [even[0] if even else each] + extents[axis + 1 :]
-            small = not plan.lines or plan.region() * size <= L2 // 4
+            small = not plan.lines or plan.region() * size <= ASSUMED_L2_BYTES // 4
             if plan.blocks > 1 and plan.steps <= 512 and small:
                 return
 

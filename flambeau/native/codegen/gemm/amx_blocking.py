@@ -9,18 +9,13 @@ from .blocking import GemmPlan, GemmProblem, is_known
 from .amx_tiles import DEPTH_PER_TILE, SIDE, term_products
 from .amx_split import count_bf16_terms
 from .micro_kernel import MicroTile
+from ...target.cost_model import (
+    AMX_BLOCK_DEPTH, AMX_PACK_CYCLES_CONTIGUOUS, AMX_PACK_CYCLES_TRANSPOSED, AMX_STARTUP_CYCLES,
+    AMX_TILE_CYCLES, FMA_PER_CYCLE, MAX_AMX_UNCUT_DEPTH,
+)
 
 TILE = MicroTile(2 * SIDE, 2, SIDE, Type.F32)
-_WHOLE_DEPTH = 1024  # up to which a depth is not cut
-_BLOCK_DEPTH = 512
-# For a product of tiles. The unit needs 16, but waits for its operands where another thread has a
-# share of the core.
-_TILE_CYCLES = 40
 _MIN_EXTENT = SIDE  # rows, columns and depth, below which a tile is mostly padding
-# Cycles to bring an element into parts: as it lies, and transposed.
-_PACK_CYCLES_CONTIGUOUS, _PACK_CYCLES_TRANSPOSED = 0.4, 0.8
-_STARTUP_CYCLES = 500.0  # cycles: to configure the tiles, and until they are under way
-_FMA_FLOPS_PER_CYCLE = 20.0  # multiply-adds a cycle that register tiles reach
 
 
 def is_profitable(p: GemmProblem, target: Any) -> bool:
@@ -32,22 +27,22 @@ def is_profitable(p: GemmProblem, target: Any) -> bool:
         return False
     if p.a_type.size not in (p.a_row, p.a_depth) or p.b_type.size not in (p.b_depth, p.b_column):
         return False
-    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / _FMA_FLOPS_PER_CYCLE
+    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / FMA_PER_CYCLE
 
 
 def _cycles(p: Any, of_a: int, of_b: int) -> float:
     """Cycles of one core for the whole product."""
     tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // DEPTH_PER_TILE)
-    a = _PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else _PACK_CYCLES_TRANSPOSED
-    b = _PACK_CYCLES_CONTIGUOUS if p.b_column == p.b_type.size else _PACK_CYCLES_TRANSPOSED
+    a = AMX_PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else AMX_PACK_CYCLES_TRANSPOSED
+    b = AMX_PACK_CYCLES_CONTIGUOUS if p.b_column == p.b_type.size else AMX_PACK_CYCLES_TRANSPOSED
     packing = p.k * (p.m * a * of_a + p.n * b * of_b) / 3
-    return tiles * len(term_products(of_a, of_b)) * _TILE_CYCLES + packing + _STARTUP_CYCLES
+    return tiles * len(term_products(of_a, of_b)) * AMX_TILE_CYCLES + packing + AMX_STARTUP_CYCLES
 
 
 def plan_amx(p: GemmProblem) -> GemmPlan:
     """The blocking of a product whose panels are packed as bfloat16 terms."""
-    if p.k <= _WHOLE_DEPTH:
+    if p.k <= MAX_AMX_UNCUT_DEPTH:
         return GemmPlan(TILE, True, True, p.k, False, 1)
-    blocks = -(-p.k // _BLOCK_DEPTH)
+    blocks = -(-p.k // AMX_BLOCK_DEPTH)
     depth = -(-p.k // blocks // DEPTH_PER_TILE) * DEPTH_PER_TILE
     return GemmPlan(TILE, True, True, depth, True, 1)

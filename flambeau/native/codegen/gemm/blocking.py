@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 from llvmlite import ir
@@ -13,29 +12,14 @@ from .amx_split import count_bf16_terms as count_parts
 from .micro_kernel import MicroTile
 from ..llvm.address import constant, multiply
 from ..llvm.types import Number, sum_type
+from ...target.cost_model import (
+    ASSUMED_COLUMN_VECTORS, GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
+    MAX_GEMM_UNCUT_DYNAMIC_DEPTH, MAX_SPLIT_RELATIVE_COST, MAX_UNPACKED_A_DEPTH,
+    MAX_UNPACKED_A_SPAN_BYTES, MAX_UNROLLED_EPILOGUE_OPERATIONS, MIN_DEPTH_TO_UNROLL,
+    MIN_MULTIPLY_ADDS_TO_SPLIT, MIN_ROWS_TO_PACK_CACHED_B, MIN_ROWS_TO_PACK_FAR_B, L2Budget,
+    gemm_cycles, largest_share_cycles,
+)
 
-MAX_UNCUT_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
-MAX_UNCUT_DYNAMIC_DEPTH = 1024  # nor up to this where it is known only at the call
-MAX_CACHED_DEPTH = 256  # of operands that are said to be near, at most
-BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
-# for packed rows of a: many, since panels of b come from afar for each block
-PACKED_A_BYTES = 4608 << 10
-L1_BYTES = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
-# steps of a on lines of their own beyond this do not stay in the nearest cache
-_MAX_UNPACKED_A_DEPTH = 384
-_MAX_UNPACKED_A_SPAN_BYTES = 1536 << 10  # steps of a over this much memory are too many pages
-_MIN_DEPTH_TO_UNROLL = 64  # of the depth, for which long rounds are only more code
-_L2_WAYS = 16  # of a second-level cache
-# of a, from which on packing b pays where it is far, and near
-_MIN_ROWS_TO_PACK_FAR_B, _MIN_ROWS_TO_PACK_CACHED_B = 18, 128
-_ASSUMED_COLUMN_VECTORS = 60  # vectors of columns whose number is not known
-MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # multiply-adds that are hardly worth sharing
-# of the time, which another tile for many threads must take less than
-MAX_RELATIVE_COST_TO_SPLIT = 0.9
-PARTIAL_SUM_BYTES = 2 << 20  # for partial sums while the depth is cut
-PARTIAL_SUM_BYTES_WITHOUT_A = 3 << 20  # where no rows of a are packed beside them
-# operations in an epilogue that is worth repeating for each vector of a tile
-_MAX_CHEAP_OPERATIONS = 6
 _COSTLY_OPERATIONS = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
     s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
 }
@@ -64,37 +48,6 @@ class GemmProblem:
     type: Type
     precision: int
     near: bool
-
-
-@dataclass(frozen=True)
-class L2Budget:
-    """Shares of an L2 cache of so many bytes, tuned with 2 MB."""
-
-    bytes: int
-
-    @property
-    def panels(self) -> int:
-        """For packed panels of b that every row tile of a reads."""
-        return self.bytes * 35 // 64
-
-    @property
-    def row_panels(self) -> int:
-        """For packed panels that stay in L2 anyway, so that rows of c are written in long runs."""
-        return self.bytes * 3 // 16
-
-    @property
-    def a(self) -> int:
-        """Rows of a up to this size stay in L2 unpacked."""
-        return self.bytes // 4
-
-    @property
-    def b(self) -> int:
-        """A matrix b up to this size stays in L2 unpacked."""
-        return self.bytes * 3 // 8
-
-    def lines(self, stride: int) -> int:
-        """How many cache lines fit that are `stride` bytes apart."""
-        return cache_lines_reached(stride, self.bytes // _L2_WAYS, _L2_WAYS)
 
 
 @dataclass(frozen=True)
@@ -152,59 +105,6 @@ def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
 # ---------------------------------------------------------------------------------- planning
 
 
-# What a step costs beside what the ports would need, by the vectors of a tile: measured with
-# 32 registers (AVX-512) and packed panels, with rows of b that lie apart, with 16 registers (AVX2).
-_STEP_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
-_STEP_OVERHEAD_STRIDED_B = {**_STEP_OVERHEAD, 4: 1.06}
-_STEP_OVERHEAD_16_REGISTERS = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
-
-
-def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
-    """Cycles of one depth step: two FMA ports, two load ports, latency hidden."""
-    if not rows or not vectors:
-        return 0.0
-    overhead = _STEP_OVERHEAD if packed else _STEP_OVERHEAD_STRIDED_B
-    if registers == 16:
-        overhead = _STEP_OVERHEAD_16_REGISTERS
-    return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead[vectors]
-
-
-def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
-    """Half cycles per depth step: of a tile, of a column panel and of a row group.
-
-    Two elements a cycle come from memory that other kernels wrote, and are packed.
-    """
-    return rows * vectors, vectors * lanes, rows
-
-
-def _gemm_cycles(
-    m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
-) -> float:
-    """Cycles of `m` rows and `vectors` column vectors, by tiles."""
-    groups, tail = divmod(m, tile[0])
-    panels, edge = divmod(vectors, tile[1])
-    cost = 0.0
-    for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
-        for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
-            near = 0.1 * rows  # to bring rows of a into the nearest cache
-            step = tile_cycles(rows, wide, packed, registers) + near
-            # Each step has a price of its own.
-            cost += count * many * (depth * (step + 0.8) + 12 + rows * wide)
-    return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
-
-
-def _largest_share_cycles(
-    m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
-    registers: int, shares: int,
-) -> float:  # fmt: skip
-    """Cycles of the largest thread share on the best grid of row groups by column panels."""
-    def part(across: int) -> tuple[int, int]:
-        rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
-        return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
-
-    return min(_gemm_cycles(rows, columns, tile, depth, packed, registers)
-               + depth / 2 * (rows + columns * lanes)
-               for rows, columns in map(part, range(1, shares + 1)))  # fmt: skip
 
 
 def choose_tile(
@@ -219,18 +119,18 @@ def choose_tile(
     wide = (6, 4) if registers == 32 else (4, 3)
     if not is_known(m):
         return wide
-    vectors = -(-n // lanes) if is_known(n) else _ASSUMED_COLUMN_VECTORS
+    vectors = -(-n // lanes) if is_known(n) else ASSUMED_COLUMN_VECTORS
     depth = k if is_known(k) else 256
     if m * vectors * lanes * depth <= MIN_MULTIPLY_ADDS_TO_SPLIT:
         shares = 1
 
     def cost(tile: tuple[int, int], shares: int) -> float:
         if shares > 1:
-            cycles = _largest_share_cycles(
+            cycles = largest_share_cycles(
                 m, vectors, tile, depth, lanes, packed, registers, shares
             )
         else:
-            cycles = _gemm_cycles(m, vectors, tile, depth, packed, registers)
+            cycles = gemm_cycles(m, vectors, tile, depth, packed, registers)
         r, v = tile
         cycles *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
         return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
@@ -241,7 +141,7 @@ def choose_tile(
     if shares > 2:  # smaller tiles read more: so they are worth it where many would be idle
         other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)
         best = (
-            other if cost(other, shares) < MAX_RELATIVE_COST_TO_SPLIT * cost(best, shares) else best
+            other if cost(other, shares) < MAX_SPLIT_RELATIVE_COST * cost(best, shares) else best
         )
     return best
 
@@ -264,8 +164,10 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
     tile = MicroTile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = pairs = False
-    cut = not p.near if not is_known(p.k) else p.k > MAX_UNCUT_DEPTH
-    depth = p.k if is_known(p.k) else MAX_CACHED_DEPTH if p.near else MAX_UNCUT_DYNAMIC_DEPTH
+    cut = not p.near if not is_known(p.k) else p.k > MAX_GEMM_UNCUT_DEPTH
+    depth = (
+        p.k if is_known(p.k) else MAX_GEMM_CACHED_DEPTH if p.near else MAX_GEMM_UNCUT_DYNAMIC_DEPTH
+    )
     if cut and is_known(p.k):
         depth = _block_depth(p.k)
         depth += depth % 2 if pairs else 0
@@ -291,7 +193,7 @@ def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: boo
     if half:
         return 1
     if registers == 16:
-        return 4 if depth > _MIN_DEPTH_TO_UNROLL else 2
+        return 4 if depth > MIN_DEPTH_TO_UNROLL else 2
     return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
@@ -302,8 +204,8 @@ def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
     if not (is_known(p.a_depth) and is_known(p.k)):
         return True
     return (
-        p.k > _MAX_UNPACKED_A_DEPTH
-        or p.k * p.a_depth > _MAX_UNPACKED_A_SPAN_BYTES
+        p.k > MAX_UNPACKED_A_DEPTH
+        or p.k * p.a_depth > MAX_UNPACKED_A_SPAN_BYTES
         or 2 * p.k > near.lines(p.a_depth)
     )
 
@@ -316,18 +218,13 @@ def _packs_b(p: GemmProblem, near: L2Budget) -> bool:
         return False
     far = not (is_known(p.k) and is_known(p.b_depth)) or p.k * p.b_depth > near.b
     return not is_known(p.m) or p.m >= (
-        _MIN_ROWS_TO_PACK_FAR_B if far else _MIN_ROWS_TO_PACK_CACHED_B
+        MIN_ROWS_TO_PACK_FAR_B if far else MIN_ROWS_TO_PACK_CACHED_B
     )
-
-
-def cache_lines_reached(stride: int, page: int, ways: int) -> int:
-    """Lines at a stride that a cache can hold: strides that divide its page reach few sets."""
-    return page // gcd(page, max(stride, 64)) * ways
 
 
 def _block_depth(depth: int) -> int:
     """The length of the blocks of a long depth: all equal if a divisor is close."""
-    least = -(-depth // BLOCK_DEPTH)
+    least = -(-depth // GEMM_BLOCK_DEPTH)
     for blocks in range(least, 2 * least):
         if depth % blocks == 0:
             return depth // blocks
@@ -346,4 +243,4 @@ def is_cheap_epilogue(body: list) -> bool:
         if isinstance(expression, Apply)
     ]
     costly = any(step.operation in _COSTLY_OPERATIONS for step in steps)
-    return not costly and len(steps) <= _MAX_CHEAP_OPERATIONS and len(body) <= 2
+    return not costly and len(steps) <= MAX_UNROLLED_EPILOGUE_OPERATIONS and len(body) <= 2

@@ -20,10 +20,8 @@ from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, fma, load_vector, widen
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import I32, Number, memory_type
+from ...target.cost_model import MAX_DOT_TILE_ROWS, MIN_DOT_DEPTH_BY_ROWS
 
-_ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
-# How deep a product must be for so many rows: (rows, depth), as measured against packing.
-_MIN_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
 
 def is_few_row_product(p: Any, target: Any) -> bool:
@@ -33,7 +31,7 @@ def is_few_row_product(p: Any, target: Any) -> bool:
     depth = p.k if isinstance(p.k, int) else 256
     return any(
         p.m <= rows and depth >= least
-        for rows, least in _MIN_DEPTH_BY_ROWS[target.vector_registers]
+        for rows, least in MIN_DOT_DEPTH_BY_ROWS[target.vector_registers]
     )
 
 
@@ -69,7 +67,7 @@ class DotProductKernel:
         self.builder = context.builder
         self.lanes = context.target.lanes(p.type)
         registers = context.target.vector_registers
-        groups = -(-p.m // _ROWS[registers])
+        groups = -(-p.m // MAX_DOT_TILE_ROWS[registers])
         self.rows = -(-p.m // groups)
         self.columns = min(self.lanes, 8 if self.rows <= registers // 10 else 4)
 

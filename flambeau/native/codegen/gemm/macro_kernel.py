@@ -18,12 +18,12 @@ from ...loop_ir.ir import Contract, Type
 from ..llvm.scratch_abi import GIVE, TAKE, USABLE_BYTES
 from ..loops.epilogue import emit_epilogue
 from ..loops.epilogue_prefetch import (
-    L2_LOCALITY, MIN_MATRIX_BYTES, count_stream_bytes, emit_prefetch, find_epilogue_streams,
-    prefetch_tile,
+    L2_LOCALITY, count_stream_bytes, emit_prefetch, find_epilogue_streams, prefetch_tile,
 )
-from .blocking import (
-    L1_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES, PARTIAL_SUM_BYTES_WITHOUT_A, GemmPlan, GemmProblem,
-    L2Budget, is_cheap_epilogue, is_known, split_costs,
+from ...target.cost_model import MIN_EPILOGUE_PREFETCH_BYTES
+from .blocking import GemmPlan, GemmProblem, is_cheap_epilogue, is_known
+from ...target.cost_model import (
+    L1_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES, PARTIAL_SUM_BYTES_WITHOUT_A, L2Budget, split_costs,
 )
 from ..loops.privatized_sums import accumulate_in_registers
 from .pack import PackedPanel, min_of, pack_groups, pack_panel
@@ -36,9 +36,9 @@ from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector, store_vector
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import BYTE, I64, POINTER, Number
+from ...target.cost_model import PREFETCHES_PER_TILE_ROUND
 
 _MAX_STACK_BYTES = 64 << 10  # bytes of working memory that a stack has room for
-_PREFETCHES_PER_ROUND = 2  # rows of the next group that a tile asks for, side by side
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class MacroKernel:
         self.row, self.column = p.row, statement.column.index
         self._slot: ir.Value | None = None
         streams = find_epilogue_streams(statement.body, self.row, self.column)
-        self.streams = streams if count_stream_bytes(streams, p.m, p.n) >= MIN_MATRIX_BYTES else []
+        self.streams = (
+            streams if count_stream_bytes(streams, p.m, p.n) >= MIN_EPILOGUE_PREFETCH_BYTES else []
+        )
         self.size = p.type.size
         self.packed = Type.I32 if plan.pairs else p.type  # what panels hold
         self._memory()
@@ -268,7 +270,9 @@ class MacroKernel:
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self._pack_panels(q0, q1, start, depth)
-            turns = ceil_divide(b, -(-self.tile.rows // _PREFETCHES_PER_ROUND), subtract(b, q1, q0))
+            turns = ceil_divide(
+                b, -(-self.tile.rows // PREFETCHES_PER_TILE_ROUND), subtract(b, q1, q0)
+            )
             work = DepthBlock(start, depth, ends, g0, p0, q0, turns)
 
             def group(g: Number, rows: int, valid: Number) -> None:
@@ -505,19 +509,19 @@ class MacroKernel:
         if self.plan.pack_a:
             group = offset_bytes(b, a, self.group_bytes)
             return PrefetchPlan(1, 1, rows * self.size, lambda _: group, partial(_prefetch_line, b))
-        first = multiply(b, panel, multiply(b, work.turns, _PREFETCHES_PER_ROUND))
-        last = max(rows - _PREFETCHES_PER_ROUND, 0)
+        first = multiply(b, panel, multiply(b, work.turns, PREFETCHES_PER_TILE_ROUND))
+        last = max(rows - PREFETCHES_PER_TILE_ROUND, 0)
 
         def start(turn: ir.Value) -> ir.Value:
-            row = min_of(b, add(b, first, multiply(b, turn, _PREFETCHES_PER_ROUND)), last)
+            row = min_of(b, add(b, first, multiply(b, turn, PREFETCHES_PER_TILE_ROUND)), last)
             return offset_bytes(b, a, multiply(b, add(b, row, rows), p.a_row))
 
         def ask(place: ir.Value) -> None:
-            for i in range(min(rows, _PREFETCHES_PER_ROUND)):
+            for i in range(min(rows, PREFETCHES_PER_TILE_ROUND)):
                 _prefetch_line(b, offset_bytes(b, place, multiply(b, i, p.a_row)))
 
         size = self.size if self.plan.pairs else p.a_type.size
-        return PrefetchPlan(work.turns, -(-rows // _PREFETCHES_PER_ROUND), size, start, ask)
+        return PrefetchPlan(work.turns, -(-rows // PREFETCHES_PER_TILE_ROUND), size, start, ask)
 
     def _resumed(self, tile: MicroTile, partial_sums: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""

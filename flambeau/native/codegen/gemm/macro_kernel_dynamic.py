@@ -12,12 +12,13 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Index, Statement, Store
-from .blocking import MAX_UNCUT_DEPTH, GemmPlan, GemmProblem, choose_unroll
+from .blocking import GemmPlan, GemmProblem, choose_unroll
+from ...target.cost_model import MAX_GEMM_UNCUT_DEPTH
 from .macro_kernel import MacroKernel
 from .micro_kernel import MicroTile
 
 
-def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_UNCUT_DEPTH) -> GemmPlan:
+def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_GEMM_UNCUT_DEPTH) -> GemmPlan:
     """A plan that packs everything, and cuts a depth above about `depth`."""
     registers = context.target.vector_registers
     rows, vectors = (8, 3) if registers == 32 else (6, 2)

@@ -18,12 +18,11 @@ from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.vectors import fma, load_vector, splat, widen
 from ..llvm.loop import emit_loop
 from ...target.cache_sizes import LINE_BYTES
+from ...target.cost_model import MULTIPLY_ADDS_IN_FLIGHT
 
 
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
-# Sums that must be in flight for a fused multiply-add to start each cycle on two ports.
-_MULTIPLY_ADDS_IN_FLIGHT = 8
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _innermost(
 ) -> Sums:
     """The loop over one axis; small tiles keep several sets of sums to hide latency."""
     n = len(sums)
-    sets = min(4, -(-_MULTIPLY_ADDS_IN_FLIGHT // n))
+    sets = min(4, -(-MULTIPLY_ADDS_IN_FLIGHT // n))
     if isinstance(axis.extent, int):
         sets = max(1, min(sets, axis.extent))
     if sets > 1:

@@ -21,6 +21,7 @@ from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.types import I32, I64, POINTER, Number, memory_type
 from ..llvm.transpose import transpose_block
+from ...target.cost_model import MIN_PACK_PREFETCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,6 @@ def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
 
 PACK_STEPS_AT_ONCE = 16  # of the depth that side-by-side panels are packed together
-# bytes over which the depth goes, from which on lines are asked for ahead
-_MIN_FAR_BYTES = 256 << 10
 
 
 def pack_groups(
@@ -90,7 +89,7 @@ def pack_groups(
         _pack_each_group(b, panel, into, groups, apart)
         return
     over = multiply(b, panel.depth, panel.depth_stride)
-    ahead = 0 if isinstance(over, int) and over < _MIN_FAR_BYTES else PACK_STEPS_AT_ONCE
+    ahead = 0 if isinstance(over, int) and over < MIN_PACK_PREFETCH_BYTES else PACK_STEPS_AT_ONCE
     whole = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
 

@@ -17,8 +17,8 @@ from ...loop_ir.ir import (
 from ...target.cache_sizes import LINE_BYTES
 from ..llvm.address import add, constant
 from ..llvm.types import I32, POINTER, Number
+from ...target.cost_model import MIN_EPILOGUE_PREFETCH_BYTES
 
-MIN_MATRIX_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
 L1_LOCALITY, L2_LOCALITY = 3, 2  # operands of llvm.prefetch
 _Stream = tuple[Buffer, Affine, bool]
 
@@ -63,7 +63,7 @@ def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) 
 def count_stream_bytes(streams: Sequence[_Stream], m: Number, n: Number) -> int:
     """Bytes that the streams cover; a large number if the extents are unknown."""
     if not (isinstance(m, int) and isinstance(n, int)):
-        return MIN_MATRIX_BYTES
+        return MIN_EPILOGUE_PREFETCH_BYTES
     return sum(m * n * buffer.type.size for buffer, _, _ in streams)
 
 

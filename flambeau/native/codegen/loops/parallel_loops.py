@@ -8,9 +8,8 @@ from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, statements
 from .context import Context, Scope
 from .statement import emit_body, emit_rounds
 from .transposed_loads import find_transposable_loads, tile_side
+from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 
-MIN_BLOCKS_TO_SHARE = 16  # iterations of the outer loops that keep all threads busy
-MAX_ROW_ROUNDS = 1024  # iterations of a vectorized loop that form one unit of work
 
 
 def emit_parallel(context: Context, statement: Statement) -> None:
@@ -43,13 +42,13 @@ def _rounds_per_block(context: Context, loop: Loop) -> int:
     loads = find_transposable_loads(loop, context.plan)
     if loads:
         return tile_side(context, loads)
-    return MAX_ROW_ROUNDS if context.plan.widths.get(loop, 1) > 1 else 0
+    return ITERATIONS_PER_VECTORIZED_BLOCK if context.plan.widths.get(loop, 1) > 1 else 0
 
 
 def has_enough_rounds(nest: list[Loop]) -> bool:
     """Whether a loop nest has enough iterations for all threads, as far as extents are known."""
     extents = [loop.extent for loop in nest if isinstance(loop.extent, int)]
-    return len(extents) == len(nest) and prod(extents) >= MIN_BLOCKS_TO_SHARE
+    return len(extents) == len(nest) and prod(extents) >= MIN_ITERATIONS_TO_SPLIT
 
 
 def _thread_rounds(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:

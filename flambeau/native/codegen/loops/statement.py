@@ -28,8 +28,8 @@ from .stream_prefetch import NO_STREAMS
 from .stream_prefetch import prefetch_streams
 from .transposed_loads import emit_tiles, find_transposable_loads
 
-ROUNDS_PER_PARTIAL_SUM = 128  # F32 iterations of a long sum between additions to its F64 total
-MIN_BLOCK_ROUNDS = 16  # shorter inner loops get no partial sum of their own
+ITERATIONS_PER_PARTIAL_SUM = 128  # F32 iterations of a long sum between additions to its F64 total
+MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no partial sum of their own
 Bound: TypeAlias = "int | ir.Value"
 
 
@@ -227,13 +227,13 @@ def _rounds(
     """A counted loop; a long one that feeds long sums becomes a loop over blocks of iterations."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
-    if not sums or (known_count and (stop - start) // step <= ROUNDS_PER_PARTIAL_SUM):
+    if not sums or (known_count and (stop - start) // step <= ITERATIONS_PER_PARTIAL_SUM):
         with b.counted_loop(start, stop, step, name) as index:
             body(index)
         return
     last = b.integer(stop) if isinstance(stop, int) else stop
-    with b.counted_loop(start, stop, step * ROUNDS_PER_PARTIAL_SUM, f"{name}.block") as first:
-        end = b.minimum_of(b.add(first, b.integer(step * ROUNDS_PER_PARTIAL_SUM)), last)
+    with b.counted_loop(start, stop, step * ITERATIONS_PER_PARTIAL_SUM, f"{name}.block") as first:
+        end = b.minimum_of(b.add(first, b.integer(step * ITERATIONS_PER_PARTIAL_SUM)), last)
         with _partial_sums(context, sums), b.counted_loop(first, end, step, name) as index:
             body(index)
 
@@ -251,7 +251,7 @@ def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
 def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
     """Whether a loop inside a longer one has enough iterations for a partial sum of its own."""
     count = count_updates(loop, context.plan, accumulator)
-    return count is None or count > MIN_BLOCK_ROUNDS
+    return count is None or count > MIN_PARTIAL_SUM_ITERATIONS
 
 
 @contextmanager

@@ -19,12 +19,11 @@ from ...loop_ir.ir import (
 from .epilogue_prefetch import emit_prefetch
 from .vectorization import memory_accesses
 from ...target.cache_sizes import LINE_BYTES
+from ...target.cost_model import (
+    FAR_PREFETCH_DISTANCE_BYTES, MAX_STREAMED_WINDOW_ELEMENTS, MIN_DRAM_STREAM_BYTES,
+    MIN_STREAM_BYTES, PREFETCH_DISTANCE_BYTES,
+)
 
-DISTANCE_BYTES, FAR_DISTANCE_BYTES = 2048, 8192  # ahead in L3; ahead in DRAM
-MIN_STREAM_BYTES = 1 << 20  # of all streams of a loop; less stays in L2
-# bytes from which on they are far in any last cache: a great one has many places
-MIN_FAR_BYTES = 16 << 20
-MAX_WINDOW_ELEMENTS = 9  # of a window that a loop reduces, each of which is a stream
 
 
 @dataclass
@@ -84,7 +83,8 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
     if any(isinstance(statement, Contract) for statement in inside):
         return []
     if not all(
-        isinstance(extent, int) and extent <= MAX_WINDOW_ELEMENTS for extent in windows.values()
+        isinstance(extent, int) and extent <= MAX_STREAMED_WINDOW_ELEMENTS
+        for extent in windows.values()
     ):
         return []
     around = [loop.index for loop in loops]
@@ -115,7 +115,7 @@ def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store
             if not isinstance(stride, int):
                 return []
             steps.append((windows[index], stride))
-    if prod(extent for extent, _ in steps) > MAX_WINDOW_ELEMENTS:
+    if prod(extent for extent, _ in steps) > MAX_STREAMED_WINDOW_ELEMENTS:
         return []
     outer = tuple([term for term in place.at.terms if term[0] not in windows])
     accesses: list[Load | Store] = []
@@ -146,7 +146,10 @@ def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> 
     far = _far_away(context, streams) if streams.places else False
     for place, written in streams.places:
         type = place.buffer.type
-        near, beyond = (b.integer(n // type.size) for n in (DISTANCE_BYTES, FAR_DISTANCE_BYTES))
+        near, beyond = (
+            b.integer(n // type.size)
+            for n in (PREFETCH_DISTANCE_BYTES, FAR_PREFETCH_DISTANCE_BYTES)
+        )
         ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
         first = b.offset_elements(context.pointer(place.buffer, place.at, scope), ahead, type)
         for line in range(max(1, lanes * type.size // LINE_BYTES)):
@@ -167,7 +170,7 @@ def _far_away(context: Any, streams: Streams) -> Any:
             total *= loop.extent
         else:
             unknown.append(loop.extent)
-    most = min(context.target.last * 3 // 4, MIN_FAR_BYTES)
+    most = min(context.target.last * 3 // 4, MIN_DRAM_STREAM_BYTES)
     if not unknown:
         return total >= most
     size = b.integer(total)

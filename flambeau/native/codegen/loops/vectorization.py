@@ -12,6 +12,7 @@ from ...loop_ir.ir import (
     expressions, operands, statements, subexpressions,
 )
 from ...target.machine import Target
+from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS
 
 # Everything else takes a sequence of instructions, and one vector keeps enough units busy.
 SINGLE_INSTRUCTION = frozenset((
@@ -21,11 +22,7 @@ SINGLE_INSTRUCTION = frozenset((
     Scalar.BITCAST, Scalar.COPYSIGN, Scalar.DIV, Scalar.SQRT, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND,
 ))  # fmt: skip
-MIN_LONG_SUM_ROUNDS = 1024  # iterations from which an F32 sum is made in blocks
-MAX_LANES = 128
-# The most costly operations of which two vectors are at work at once; a vector of AVX2 is half an
-# AVX-512's work, and what follows one after another in it takes as long.
-MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}  # by registers
+MIN_LONG_SUM_ITERATIONS = 1024  # iterations from which an F32 sum is made in blocks
 
 
 @dataclass
@@ -74,7 +71,7 @@ def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Targ
                 ):
                     count = count_updates(statement, plan, accumulator)
                     # What a round reads of a running sum must be all of it.
-                    if (count is None or count > MIN_LONG_SUM_ROUNDS) and not _reads(
+                    if (count is None or count > MIN_LONG_SUM_ITERATIONS) and not _reads(
                         statement, accumulator
                     ):
                         plan.long_sums.add(accumulator)
@@ -231,7 +228,7 @@ def choose_vector_count(
 
 def _is_long(loop: Loop) -> bool:
     if isinstance(loop.extent, int):
-        return loop.extent >= MIN_LONG_SUM_ROUNDS
+        return loop.extent >= MIN_LONG_SUM_ITERATIONS
     return loop.kind is LoopKind.PARALLEL
 
 

@@ -14,12 +14,12 @@ from ...loop_ir.ir import Axis, Contract, Index, Load, Type
 from ...target.machine import Target
 from ..conv.direct_blocking import PaddedCoordinate, Unsupported, match_window, require_static
 from ..conv.direct_tile import runs_along_rows
+from ...target.cost_model import (
+    ASSUMED_L2_BYTES, MAX_SPREAD_INPUT_BYTES, MAX_WINOGRAD_RELATIVE_COST,
+    SET_CONFLICT_PADDING_BYTES,
+)
 
-L2 = 1 << 20  # bytes that may be counted on
-MAX_RELATIVE_COST = 0.85  # of a direct convolution's cycles, from which on it is worth it
 PLACES = 16  # products of a tile
-_MAX_SPREAD_BYTES = 5 << 20  # bytes of inputs that are spread once for all panels
-LINE_PADDING_BYTES = 64  # bytes between planes, or all sixteen would share a set of the cache
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class WinogradPlan:
     def spread_plane(self) -> int:
         """Bytes of the inputs for one of the products: a batch's, or all."""
         tiles = self.units * self.batch if self.once else self.batch
-        return tiles * self.line + LINE_PADDING_BYTES
+        return tiles * self.line + SET_CONFLICT_PADDING_BYTES
 
     @property
     def made_plane(self) -> int:
         """Bytes of a batch's sums over one panel for one of the products."""
-        return self.batch * self.width * self.type.size + LINE_PADDING_BYTES
+        return self.batch * self.width * self.type.size + SET_CONFLICT_PADDING_BYTES
 
     @property
     def weights(self) -> int:
@@ -166,11 +166,12 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     tiles = count_tiles(sides, others)
     rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
-    panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
+    panels = max(1, min(-(-columns // (vectors * lanes)), ASSUMED_L2_BYTES // panel))
     each = PLACES * padded_line_bytes(channels, lanes, 4)
     batch = _choose_batch(tiles, rows, each, contract.shares)
     once = (
-        panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _MAX_SPREAD_BYTES
+        panels * vectors * lanes < columns
+        and -(-tiles // rows) * rows * each <= MAX_SPREAD_INPUT_BYTES
     )
     turned = runs_along_rows(contract, sides[1].row.index)
     if turned and len(others) != 1:
@@ -190,7 +191,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
         once,
         turned,
     )
-    if _winograd_cycles(cut) > MAX_RELATIVE_COST * _direct_cycles(cut):
+    if _winograd_cycles(cut) > MAX_WINOGRAD_RELATIVE_COST * _direct_cycles(cut):
         raise Unsupported("a direct convolution is as fast")
     return cut
 
@@ -260,7 +261,7 @@ def _choose_vectors(across: int, most: int) -> int:
 def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
     """Tiles at a time: whole register tiles, a few at least, as many as the caches hold, in about
     as many batches as so many threads can share."""
-    least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * L2 // 4) // each))
+    least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // each))
     sizes = range(least, most + 1, rows)
     some = 1 if shares == 2 else shares
     waste = {n: -(-tiles // (n * some)) * some * n for n in sizes}

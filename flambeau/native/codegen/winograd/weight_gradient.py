@@ -25,14 +25,11 @@ from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulat
 from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
 from .nchw_layout import ChannelsLastImages
-from .plan import (
-    LINE_PADDING_BYTES, MAX_RELATIVE_COST, PLACES, ImageAxis, count_tiles, match_geometry,
-    padded_line_bytes,
-)
+from .plan import PLACES, ImageAxis, count_tiles, match_geometry, padded_line_bytes
+from ...target.cost_model import MAX_WINOGRAD_RELATIVE_COST, SET_CONFLICT_PADDING_BYTES
 from .transforms import InputTiles, Square, transform_both_axes
+from ...target.cost_model import MAX_WINOGRAD_SUM_BYTES, WINOGRAD_BATCH_TILES
 
-_BATCH_TILES = 64  # tiles at a time
-_MAX_SUM_BYTES = 1 << 19  # bytes of sums at a time
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class WinogradWeightPlan:
     def images(self) -> int:
         """How many are turned at a time."""
         return (
-            max(1, _BATCH_TILES // (self.sides[0].tiles * self.sides[1].tiles))
+            max(1, WINOGRAD_BATCH_TILES // (self.sides[0].tiles * self.sides[1].tiles))
             if self.packed
             else 0
         )
@@ -104,8 +101,10 @@ class WinogradWeightPlan:
     @property
     def planes(self) -> tuple[int, int, int]:
         """Bytes of one of the sixteen places: of inputs, of gradients, of sums."""
-        inputs, outputs = (_BATCH_TILES * line + LINE_PADDING_BYTES for line in self.lines)
-        return inputs, outputs, self.channels * self.columns * 4 + LINE_PADDING_BYTES
+        inputs, outputs = (
+            WINOGRAD_BATCH_TILES * line + SET_CONFLICT_PADDING_BYTES for line in self.lines
+        )
+        return inputs, outputs, self.channels * self.columns * 4 + SET_CONFLICT_PADDING_BYTES
 
 
 def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPlan:
@@ -129,14 +128,14 @@ def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPl
         raise Unsupported("few lanes")
     high = -(-channels // lanes) * lanes
     wide = -(-columns // (vectors * lanes)) * vectors * lanes
-    while PLACES * high * wide * 4 > _MAX_SUM_BYTES:
+    while PLACES * high * wide * 4 > MAX_WINOGRAD_SUM_BYTES:
         if wide > high and wide > vectors * lanes:
             wide = -(-wide // (2 * vectors * lanes)) * vectors * lanes
         else:
             high = -(-high // (2 * lanes)) * lanes
     cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, wide,
               packed)  # fmt: skip
-    if _winograd_cycles(cut, channels, columns) > MAX_RELATIVE_COST * _direct_cycles(
+    if _winograd_cycles(cut, channels, columns) > MAX_WINOGRAD_RELATIVE_COST * _direct_cycles(
         cut, channels, columns
     ):
         raise Unsupported("direct sums are as fast")
@@ -244,8 +243,10 @@ class _WinogradWeightEmitter:
         with b.counted_loop(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
             store_vector(b, zero, offset_bytes(b, self.sums, at), 4)
         if not cut.packed:
-            with b.counted_loop(0, cut.tiles, _BATCH_TILES) as first:
-                tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH_TILES))
+            with b.counted_loop(0, cut.tiles, WINOGRAD_BATCH_TILES) as first:
+                tiles = b.minimum_of(
+                    b.sub(constant(cut.tiles), first), constant(WINOGRAD_BATCH_TILES)
+                )
                 with b.counted_loop(constant(0), tiles) as i:
                     number = b.add(first, i)
                     inputs, outputs = self._targets(i)
@@ -289,8 +290,8 @@ class _WinogradWeightEmitter:
                         size,
                     )
             end = b.mul(images_here, constant(each))
-            with b.counted_loop(constant(0), end, _BATCH_TILES) as start:
-                tiles = b.minimum_of(b.sub(end, start), constant(_BATCH_TILES))
+            with b.counted_loop(constant(0), end, WINOGRAD_BATCH_TILES) as start:
+                tiles = b.minimum_of(b.sub(end, start), constant(WINOGRAD_BATCH_TILES))
                 with b.counted_loop(constant(0), tiles) as i:
                     self._spread_packed(b.add(start, i), i, count, across)
                 self._products(tiles, count, across)

@@ -1,0 +1,181 @@
+"""The cost model: what the code generator assumes about caches, ports and threads.
+
+Kernel templates ask it and hold no machine-dependent numbers of their own. Unless a comment says
+otherwise, numbers were tuned on AVX-512 machines with 2 MB of L2 a core. Sizes that vary (L2, last
+level) come from the Target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+# ------------------------------------------------------------------------------------- caches
+
+L1_BYTES = 32 << 10
+ASSUMED_L2_BYTES = 1 << 20  # that any machine has: direct convolutions and Winograd plan with it
+L2_WAYS = 16
+SET_CONFLICT_PADDING_BYTES = 64  # between planes, which would otherwise share a set
+
+# ----------------------------------------------------------------------------------- prefetch
+
+PREFETCH_DISTANCE_BYTES = 2048  # ahead of a stream that comes from L3
+FAR_PREFETCH_DISTANCE_BYTES = 8192  # ahead of a stream that comes from DRAM
+MIN_STREAM_BYTES = 1 << 20  # of all streams of a loop; less stays in L2
+MIN_DRAM_STREAM_BYTES = 16 << 20  # beyond any L3; distant slices of a large one are as slow
+MAX_STREAMED_WINDOW_ELEMENTS = 9  # of a window, each of which is a stream: 3 x 3
+MIN_EPILOGUE_PREFETCH_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
+MIN_PACK_PREFETCH_BYTES = 256 << 10  # spanned by the depth of a panel
+PREFETCHES_PER_TILE_ROUND = 2  # rows of the next group, side by side
+
+# ------------------------------------------------------------------------ registers and ports
+
+MULTIPLY_ADDS_IN_FLIGHT = 8  # latency 4 on two ports: independent sums that keep both busy
+MAX_LANES = 128  # of one vectorized loop
+# Costly operations up to which two vectors are in flight, by vector registers. An AVX2 vector is
+# half the work of an AVX-512 one, and its dependency chains are as long.
+MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}
+FMA_PER_CYCLE = 20.0  # float32 multiply-adds that AVX-512 register tiles sustain, of 32
+L2_TO_REGISTER_CYCLES = 2.5  # for a vector of b
+
+# -------------------------------------------------------------------------------- thread split
+
+MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops, with which threads are busy without splitting rows
+ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop that form one unit of work
+MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less is hardly worth a barrier
+MAX_SPLIT_RELATIVE_COST = 0.9  # what smaller tiles for many threads may cost, of the time of larger
+MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
+
+# --------------------------------------------------------------------------------------- GEMM
+
+MAX_GEMM_UNCUT_DEPTH = 2048  # one panel of b then fits L2
+MAX_GEMM_UNCUT_DYNAMIC_DEPTH = 1024  # the same for a depth known at run time
+MAX_GEMM_CACHED_DEPTH = 256  # of operands that the caller promises to be in L1
+GEMM_BLOCK_DEPTH = 1024  # about; equal blocks if a divisor is close
+PACKED_A_BYTES = 4608 << 10  # large, since each block streams all panels of b
+PARTIAL_SUM_BYTES = 2 << 20  # of partial sums while the depth is cut
+PARTIAL_SUM_BYTES_WITHOUT_A = 3 << 20  # the same if no packed rows of a compete for L2
+MAX_UNPACKED_A_DEPTH = 384  # steps on separate lines that stay in L1
+MAX_UNPACKED_A_SPAN_BYTES = 1536 << 10  # beyond, the steps touch more pages than the TLB holds
+MIN_DEPTH_TO_UNROLL = 64  # below, long iterations are only more code
+MIN_ROWS_TO_PACK_FAR_B = 18  # of a, if b exceeds its share of L2
+MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits it
+ASSUMED_COLUMN_VECTORS = 60  # where the number of columns is known only at run time
+MAX_UNROLLED_EPILOGUE_OPERATIONS = 6  # emitted once per vector of a tile; longer ones loop
+MAX_DOT_TILE_ROWS = {32: 6, 16: 3}  # by vector registers
+# Minimum depth by rows, (rows, depth), from which dot products beat packing; by registers.
+MIN_DOT_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
+
+# Cost of a depth step relative to its port pressure, by the vectors of a tile: with 32 registers
+# and packed panels; with rows of b that lie apart; with 16 registers (AVX2).
+STEP_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
+STEP_OVERHEAD_STRIDED_B = {**STEP_OVERHEAD, 4: 1.06}
+STEP_OVERHEAD_16_REGISTERS = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
+
+# ---------------------------------------------------------------------------------------- AMX
+
+MAX_AMX_UNCUT_DEPTH = 1024
+AMX_BLOCK_DEPTH = 512
+AMX_TILE_CYCLES = 40  # 16 in theory; operands arrive late if another hyperthread is busy
+AMX_PACK_CYCLES_CONTIGUOUS, AMX_PACK_CYCLES_TRANSPOSED = 0.4, 0.8  # per element split into terms
+AMX_STARTUP_CYCLES = 500.0  # to configure the tiles and fill the pipeline
+
+# ----------------------------------------------------------------------------------- Winograd
+
+MAX_WINOGRAD_RELATIVE_COST = 0.85  # of a direct convolution's cycles, below which it pays
+MAX_SPREAD_INPUT_BYTES = 5 << 20  # of inputs transformed once for all panels
+WINOGRAD_BATCH_TILES = 64  # of a weight gradient
+MAX_WINOGRAD_SUM_BYTES = 1 << 19  # of a weight gradient's sums at a time
+
+# ---------------------------------------------------------------------------- recurrent layers
+
+MAX_RECURRENT_BLOCK_ROWS = 16  # two row groups of a tile, whose states stay in L1
+MIN_STEP_PREFETCH_BYTES = 16 << 10  # of a time step
+RECURRENT_PANEL_WIDTHS = (64, 48, 32, 16)  # columns, in order of preference
+MAX_PRIVATE_WEIGHT_BYTES = 1 << 20  # recurrent weights that stay in a thread's own L2
+MAX_SHARED_WEIGHT_BYTES = 16 << 20  # and in 32 MB of shared L3 (measured with AVX2)
+MIN_WIDE_WEIGHT_BYTES = 4 << 20  # up to which panels of several tiles were measured (AVX-512)
+
+
+def cache_lines_reached(stride: int, page: int, ways: int) -> int:
+    """Lines at a stride that a cache can hold: strides that divide its page reach few sets."""
+    return page // gcd(page, max(stride, 64)) * ways
+
+
+@dataclass(frozen=True)
+class L2Budget:
+    """Shares of an L2 cache of so many bytes, tuned with 2 MB."""
+
+    bytes: int
+
+    @property
+    def panels(self) -> int:
+        """For packed panels of b that every row tile of a reads."""
+        return self.bytes * 35 // 64
+
+    @property
+    def row_panels(self) -> int:
+        """For packed panels that stay in L2 anyway, so that rows of c are written in long runs."""
+        return self.bytes * 3 // 16
+
+    @property
+    def a(self) -> int:
+        """Rows of a up to this size stay in L2 unpacked."""
+        return self.bytes // 4
+
+    @property
+    def b(self) -> int:
+        """A matrix b up to this size stays in L2 unpacked."""
+        return self.bytes * 3 // 8
+
+    def lines(self, stride: int) -> int:
+        """How many cache lines fit that are `stride` bytes apart."""
+        return cache_lines_reached(stride, self.bytes // L2_WAYS, L2_WAYS)
+
+
+def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
+    """Cycles of one depth step: two FMA ports, two load ports, latency hidden."""
+    if not rows or not vectors:
+        return 0.0
+    overhead = STEP_OVERHEAD if packed else STEP_OVERHEAD_STRIDED_B
+    if registers == 16:
+        overhead = STEP_OVERHEAD_16_REGISTERS
+    return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead[vectors]
+
+
+def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
+    """Half cycles per depth step: of a tile, of a column panel and of a row group.
+
+    Two elements a cycle come from memory that other kernels wrote, and are packed.
+    """
+    return rows * vectors, vectors * lanes, rows
+
+
+def gemm_cycles(
+    m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
+) -> float:
+    """Cycles of `m` rows and `vectors` column vectors, by tiles."""
+    groups, tail = divmod(m, tile[0])
+    panels, edge = divmod(vectors, tile[1])
+    cost = 0.0
+    for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
+        for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
+            load_rows = 0.1 * rows  # from L2 to L1
+            step = tile_cycles(rows, wide, packed, registers) + load_rows
+            # Each step and each tile have a fixed cost.
+            cost += count * many * (depth * (step + 0.8) + 12 + rows * wide)
+    return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
+
+
+def largest_share_cycles(
+    m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
+    registers: int, shares: int,
+) -> float:  # fmt: skip
+    """Cycles of the largest thread share on the best grid of row groups by column panels."""
+    def part(across: int) -> tuple[int, int]:
+        rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
+        return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
+
+    return min(gemm_cycles(rows, columns, tile, depth, packed, registers)
+               + depth / 2 * (rows + columns * lanes)
+               for rows, columns in map(part, range(1, shares + 1)))  # fmt: skip
