@@ -19,7 +19,7 @@ import numpy as np
 
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
-from ...native.runtime.background_jit import Policy
+from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.sparse import Created
 from ...tensor.storage import owner_of
 from ...ops.interception.code_patching import end_followed_call

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from ...native.runtime.page_prefault import fetched
+from ...native.runtime.page_prefault import prefault
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import ATTENTIONS
 from ..ir.graph import CONTRACTIONS, Graph

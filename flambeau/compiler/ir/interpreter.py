@@ -161,7 +161,7 @@ _UFUNCS = {
 }  # fmt: skip
 
 
-def identity_element(fold: Fold, dtype: np.dtype) -> Any:
+def identity_element(fold: ReduceOp, dtype: np.dtype) -> Any:
     """What a fold over nothing gives."""
     if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
@@ -179,7 +179,7 @@ def _reduce(node: Node, a: Array) -> Array:
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         function = np.argmax if node.fold is ReduceOp.ARGMAX else np.argmin
         return function(a, axis=node.axes[0], keepdims=True)
-    kind = a.dtype if node.fold in (Fold.SUM, Fold.PRODUCT) else None
+    kind = a.dtype if node.fold in (ReduceOp.SUM, ReduceOp.PRODUCT) else None
     start = identity_element(node.fold, a.dtype)
     return _UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
 

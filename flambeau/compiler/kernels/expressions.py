@@ -186,7 +186,7 @@ class ExpressionBuilder:
             first: Expression = value
             if value.type in (Type.F16, Type.BF16):
                 first = Apply(Scalar.CAST, (value,), Type.F32)
-            fold = Fold.ANY if value.type is Type.BOOL else Fold.SUM
+            fold = ReduceOp.ANY if value.type is Type.BOOL else ReduceOp.SUM
             new = Accumulator(fold, first.type, "new")
             found.append(Begin(new, first))
             same = first.type is value.type

@@ -36,7 +36,7 @@ MAX_SCRATCH_BYTES = 8192  # elements of a row that a kernel keeps from one stage
 def chunk_for(extent: int, count: int) -> int:
     """How many of so many elements a thread takes at a time: fewer where some would be idle."""
     chunk = CHUNK_ELEMENTS
-    while count > FEW and chunk > CHUNK_ELEMENTS // 8 and extent < 4 * count * chunk:
+    while count > TYPICAL_THREADS and chunk > CHUNK_ELEMENTS // 8 and extent < 4 * count * chunk:
         chunk //= 2
     return chunk
 
@@ -178,12 +178,14 @@ class LoopKernel:
         at[j_axis] = (0, ((across, CACHE_LINE_ELEMENTS), (lane, 1)))
         rest = [axis for axis in range(len(shape)) if axis not in (i_axis, j_axis)]
         indices = [self._take(at, [axis]) for axis in rest]
-        body: list[Statement] = [Loop(lane, CACHE_LINE_ELEMENTS, self._stages(at, []), Kind.LANES)]
+        body: list[Statement] = [
+            Loop(lane, CACHE_LINE_ELEMENTS, self._stages(at, []), LoopKind.VECTORIZED)
+        ]
         body = [Loop(inner, CACHE_LINE_ELEMENTS, body)]
         for index, axis in zip(reversed(indices), reversed(rest), strict=True):
             body = [Loop(index, shape[axis], body)]
-        body = [Loop(across, j // CACHE_LINE_ELEMENTS, body, Kind.PARALLEL)]
-        return [Loop(block, i // CACHE_LINE_ELEMENTS, body, Kind.PARALLEL)]
+        body = [Loop(across, j // CACHE_LINE_ELEMENTS, body, LoopKind.PARALLEL)]
+        return [Loop(block, i // CACHE_LINE_ELEMENTS, body, LoopKind.PARALLEL)]
 
     def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
         """A long axis in pieces that the threads share, and what is left over."""
@@ -209,7 +211,7 @@ class LoopKernel:
         indices = [self._take(at, axes) for axes in free]
         body = self._stages(at, folded)
         for index, axes in zip(reversed(indices), reversed(free), strict=True):
-            body = [Loop(index, _extent(self.group.shape, axes), body, Kind.PARALLEL)]
+            body = [Loop(index, _extent(self.group.shape, axes), body, LoopKind.PARALLEL)]
         return body
 
     def _by_columns(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...native.loop_ir.printer import show
+from ...native.loop_ir.printer import format_kernel
 from .explain import relative_origin
 from .figures import BOUNDS, PHASES, StepFigures, KernelFigures
 from ..schedule.tasks import Task
@@ -52,7 +52,7 @@ def page_data(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()
 def _kernel(
     line: KernelFigures, task: Task, phase: str, program: int, loops: dict[str, int]
 ) -> Any:
-    text = "" if task.kernel is None else show(task.kernel)
+    text = "" if task.kernel is None else format_kernel(task.kernel)
     operator, module, where = _parts(line.main)
     return {
         "name": line.name, "operator": operator or line.name, "module": module, "line": where,

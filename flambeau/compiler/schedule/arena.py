@@ -13,8 +13,8 @@ class Arena:
     """An allocation of `size` bytes; its address `base` is aligned to a cache line."""
 
     def __init__(self, size: int) -> None:
-        if size > LARGEST:  # memory that eager calls left free cannot serve it
-            give_back()
+        if size > MMAP_THRESHOLD_BYTES:  # memory that eager calls left free cannot serve it
+            trim_heap()
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)
         except MemoryError:

@@ -61,7 +61,7 @@ class Task:
 
 def serial_limit(count: int) -> int:
     """The work below which a task runs on a single thread, out of `count`."""
-    return MIN_PARALLEL_ELEMENTS if count <= FEW else MIN_PARALLEL_ELEMENTS // 4
+    return MIN_PARALLEL_ELEMENTS if count <= TYPICAL_THREADS else MIN_PARALLEL_ELEMENTS // 4
 
 
 def rebase_buffers(kernel: Kernel) -> list[int]:
@@ -89,7 +89,7 @@ def memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
     body = list(statements(kernel.body))
     roots = (root for statement in body for root in expressions(statement))
     stores = [s for s in body if isinstance(s, Store | Prefetch)]
-    return [*stores, *(load for load in within(roots) if isinstance(load, Load))]
+    return [*stores, *(load for load in subexpressions(roots) if isinstance(load, Load))]
 
 
 def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
@@ -164,8 +164,8 @@ def _parallelize(body: Sequence[Statement]) -> None:
     for loop in body if all(isinstance(one, Loop) for one in body) else ():
         assert isinstance(loop, Loop)
         wide = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT
-        if wide and loop.kind is Kind.LANES and suits_lanes(loop):
-            loop.kind = Kind.PARALLEL
+        if wide and loop.kind is LoopKind.VECTORIZED and should_vectorize(loop):
+            loop.kind = LoopKind.PARALLEL
 
 
 def task_memories(task: Task, layout: BufferAssignment) -> list[Allocation]:

@@ -235,7 +235,7 @@ class Trace:
             return array.copy()
         except MemoryError:
             self.values = False  # there is none for others either
-            error = missing(array.nbytes, "a copy of what the step works on")
+            error = out_of_memory_error(array.nbytes, "a copy of what the step works on")
             self.problem(describe_failure(error, "recorder"), "")
             return None
 
