@@ -149,10 +149,8 @@ def capture(
             swap_all(recorder)
             _recorders.current = recorder
             KernelPolicy.counts = False
-            with (
-                _watched_output(recorder),
-                nullcontext() if like is None else allocate_outside_heap(),
-            ):
+            fresh_memory = nullcontext() if like is None else allocate_outside_heap()
+            with _watched_output(recorder), fresh_memory:
                 result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()

@@ -278,21 +278,9 @@ def image_backward(what: Sampling) -> Kernel:
     n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
              "image", "pixels", "part_given", "part_made")  # fmt: skip
-    (
-        batch,
-        parts,
-        blocks,
-        size,
-        channels,
-        cotangent_elements,
-        points,
-        entry,
-        line,
-        image,
-        pixels,
-        part_given,
-        part_made,
-    ) = sizes = [Size(name) for name in names]
+    sizes = [Size(name) for name in names]
+    batch, parts, blocks, size, channels, cotangent_elements, points, *rest = sizes
+    entry, line, image, pixels, part_given, part_made = rest
     point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
     maker = _SampleBuilder(what, point, grid)
     taps = maker.taps()
@@ -301,10 +289,8 @@ def image_backward(what: Sampling) -> Kernel:
     keep: list[Statement] = []
     add: list[Statement] = []
     above = Accumulator(ReduceOp.SUM, what.type, "above")
-    read = Affine(
-        0, ((n, cotangent_elements), (part, part_given), (c, points), (block, size), (q, 1))
-    )
-    add.append(Begin(above, Load(g, read)))
+    terms = ((n, cotangent_elements), (part, part_given), (c, points), (block, size), (q, 1))
+    add.append(Begin(above, Load(g, Affine(0, terms))))
     for k, tap in enumerate(taps):
         keep.append(Store(weights, Affine(k * POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
         number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)

@@ -317,11 +317,8 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
     steps = prod(require_static(a.extent) for a in depth)
     shape = choose_tile_extents([require_static(a.extent) for a in rows], columns, steps, lanes,
                        target.vector_registers)  # fmt: skip
-    shape = (
-        shape
-        if alone
-        else _narrow_for_threads(shape, require_static(rows[0].extent), columns, lanes)
-    )
+    if not alone:
+        shape = _narrow_for_threads(shape, require_static(rows[0].extent), columns, lanes)
     lines = sorted(match_window(contract.a, extents), key=lambda line: -abs(line.stride))
     cut = ConvPlan(contract, rows, depth, columns, lanes, type, shape, lines)
     _cut_rows(cut)
@@ -331,11 +328,8 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
         _shorten_unit(cut)
     apart = require_static(contract.a.at.stride(depth[-1].index)) * size
     crowded = not lines and cut.steps > 512 and apart >= 1024 and apart % 512 == 0
-    if (
-        crowded
-        or cut.steps * cut.width * size > ASSUMED_L2_BYTES
-        or (lines and cut.region() * size > ASSUMED_L2_BYTES)
-    ):
+    largest = max(cut.steps * cut.width, cut.region() if lines else 0)
+    if crowded or largest * size > ASSUMED_L2_BYTES:
         if not lines:  # steps of the depth may be far apart, and share sets of the caches
             lines = cut.lines = sorted(_pair_axes(cut, extents), key=lambda line: -line.stride)
         _cut_depth(cut)

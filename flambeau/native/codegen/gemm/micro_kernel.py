@@ -194,11 +194,8 @@ def _innermost(
 
     def remaining_step(_: ir.Value, carried: Sums) -> Sums:
         sums_so_far = emit_step(b, tile, _source_at(source, carried[0], carried[1]), carried[2:])
-        return [
-            offset_bytes(b, carried[0], axis.a),
-            offset_bytes(b, carried[1], axis.b),
-            *sums_so_far,
-        ]
+        ends = offset_bytes(b, carried[0], axis.a), offset_bytes(b, carried[1], axis.b)
+        return [*ends, *sums_so_far]
 
     return emit_loop(b, rest, [carried[0], carried[1], *total], remaining_step)[2:]
 
