@@ -128,12 +128,12 @@ def create_selective_checkpoint_contexts(
     unless `allow_cache_entry_mutation`.
 
     >>> import functools
-    >>> from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
     >>> kept = [torch.ops.aten.mm.default]
-    >>> contexts = functools.partial(create_selective_checkpoint_contexts, kept)
+    >>> contexts = functools.partial(
+    ...     torch.utils.checkpoint.create_selective_checkpoint_contexts, kept)
     >>> x = torch.ones(2, 2, requires_grad=True)
-    >>> y = checkpoint(lambda x: (x @ x).sin().sum(), x, use_reentrant=False, context_fn=contexts)
-    >>> y.backward()
+    >>> torch.utils.checkpoint.checkpoint(
+    ...     lambda x: (x @ x).sin().sum(), x, use_reentrant=False, context_fn=contexts).backward()
     >>> x.grad
     tensor([[-1.6646, -1.6646],
             [-1.6646, -1.6646]])

@@ -11,7 +11,6 @@ from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import arange
 from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
-from .index_select import index_select
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
@@ -161,29 +160,57 @@ def _(gs, weight, indices, offsets, mode, padding_idx):
     spread = _spread(gs[0], indices, offsets, mode, padding_idx)
     y = (spread * embedding_rows(weight, indices)).sum(1)
     if padding_idx >= 0:
-        y = y.masked_fill(wrap(indices._array == padding_idx), 0)
+        y = y.masked_fill(indices == padding_idx, 0)
     return y
 
 
-def _spread(g: Tensor, indices: Tensor, offsets: Tensor, mode: int, padding_idx: int) -> Tensor:
+@opaque(layout=Layout.FREE, name="_embedding_bag_spread", expose=())
+def _spread(g: Array, indices: Array, offsets: Array, mode, padding_idx) -> Array:
     """Each index's part of its bag's cotangent."""
-    bags = bags_of(indices._array.size, offsets._array)
-    y = index_select(g, 0, wrap(bags))
+    bags = bags_of(indices.size, offsets)
+    y = g.take(bags, 0)
     if mode == _MEAN:
-        kept = indices._array != padding_idx
-        sizes = np.bincount(bags[kept], minlength=offsets._array.size)
-        y = y / wrap(np.maximum(sizes, 1)[bags][:, None].astype(g._array.dtype))
-    return y
+        kept = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(kept, minlength=offsets.size), 1)
+        y = y / sizes[bags][:, None].astype(compute_dtype(g.dtype))
+    return y.astype(g.dtype, copy=False)
 
 
-def _max_adjoint(g: Tensor, which: Tensor, rows: int) -> Tensor:
+@_spread.vjp("g")
+def _(gg, indices, offsets, mode, padding_idx, g_shape):
+    return _gathered(gg, indices, offsets, mode, padding_idx, g_shape[0])
+
+
+@opaque(layout=Layout.FREE, name="_embedding_bag_gather", expose=())
+def _gathered(g: Array, indices: Array, offsets: Array, mode, padding_idx, count) -> Array:
+    """The transpose of `_spread`: what each index has, added up over its bag."""
+    bags = bags_of(indices.size, offsets)
+    made = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
+    if mode == _MEAN:
+        kept = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(kept, minlength=offsets.size), 1)
+        g = g / sizes[bags][:, None].astype(made.dtype)
+    np.add.at(made, bags, g)
+    return made.astype(g.dtype, copy=False)
+
+
+@_gathered.vjp("g")
+def _(gg, indices, offsets, mode, padding_idx):
+    return _spread(gg, indices, offsets, mode, padding_idx)
+
+
+@opaque(layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
+def _max_adjoint(g: Array, which: Array, rows) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
-    empty = which._array < 0
-    if empty.any():
-        g = g.masked_fill(wrap(empty), 0)
-        which = wrap(np.where(empty, 0, which._array))
-    zeros = wrap(np.zeros((rows, g._array.shape[1]), g._array.dtype))
-    return zeros.scatter_add(0, which, g)
+    made = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
+    bag, column = np.nonzero(which >= 0)
+    np.add.at(made, (which[bag, column], column), g[bag, column])
+    return made.astype(g.dtype, copy=False)
+
+
+@_max_adjoint.vjp("g")
+def _(gg, which):
+    return gg.gather(0, which.clamp(min=0)).masked_fill(which < 0, 0)
 
 
 @composite(name="torch.embedding_bag", expose=())

@@ -1,0 +1,46 @@
+"""EmbeddingBag trains inside a compiled step, and to the same numbers."""
+
+import warnings
+
+import pytest
+
+import flambeau as torch
+
+
+def train(mode, compiled):
+    torch.manual_seed(0)
+    bag, head = torch.nn.EmbeddingBag(20, 4, mode=mode), torch.nn.Linear(4, 3)
+    optimizer = torch.optim.Adam([*bag.parameters(), *head.parameters()], lr=0.01)
+
+    def step(rows, offsets, labels):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(head(bag(rows, offsets)), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = torch.compile(step) if compiled else step
+    draw = torch.Generator().manual_seed(1)
+    offsets, labels = torch.arange(0, 24, 3), torch.arange(8) % 3
+    return [run(torch.randint(20, (24,), generator=draw), offsets, labels).item() for _ in range(6)]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_step_is_compiled(mode):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "step stays eager"
+        found = train(mode, True)
+    assert found == pytest.approx(train(mode, False), rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_second_derivatives(mode):
+    rows, offsets = torch.tensor([0, 1, 1, 3, 2]), torch.tensor([0, 3])
+    weight = torch.rand(4, 2, dtype=torch.float64).requires_grad_()
+
+    def function(weight):
+        y = torch.nn.functional.embedding_bag(rows, weight, offsets, mode=mode, padding_idx=3)
+        return (y**3).sum()
+
+    assert torch.autograd.gradcheck(function, weight)
+    assert torch.autograd.gradgradcheck(function, weight)
