@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .ops.core import custom
+from .ops.core import aten, custom
 from .ops.core.custom import CustomOperator
 from .tensor.absent import lacking
 
@@ -34,6 +34,31 @@ __getattr__ = lacking(__name__, _NAMES)
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
 _RESERVED = ("aten", "prim", "prims")
+
+
+class _KindOfOperator(type):
+    """A class whose objects are made by several classes of flambeau's."""
+
+    kinds: tuple[type, ...]
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.kinds)
+
+
+class OpOverload(metaclass=_KindOfOperator):
+    """What `torch.ops.aten.add.Tensor` and custom operators are.
+
+    >>> isinstance(torch.ops.aten.add.Tensor, torch.library.OpOverload)
+    True
+    """
+
+    kinds = (aten.Overload, custom.CustomOperator)
+
+
+class OpOverloadPacket(metaclass=_KindOfOperator):
+    """What `torch.ops.aten.add` is."""
+
+    kinds = (aten.Packet, custom.CustomPacket)
 
 
 def _qualified(qualname: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from .graph import Graph
 from .graph_module import GraphModule, make_graph_module
 from .node import Argument, base_types
 from .patcher import (
-    WRAPPED_FUNCTIONS, Patcher, patch_seen_functions, patch_tensor_methods,
+    WRAPPED_FUNCTIONS, WRAPPED_METHODS, Patcher, patch_seen_functions, patch_tensor_methods,
     patch_wrapped_functions,
 )  # fmt: skip
 from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
@@ -37,6 +37,8 @@ __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trac
 
 _PACKAGE = __name__.partition(".")[0] + "."
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+# The names by which libraries import them.
+_wrapped_fns_to_patch, _wrapped_methods_to_patch = WRAPPED_FUNCTIONS, WRAPPED_METHODS
 _CONSTANTS = (Tensor, pytree.TreeSpec)
 _proxyable_classes: dict[type, None] = {}
 _depth = 0  # traces that run
@@ -442,7 +444,8 @@ def _annotations(function: Any) -> dict[str, Any]:
 def _transfer_attributes(source: Any, out: Proxy) -> None:
     if isinstance(source, PHBase) and source is not PH:
         for name in dir(source):
-            if not name.startswith("__") and not callable(getattr(source, name)):
+            own = name.startswith("__") or callable(getattr(source, name))
+            if not own and not hasattr(out.node, name):
                 setattr(out.node, name, getattr(source, name))
 
 

@@ -97,6 +97,7 @@ def export(
         importlib.import_module(f"{__package__}.{family}")
     fixed = _fixed_nodes(program)
     _check_operators(program, fixed)
+    _check_writes(program, fixed)
     made = ONNXProgram(
         _model(program, fixed, input_names, output_names, opset_version), program
     )
@@ -198,6 +199,28 @@ def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     )
     if missing:
         raise _unsupported(list(missing))
+
+
+def _check_writes(program: ExportedProgram, fixed: set[Node]) -> None:
+    """UnsupportedOperatorError for a write into memory that a value read later shares.
+
+    Other writes in place are what the operator without the underscore computes.
+    """
+    sharing: dict[int, list[Node]] = {}
+    wrong = []
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, Tensor):
+            continue
+        name = _operator(node)
+        place = value.untyped_storage().data_ptr()
+        if node not in fixed and name.endswith("_") and not name.endswith("__") and any(
+            user > node for other in sharing.get(place, ()) for user in other.users
+        ):  # fmt: skip
+            wrong.append(f"{node.target} {_place(node)}: it writes into a part of another value")
+        sharing.setdefault(place, []).append(node)
+    if wrong:
+        raise _unsupported(wrong)
 
 
 def _model(

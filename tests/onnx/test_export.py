@@ -113,3 +113,18 @@ def test_an_operator_without_conversion_is_named_before_anything_is_written(tmp_
     with pytest.raises(torch.onnx.OnnxExporterError, match=r"model.eval\(\) before the export"):
         torch.onnx.export(training, (torch.ones(2, 1, 3, 3),), file)
     assert not file.exists()
+
+
+class WritesIntoAPart(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[:, 0].add_(1)
+        return y
+
+
+def test_writes_into_parts_of_other_values_are_refused():
+    with pytest.raises(torch.onnx.OnnxExporterError, match="writes into a part"):
+        torch.onnx.export(WritesIntoAPart(), (torch.ones(2, 3),))
+    whole = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+    x = torch.randn(2, 3)
+    assert torch.allclose(torch.onnx.export(whole, (x,))(x)[0], whole(x), atol=1e-6)
