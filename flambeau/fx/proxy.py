@@ -7,6 +7,7 @@ import collections
 import copy
 import dis
 import enum
+import inspect
 import operator
 import sys
 import traceback
@@ -28,7 +29,7 @@ from ._compatibility import compatibility
 from .code_writer import magic_methods, reflectable_magic_methods
 from .graph import Graph
 from .node import Argument, Node, Target, base_types, map_aggregate, map_arg
-from .qualified_names import method_name
+from .qualified_names import method_name, qualified_name
 from .trace_errors import TraceError, explain, is_own_file, user_frame
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError",
@@ -326,7 +327,31 @@ class Proxy:
         if method is not None:
             return tracer.create_proxy("call_method", method, args, kwargs)
         name = tracer.graph._target_to_str(orig_method)
+        args, kwargs = _listed(orig_method, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=name)
+
+
+def _listed(function: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """A call as PyTorch's graphs have it: functions of nn.functional hand over all their arguments.
+
+    Required ones by position, those with a default by keyword.
+    """
+    if not qualified_name(function).startswith("torch.nn.functional."):
+        return args, kwargs
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:  # the call will say what is wrong
+        return args, kwargs
+    parameters = [p for p in signature.parameters.values() if p.name != "out"]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
+        return args, kwargs
+    bound.apply_defaults()
+    values = bound.arguments
+    return (
+        tuple(values[p.name] for p in parameters if p.default is p.empty),
+        {p.name: values[p.name] for p in parameters if p.default is not p.empty},
+    )
 
 
 def _in_assertion(frame: FrameType) -> bool:

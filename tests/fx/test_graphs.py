@@ -73,6 +73,15 @@ def test_copies_have_a_graph_of_their_own(copied):
     assert not torch.equal(other(x)[0], gm(x)[0])
 
 
+def test_functions_of_nn_functional_list_all_their_arguments():
+    gm = fx.symbolic_trace(lambda x: nn.functional.softmax(nn.functional.max_pool2d(x, 3), 1))
+    assert "max_pool2d(x, 3, stride = None, padding = 0, dilation = 1, ceil_mode = False, " \
+           "return_indices = False)" in gm.code  # fmt: skip
+    assert "softmax(max_pool2d, dim = 1, _stacklevel = 3, dtype = None)" in gm.code
+    x = torch.randn(1, 2, 6, 6)
+    assert torch.equal(gm(x), nn.functional.softmax(nn.functional.max_pool2d(x, 3), 1))
+
+
 def test_to_folder_writes_a_package(tmp_path):
     gm = fx.symbolic_trace(Net())
     gm.to_folder(tmp_path / "saved", "Saved")
