@@ -213,6 +213,7 @@ class GraphAppendingTracer(TracerBase):
     """Adds nodes to a graph that is there already."""
 
     def __init__(self, graph: Graph) -> None:
+        torch_function.meet(Proxy)  # outside of a trace nobody else hands calls over
         self.graph = graph
         self.scope = Scope("", None)
         self.module_stack = collections.OrderedDict()

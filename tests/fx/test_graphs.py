@@ -82,6 +82,16 @@ def test_functions_of_nn_functional_list_all_their_arguments():
     assert torch.equal(gm(x), nn.functional.softmax(nn.functional.max_pool2d(x, 3), 1))
 
 
+def test_proxies_outside_of_a_trace_and_overloads_are_recorded():
+    graph = fx.Graph()
+    x = fx.Proxy(graph.placeholder("x"))
+    graph.output(torch.ops.aten.add.Tensor(nn.functional.leaky_relu(x), 1).node)
+    gm = fx.GraphModule({}, graph)
+    assert "torch.nn.functional.leaky_relu(x, negative_slope = 0.01, inplace = False)" in gm.code
+    assert "torch.ops.aten.add.Tensor(leaky_relu, 1)" in gm.code
+    assert gm(-torch.ones(1)).item() == pytest.approx(0.99)
+
+
 def test_to_folder_writes_a_package(tmp_path):
     gm = fx.symbolic_trace(Net())
     gm.to_folder(tmp_path / "saved", "Saved")

@@ -35,6 +35,10 @@ class Overload:
         self.__name__ = f"{packet.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for value in args:  # proxies and their like want to know the overload
+            kind = type(value)
+            if not isinstance(value, Tensor) and hasattr(kind, "__torch_function__"):
+                return kind.__torch_function__(self, (kind,), args, kwargs)
         return self.overloadpacket(*args, **kwargs)
 
     def __str__(self) -> str:
