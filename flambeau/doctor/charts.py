@@ -26,7 +26,7 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
     logarithmic = len(positive) == len(values) and max(values) > 100 * min(values)
     scale = math.log10 if logarithmic else float
     low, high = scale(min(values)), scale(max(values))
-    if high - low < 1e-6 * abs(high):
+    if high - low <= 1e-6 * abs(high):
         room = 0.5 if logarithmic else 0.5 * abs(high) or 0.5
         low, high = low - room, high + room
     last = max(x for points in shown.values() for x, _ in points) or 1
