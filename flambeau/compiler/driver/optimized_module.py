@@ -6,10 +6,40 @@ from collections.abc import Sized
 from typing import Any
 
 from ...nn.module import Module
+from ...nn.parallel import DistributedDataParallel
 from ...nn.registration import HOOK_TABLES
 from .compiled_function import Compiled
 
 _OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
+
+
+class _CompiledInside:
+    """Calls a DistributedDataParallel of which the module inside is compiled.
+
+    What is around it talks to other processes at each call, and awaits their gradients.
+    """
+
+    def __init__(self, module: DistributedDataParallel, options: dict[str, Any]) -> None:
+        self._module, self._options = module, options
+        self._inside = Compiled(module.module._call_impl, options)
+        self.explain = self._inside.explain
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        attributes = self._module.__dict__  # past __setattr__, which has guards looked at again
+        before = attributes["_flambeau_called"]
+        attributes["_flambeau_called"] = self._inside
+        try:
+            return self._module._call_impl(*args, **kwargs)
+        finally:
+            attributes["_flambeau_called"] = before
+
+
+def _compiled_call(module: Module, options: dict[str, Any] | None) -> Any:
+    if options is None:
+        return module._call_impl
+    if isinstance(module, DistributedDataParallel):
+        return _CompiledInside(module, options)
+    return Compiled(module._call_impl, options)
 
 
 class OptimizedModule(Module):
@@ -22,8 +52,7 @@ class OptimizedModule(Module):
         super().__init__()
         self.__dict__.pop("training")
         self._orig_mod = module
-        compiled = module._call_impl if options is None else Compiled(module._call_impl, options)
-        self.__dict__["_compiled"] = compiled
+        self.__dict__["_compiled"] = _compiled_call(module, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module, compiled where it can be, and the hooks of this module around it."""

@@ -98,6 +98,7 @@ class DistributedDataParallel(Module):
         cap_mb = _DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
         self.bucket_bytes_cap = int(cap_mb * _BYTES_PER_MB)
         self._flambeau_buffer_hook: Any = None
+        self._flambeau_called: Any = None  # the module, compiled: within torch.compile(self)()
         self._flambeau_divides_by_all = True
         if init_sync:
             self._sync_initial_state([parameter for _, parameter in named])
@@ -121,7 +122,7 @@ class DistributedDataParallel(Module):
             self._sync_buffers()
         if syncs and in_join and not self._flambeau_divides_by_all:
             self.reducer.divisor = self._count_active(1)
-        outputs = self.module(*inputs, **kwargs)
+        outputs = (self._flambeau_called or self.module)(*inputs, **kwargs)
         if syncs:
             self.require_forward_param_sync = True
             self.reducer.prepare(outputs)

@@ -135,6 +135,26 @@ def check_grads(net: Any) -> None:
         assert all(torch.equal(row, rows[0]) for row in rows)
 
 
+def compiled_module() -> None:
+    """torch.compile of the whole module compiles the one inside, and gradients are averaged."""
+    torch.manual_seed(rank)
+    net = DDP(Net(), bucket_cap_mb=0.1)
+    model = torch.compile(net, mode="now")
+    opt = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x, y in batches(8):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            opt.step()
+            found.append(loss.item())
+    assert "kernels" in model.explain()
+    check_same(net, "compiled module")
+    assert all(abs(a - b) < 1e-5 for a, b in zip(losses["plain"], found, strict=False)), found
+
+
 def hook_stays_eager() -> None:
     """A step that communicates otherwise stays eager, and says so."""
     found = {}
@@ -211,6 +231,7 @@ if library != "torch":  # which wants a GPU for these, or ends the process
     refusals()
     compiled()
     compiled_forward_stays_eager()
+    compiled_module()
     hook_stays_eager()
 dist.barrier()
 dist.destroy_process_group()
