@@ -233,7 +233,7 @@ class _Task:
 
 def total(a: Tensor, b: Tensor) -> Tensor:
     """The sum of two cotangents; a dense one takes up a sparse one."""
-    return b + a if a._array.strides is None else a + b
+    return b + a if a.__class__ is not Tensor and a._array.strides is None else a + b
 
 
 def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
@@ -325,7 +325,9 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         held = leaf._grad
         if held is None:
             leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
-        elif differentiable or held._requires_grad or held._array.strides is None:
+        elif differentiable or held._requires_grad or (
+            held.__class__ is not Tensor and held.is_sparse and not g.is_sparse
+        ):
             leaf._grad = total(held, g)
         else:
             held.add_(g)
