@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,17 @@ FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {"flambeau/_dynamo/utils.py", "flambeau/nn/modules/utils.py"}
 HOSTILE = {"tests/test_house.py", "tests/serialization/test_hostile.py"}  # they mean what they say
+# Names that say nothing, and the folders that are free of them.
+EMPTY_NAMES = {"one", "made", "found", "given", "kept", "held"}
+NAMED_FOLDERS = ("flambeau/native/", "flambeau/compiler/lowering/")
+# Keys of kernels' arguments and the like, which other folders know by these names.
+NAMED_LATER = {
+    "flambeau/compiler/lowering/numpy/rebind_numpy.py",
+    "flambeau/native/codegen/winograd/forward.py",
+    "flambeau/native/foundation/call_advice.py",
+    "flambeau/native/kernels/depthwise.py",
+    "flambeau/native/kernels/pool_nhwc.py",
+}
 ABSOLUTE = re.compile(r"(?<![\w.])/(?:home|Users|work|root|tmp|mnt|opt|data)/\w")
 
 
@@ -57,6 +69,36 @@ def test_opens_with_a_docstring(path: Path) -> None:
 @pytest.mark.parametrize("path", ALL, ids=relative)
 def test_names_of_files(path: Path) -> None:
     assert not FORBIDDEN.match(path.name) or relative(path) in ALLOWED
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of variables, parameters, functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.lineno, node.name
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PACKAGE if relative(p).startswith(NAMED_FOLDERS)], ids=relative
+)
+def test_names_say_something(path: Path) -> None:
+    empty = [f"line {line}: {name}" for line, name in bound_names(ast.parse(path.read_text()))
+             if name in EMPTY_NAMES]  # fmt: skip
+    assert bool(empty) == (relative(path) in NAMED_LATER), empty or "take it off the list"
+
+
+def test_classes_of_the_native_layer_have_names_of_their_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in PACKAGE:
+        if relative(path).startswith("flambeau/native/"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(relative(path))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def test_no_absolute_paths() -> None:

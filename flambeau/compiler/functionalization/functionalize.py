@@ -15,12 +15,12 @@ from ...tensor.tensor import Tensor, wrap
 from ..trace import bindings as bind
 from .index_checks import IndexBound, check_indices, label_bound
 from ..trace.counter_rng import Counted
-from ..lowering.operators.optimizer_update import copied, updated
+from ..lowering.operators.optimizer_update import copy_update, trace_update
 from .exchange_nodes import add_exchange
 from ..ir.graph import Graph, Node, Op, Source, permute, reshape
 from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
-from ..lowering.numpy.node_builders import literal, number, reshaped, stretched, type_of
+from ..lowering.numpy.node_builders import broadcast_to, literal, number, reshape_node, type_of
 from ..lowering.registry import Untraceable
 from ..trace.operands import as_arrays, unbind
 from ..capture.host_reads import Old, Read
@@ -254,10 +254,10 @@ class Functionalization:
             windows = (param, grad, *states)
             before = [self.read(w) for w in windows]
             kinds = tuple((one.op, one.shape, one.type) for one in before)
-            after = copied(*known[kinds], before, numbers) if kinds in known else None
+            after = copy_update(*known[kinds], before, numbers) if kinds in known else None
             if after is None:
                 kind = type(optimiser)
-                after = updated(kind._flambeau_formula, given["flags"], kind._flambeau_scalars,
+                after = trace_update(kind._flambeau_formula, given["flags"], kind._flambeau_scalars,
                                 numbers, before)  # fmt: skip
                 known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):
@@ -334,7 +334,7 @@ class Functionalization:
             else:
                 region.write(base, self.read(g))
                 if name == "outside_of":
-                    region.write(inner, stretched(number(0, type_of(dtype)), shape))
+                    region.write(inner, broadcast_to(number(0, type_of(dtype)), shape))
                 found = region.read(inner if name == "window_of" else base)
         except Untraceable:
             self.call(event)
@@ -452,7 +452,7 @@ class Functionalization:
             whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
             memory = _as_bytes(owner_of(array))
             self.bindings.expected.append(bind.window_on(memory, whole).copy().reshape(shape))
-            self.outputs.append(reshaped(region.value, shape))
+            self.outputs.append(reshape_node(region.value, shape))
             self.crowds[id(region)] = len(self.outputs) - 1
         number = self.crowds[id(region)]
         if owned and self.outputs[number].shape == array.shape:

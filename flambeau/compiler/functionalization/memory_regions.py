@@ -14,7 +14,9 @@ import numpy as np
 
 from ..ir import graph
 from ..ir.graph import Node, Op
-from ..lowering.numpy.node_builders import bits, cast, literal, number, reshaped, stretched, type_of
+from ..lowering.numpy.node_builders import (
+    bitcast, broadcast_to, cast, literal, number, reshape_node, type_of,
+)
 from ..lowering.registry import Untraceable
 from ..trace.trace import Value
 
@@ -41,27 +43,27 @@ class Region:
     def value(self) -> Node:
         """The elements now; zeros where nothing was written."""
         if self.node is None:
-            self.node = stretched(number(0, type_of(self.dtype)), self.shape)
+            self.node = broadcast_to(number(0, type_of(self.dtype)), self.shape)
         return self.node
 
     def read(self, window: Value) -> Node:
         """What a window on the region sees."""
         if 0 in window.shape:
-            return stretched(number(0, type_of(window.dtype)), window.shape)
+            return broadcast_to(number(0, type_of(window.dtype)), window.shape)
         if window.dtype != self.dtype:
             return self._read_as(window)
         if self._is_all(window):
-            return reshaped(self.value, window.shape)
+            return reshape_node(self.value, window.shape)
         found = locate_window(self.axes, window.offset - self.offset, window)
         if found is None:
             return self._gather(window)
         made = graph.strided_slice(
-            reshaped(self.value, found.extents), found.starts, found.steps, found.lengths
+            reshape_node(self.value, found.extents), found.starts, found.steps, found.lengths
         )
-        made = reshaped(made, [found.lengths[j] for j in found.order_in_memory])
+        made = reshape_node(made, [found.lengths[j] for j in found.order_in_memory])
         made = graph.permute(made, found.permutation)
         shape = [1 if s == 0 else n for n, s in zip(window.shape, window.strides, strict=True)]
-        return graph.expand(reshaped(made, shape), window.shape)
+        return graph.expand(reshape_node(made, shape), window.shape)
 
     def write(self, window: Value, node: Node) -> None:
         """Makes the window see `node`, which is broadcast and cast."""
@@ -71,28 +73,28 @@ class Region:
         if window.dtype != self.dtype:
             if window.dtype.itemsize != self.dtype.itemsize:
                 raise Untraceable("memory is written as elements of another size")
-            node = bits(cast(node, type_of(window.dtype)), type_of(self.dtype))
-        node = stretched(cast(node, type_of(self.dtype)), window.shape)
+            node = bitcast(cast(node, type_of(window.dtype)), type_of(self.dtype))
+        node = broadcast_to(cast(node, type_of(self.dtype)), window.shape)
         self.written = True
         if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
             raise Untraceable("a window whose elements overlap is written")
         if self._is_all(window):
-            self.node = reshaped(node, self.shape)
+            self.node = reshape_node(node, self.shape)
             return
         found = locate_window(self.axes, window.offset - self.offset, window)
         if found is None:
             self._scatter(window, node)
             return
         wide = [n for n in window.shape if n != 1]
-        node = graph.permute(reshaped(node, wide), inverse_permutation(found.permutation))
-        node = reshaped(node, found.lengths)
+        node = graph.permute(reshape_node(node, wide), inverse_permutation(found.permutation))
+        node = reshape_node(node, found.lengths)
         if found.lengths == found.extents and all(s == 1 for s in found.steps):
-            self.node = reshaped(node, self.shape)
+            self.node = reshape_node(node, self.shape)
             return
-        base = reshaped(self.value, found.extents)
+        base = reshape_node(self.value, found.extents)
         made = Node(Op.UPDATE, (base, node), base.shape, base.type,
                     {"starts": found.starts, "steps": found.steps})  # fmt: skip
-        self.node = reshaped(made, self.shape)
+        self.node = reshape_node(made, self.shape)
 
     def _is_all(self, window: Value) -> bool:
         """Whether a window is the region itself, with its axes in the order of memory."""
@@ -106,7 +108,7 @@ class Region:
         if window.dtype.itemsize != self.dtype.itemsize:
             raise Untraceable("memory is read as elements of another size")
         same = Value(window.storage, window.offset, window.shape, window.strides, self.dtype)
-        return bits(self.read(same), type_of(window.dtype))
+        return bitcast(self.read(same), type_of(window.dtype))
 
     def _positions(self, window: Value) -> np.ndarray:
         """For each element of a window, its number in the region."""
@@ -121,16 +123,16 @@ class Region:
 
     def _gather(self, window: Value) -> Node:
         where = literal(self._positions(window).astype(np.int64))
-        flat = reshaped(self.value, (-1,))
+        flat = reshape_node(self.value, (-1,))
         return Node(Op.TAKE, (flat, where), window.shape, flat.type)
 
     def _scatter(self, window: Value, node: Node) -> None:
         size = math.prod(self.shape)
         where = np.arange(size)
         where[self._positions(window).reshape(-1)] = size + np.arange(window.size)
-        both = graph.concat((reshaped(self.value, (-1,)), reshaped(node, (-1,))), 0)
+        both = graph.concat((reshape_node(self.value, (-1,)), reshape_node(node, (-1,))), 0)
         flat = Node(Op.TAKE, (both, literal(where)), (size,), both.type)
-        self.node = reshaped(flat, self.shape)
+        self.node = reshape_node(flat, self.shape)
 
 
 def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:

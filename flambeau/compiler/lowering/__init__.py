@@ -12,10 +12,10 @@ from typing import Any
 from ...ops.core.registry import Kind, Operator
 from ..ir.graph import Node
 from .operators import (
-    attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent_steps, softmax,
+    attention, conv, gather, loss, matmul, norm, padding, pointwise, pool, recurrent_steps, softmax,
     view,
 )
-from .numpy.body import run, unwrapped
+from .numpy.body import run_on_symbols, unwrap
 from .registry import EXPLICIT, WRITES, NotLowered, Untraceable
 
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
@@ -38,19 +38,19 @@ def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | 
     if operator.kind is Kind.COMPOSITE:
         raise NotLowered(operator, "is made of other operators")
     try:
-        result, given = run(operator, args, kwargs)
-        if any(x.written for x in given):
+        result, symbols = run_on_symbols(operator, args, kwargs)
+        if any(x.written for x in symbols):
             raise Untraceable("writes to an argument")
-        made = unwrapped(result)
+        nodes = unwrap(result)
     except Untraceable as error:
         raise NotLowered(operator, str(error)) from None
     except RecursionError:
         raise
     except Exception as error:
         raise NotLowered(operator, f"{type(error).__name__}: {error}") from error
-    named = [x._node for x in given]
-    _name(made if isinstance(made, tuple) else (made,), operator.name, named)
-    return made
+    named = [x._node for x in symbols]
+    _set_origin(nodes if isinstance(nodes, tuple) else (nodes,), operator.name, named)
+    return nodes
 
 
 def writes(operator: Operator) -> tuple[int, ...]:
@@ -63,9 +63,9 @@ def lowered_by_hand(operator: Operator) -> bool:
     return operator.name in EXPLICIT
 
 
-def _name(roots: tuple, name: str, given: list[Node]) -> None:
+def _set_origin(roots: tuple, name: str, inputs: list[Node]) -> None:
     """Tells new nodes where they come from."""
-    known = {id(node) for node in given}
+    known = {id(node) for node in inputs}
     stack = [node for node in roots if node is not None]
     while stack:
         node = stack.pop()

@@ -67,7 +67,7 @@ def _prefault_function() -> Any:
     return kind(load(_IR_TEXT, (name,))[name])
 
 
-class _Job:
+class _PrefaultJob:
     """Arrays whose pages are fetched together, by one thread or several."""
 
     def __init__(self, arrays: list[np.ndarray], stop: np.ndarray) -> None:
@@ -100,8 +100,8 @@ class PagePrefaulter:
     def __init__(self) -> None:
         self._waiting: list[np.ndarray] = []
         self._thread: threading.Thread | None = None
-        self._job: _Job | None = None  # the thread's
-        self._rest: _Job | None = None  # what is left, for all to share
+        self._job: _PrefaultJob | None = None  # the thread's
+        self._rest: _PrefaultJob | None = None  # what is left, for all to share
         self._stop = np.zeros(1, np.int64)
         self._lock = threading.Lock()
 
@@ -143,10 +143,10 @@ class PagePrefaulter:
             thread.join()
         self._waiting.clear()
 
-    def _taken(self) -> _Job | None:
+    def _taken(self) -> _PrefaultJob | None:
         """A job of all that waits. Within the lock."""
         arrays, self._waiting = self._waiting, []
-        return _Job(arrays, self._stop) if arrays else None
+        return _PrefaultJob(arrays, self._stop) if arrays else None
 
     def _work(self) -> None:
         while True:

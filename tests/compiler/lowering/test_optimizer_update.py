@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flambeau.compiler.ir.interpreter import evaluate
-from flambeau.compiler.lowering.operators.optimizer_update import copied, updated
+from flambeau.compiler.lowering.operators.optimizer_update import copy_update, trace_update
 from flambeau.compiler.ir.graph import Graph, Node, Op, topological_order
 from flambeau.native.loop_ir.ir import Type
 
@@ -32,8 +32,8 @@ def test_a_copy_computes_the_same_of_other_tensors():
     numbers = inputs(0, ((), Type.F64), ((), Type.F64))
     kind = (3, 2), Type.F32
     old, new = inputs(2, *[kind] * 3), inputs(2, *[kind] * 3)
-    made = updated(formula, None, Scalars, numbers, old)
-    again = copied(made, old, new, numbers)
+    made = trace_update(formula, None, Scalars, numbers, old)
+    again = copy_update(made, old, new, numbers)
     assert again is not None
     assert again[1] is new[1]  # the gradient, which the formula leaves alone
     met = set(map(id, topological_order(again)))
@@ -50,4 +50,4 @@ def test_what_reads_something_else_is_not_copied():
     numbers = inputs(0, ((), Type.F64), ((), Type.F64))
     kind = (3,), Type.F32
     old, new = inputs(2, *[kind] * 3), inputs(2, *[kind] * 3)
-    assert copied(inputs(9, kind), old, new, numbers) is None
+    assert copy_update(inputs(9, kind), old, new, numbers) is None

@@ -96,7 +96,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
     begun, helped = threading.Event(), threading.Event()
     threads: list[tuple[int, threading.Thread]] = []
 
-    def work(job: page_prefault._Job) -> None:
+    def work(job: page_prefault._PrefaultJob) -> None:
         threads.append((len(job.arrays), threading.current_thread()))
         if len(threads) == 1:  # the thread's, until the other one helps
             begun.set()
@@ -104,7 +104,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
         else:
             helped.set()
 
-    monkeypatch.setattr(page_prefault._Job, "work", work)
+    monkeypatch.setattr(page_prefault._PrefaultJob, "work", work)
     asked = PagePrefaulter()
     asked.ask(untouched(2 << 20))
     assert begun.wait(30)

@@ -16,89 +16,95 @@ from ....tensor.tensor import Tensor
 from ...ir.graph import Node, Op
 from .node_builders import dtype_of
 from ..registry import EXPLICIT
-from .rebind_numpy import promoted, retargeted
+from .rebind_numpy import promote_symbols, rebind_to_symbols
 from .symbolic_array import SymbolArray, is_symbol, node_of
 
 
-def symbolic(value: Any) -> Any:
+def to_symbols(value: Any) -> Any:
     """The value with symbols for the nodes and arrays for the tensors in it."""
     if isinstance(value, Node):
         return SymbolArray(value)
     if isinstance(value, Tensor):
         return value._array
     if hasattr(value, "_fields"):  # settings of an operator: arrays in them do not change
-        return value.__class__(*map(_settled, value))
+        return value.__class__(*map(_settle, value))
     if isinstance(value, (list, tuple)):
-        return value.__class__([symbolic(v) for v in value])
+        return value.__class__([to_symbols(v) for v in value])
     return value
 
 
-def _settled(value: Any) -> Any:
+def _settle(value: Any) -> Any:
     if isinstance(value, Node) and value.op in (Op.ARRAY, Op.CONSTANT):
         return np.full(value.shape, value.value, dtype_of(value.type))
     if isinstance(value, tuple) and not isinstance(value, Size):
-        return symbolic(value) if hasattr(value, "_fields") else tuple(map(_settled, value))
-    return symbolic(value)
+        return to_symbols(value) if hasattr(value, "_fields") else tuple(map(_settle, value))
+    return to_symbols(value)
 
 
-def bound(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, dict]:
+def bind_arguments(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, dict]:
     """Arguments by the body's parameters, starred ones spread: (positional, by name)."""
     positional: list[Any] = []
     named = dict(kwargs)
-    given = list(args)
+    arguments = list(args)
     for i, p in enumerate(operator.parameters):
         if p.kind is Parameter.VAR_POSITIONAL:
-            rest = given[i] if len(given) > i and isinstance(given[i], (tuple, list)) else None
+            rest = (
+                arguments[i]
+                if len(arguments) > i and isinstance(arguments[i], (tuple, list))
+                else None
+            )
             if rest is None:
-                positional.extend(given[i:])
-                given = given[:i]
+                positional.extend(arguments[i:])
+                arguments = arguments[:i]
             else:
                 positional.extend(rest)
             starred = named.pop(p.name, ())
             positional.extend(starred)
             continue
-        if i >= len(given):
+        if i >= len(arguments):
             continue
         if p.kind is Parameter.VAR_KEYWORD:
-            named.update(given[i])
+            named.update(arguments[i])
             continue
         if p.kind is Parameter.KEYWORD_ONLY:
-            named[p.name] = given[i]
+            named[p.name] = arguments[i]
         else:
-            positional.append(given[i])
+            positional.append(arguments[i])
     return positional, named
 
 
-def run(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[Any, list[SymbolArray]]:
+def run_on_symbols(
+    operator: Operator, args: Sequence[Any], kwargs: dict
+) -> tuple[Any, list[SymbolArray]]:
     """What the lowering or the body gives on symbols, and the symbols that it was given."""
-    positional, named = bound(operator, symbolic(list(args)), {
-        name: symbolic(v) for name, v in kwargs.items()})  # fmt: skip
-    given = [*_symbols(positional), *_symbols(list(named.values()))]
+    positional, named = bind_arguments(operator, to_symbols(list(args)), {
+        name: to_symbols(v) for name, v in kwargs.items()})  # fmt: skip
+    symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]
     explicit = EXPLICIT.get(operator.name)
-    body = explicit or retargeted(operator.body)
+    body = explicit or rebind_to_symbols(operator.body)
     with np.errstate(all="ignore"):
         if operator.kind is not Kind.POINTWISE or operator.promotion is Promotion.NONE:
-            return body(*positional, **named), given
-        return _pointwise(operator, body, positional, named), given
+            return body(*positional, **named), symbols
+        return _run_pointwise(operator, body, positional, named), symbols
 
 
-def _symbols(values: Any) -> list[SymbolArray]:
-    found = []
+def _collect_symbols(values: Any) -> list[SymbolArray]:
+    symbols = []
     for v in values:
         if is_symbol(v):
-            found.append(v)
+            symbols.append(v)
         elif v.__class__ in (list, tuple):
-            found.extend(_symbols(v))
-    return found
+            symbols.extend(_collect_symbols(v))
+    return symbols
 
 
-def _pointwise(operator: Operator, body: Any, positional: list, named: dict) -> Any:
+def _run_pointwise(operator: Operator, body: Any, positional: list, named: dict) -> Any:
     """As ops.promotion: operands cast to the dtype in which they meet, half rounded once."""
     names = operator.names
     keys: list[Any] = [i for i in range(len(positional)) if i in operator.tensor_positions]
     operands = [positional[i] for i in keys] + [
         named[n] for n in named if names.index(n) in operator.tensor_positions]
-    common = promoted(operands)
+    common = promote_symbols(operands)
     if operator.promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
         common = types.get_default_dtype()
     half = common in HALF
@@ -121,10 +127,10 @@ def _cast(x: Any, inside: np.dtype) -> Any:
     return np.asarray(x, inside)
 
 
-def unwrapped(y: Any) -> Any:
+def unwrap(y: Any) -> Any:
     """Nodes for symbols, in tuples too; None stays."""
     if y is None:
         return None
     if y.__class__ in (tuple, list):
-        return tuple(unwrapped(v) for v in y)
+        return tuple(unwrap(v) for v in y)
     return node_of(y)

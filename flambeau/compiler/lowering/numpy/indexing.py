@@ -13,12 +13,13 @@ from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node, Op
 from .node_builders import (
-    applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where,
+    apply_operation, broadcast_shape, broadcast_to, cast, compute_type, number, reshape_node,
+    slice_axis, where,
 )
 from ..registry import refuse
 
 
-class Window(NamedTuple):
+class BasicIndex(NamedTuple):
     """A basic index on a shape: the window, and the shape that is made of it."""
 
     starts: tuple[int, ...]
@@ -28,11 +29,13 @@ class Window(NamedTuple):
 
     def read(self, node: Node) -> Node:
         """What the index reads."""
-        return reshaped(graph.strided_slice(node, self.starts, self.steps, self.shape), self.result)
+        return reshape_node(
+            graph.strided_slice(node, self.starts, self.steps, self.shape), self.result
+        )
 
     def written(self, node: Node, value: Node) -> Node:
         """The node with the window replaced."""
-        value = reshaped(stretched(value, self.result), self.shape)
+        value = reshape_node(broadcast_to(value, self.result), self.shape)
         if self.shape == node.shape and not any(self.starts) and set(self.steps) <= {1}:
             return value
         if 0 in self.shape:
@@ -44,7 +47,7 @@ class Window(NamedTuple):
                     {"starts": self.starts, "steps": self.steps})  # fmt: skip
 
 
-def expanded_index(index: Any, rank: int) -> list[Any]:
+def expand_ellipsis(index: Any, rank: int) -> list[Any]:
     """The index as a list that says something of every axis, its ellipsis resolved."""
     items = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
@@ -55,11 +58,11 @@ def expanded_index(index: Any, rank: int) -> list[Any]:
     return [*items, *full]
 
 
-def basic(shape: Sequence[int], index: Any) -> Window:
+def match_basic_index(shape: Sequence[int], index: Any) -> BasicIndex:
     """The window of an index of integers, slices, None and an ellipsis."""
     starts, steps, lengths, result = [], [], [], []
     axis = 0
-    for item in expanded_index(index, len(shape)):
+    for item in expand_ellipsis(index, len(shape)):
         if item is None:
             result.append(1)
             continue
@@ -79,50 +82,50 @@ def basic(shape: Sequence[int], index: Any) -> Window:
             length = 1
         lengths.append(length)
         axis += 1
-    return Window(tuple(starts), tuple(steps), tuple(lengths), tuple(result))
+    return BasicIndex(tuple(starts), tuple(steps), tuple(lengths), tuple(result))
 
 
 # ------------------------------------------------------------------------------- positions
 
 
-def positions(index: Node, extent: int, negative: bool = True) -> Node:
+def normalize_positions(index: Node, extent: int, negative: bool = True) -> Node:
     """An index as I64, counted from the front."""
     index = cast(index, Type.I64)
     if index.op is Op.ARRAY:
-        made = np.where(index.value < 0, index.value + extent, index.value)
-        return Node(Op.ARRAY, (), index.shape, Type.I64, {"value": made})
+        positive = np.where(index.value < 0, index.value + extent, index.value)
+        return Node(Op.ARRAY, (), index.shape, Type.I64, {"value": positive})
     if index.op is Op.CONSTANT:
         return graph.constant(index.value % extent if extent else 0, Type.I64, index.shape)
     if not negative:
         return index
     rank = len(index.shape)
-    below = applied(Scalar.LT, index, number(0, Type.I64, rank))
-    return where(below, applied(Scalar.ADD, index, number(extent, Type.I64, rank)), index)
+    below = apply_operation(Scalar.LT, index, number(0, Type.I64, rank))
+    return where(below, apply_operation(Scalar.ADD, index, number(extent, Type.I64, rank)), index)
 
 
-def rows(x: Node, index: Node, axis: int = 0, negative: bool = True) -> Node:
+def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = True) -> Node:
     """x at positions along an axis, which the index's axes replace."""
-    index = positions(index, x.shape[axis], negative)
+    index = normalize_positions(index, x.shape[axis], negative)
     rank = len(x.shape)
-    line = _line(index)
+    line = _evenly_spaced(index)
     if line is not None:
-        return sliced(x, axis, *line)
-    times = _repeats(index, x.shape[axis])
+        return slice_axis(x, axis, *line)
+    times = _count_repeats(index, x.shape[axis])
     if times:
-        wide = reshaped(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-        wide = stretched(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
-        return reshaped(wide, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
+        wide = reshape_node(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+        wide = broadcast_to(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
+        return reshape_node(wide, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
     front = graph.permute(x, (axis, *(i for i in range(rank) if i != axis)))
     shape = (*index.shape, *front.shape[1:])
-    made = Node(Op.TAKE, (front, index), shape, x.type)
+    taken = Node(Op.TAKE, (front, index), shape, x.type)
     if not axis:
-        return made
+        return taken
     k = len(index.shape)
     order = (*range(k, k + axis), *range(k), *range(k + axis, k + rank - 1))
-    return graph.permute(made, order)
+    return graph.permute(taken, order)
 
 
-def _line(index: Node) -> tuple[int, int, int] | None:
+def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
     """(start, length, step) of known positions that are evenly spaced; None for others."""
     if index.op is not Op.ARRAY or len(index.shape) != 1:
         return None
@@ -132,7 +135,7 @@ def _line(index: Node) -> tuple[int, int, int] | None:
     return int(index.value[0]), index.value.size, int(steps[0])
 
 
-def _repeats(index: Node, n: int) -> int:
+def _count_repeats(index: Node, n: int) -> int:
     """How often known positions name each of n places, one after the other; 0 for others."""
     if index.op is not Op.ARRAY or len(index.shape) != 1 or not n or index.shape[0] % n:
         return 0
@@ -140,22 +143,24 @@ def _repeats(index: Node, n: int) -> int:
     return times if np.array_equal(index.value, np.arange(n).repeat(times)) else 0
 
 
-def linear(indices: Sequence[Node], extents: Sequence[int], negative: bool = True) -> Node:
+def flatten_positions(
+    indices: Sequence[Node], extents: Sequence[int], negative: bool = True
+) -> Node:
     """One position in row-major order from positions along several axes."""
     shape = broadcast_shape(*indices)
     total: Node | None = None
     for index, n in zip(indices, extents, strict=True):
-        one = positions(index, n, negative)
+        axis_positions = normalize_positions(index, n, negative)
         if total is None:
-            total = one
+            total = axis_positions
             continue
-        scaled = applied(Scalar.MUL, total, number(n, Type.I64))
-        total = applied(Scalar.ADD, scaled, one)
-    return stretched(total, shape) if total is not None else refuse("an index of no arrays")
+        scaled = apply_operation(Scalar.MUL, total, number(n, Type.I64))
+        total = apply_operation(Scalar.ADD, scaled, axis_positions)
+    return broadcast_to(total, shape) if total is not None else refuse("an index of no arrays")
 
 
 @dataclass(frozen=True)
-class Positions:
+class AdvancedIndex:
     """An index with arrays: the order of axes that puts those indexed first, and where the
     result's axes then go."""
 
@@ -167,11 +172,13 @@ class Positions:
     def read(self, x: Node) -> Node:
         """The elements at the positions."""
         front = graph.permute(x, self.order)
-        flat = reshaped(front, (math.prod(front.shape[: self.count]), *front.shape[self.count :]))
-        made = rows(flat, self.index, 0, False)
+        flat = reshape_node(
+            front, (math.prod(front.shape[: self.count]), *front.shape[self.count :])
+        )
+        taken = take_along_axis_of(flat, self.index, 0, False)
         k, rest = len(self.index.shape), len(front.shape) - self.count
         back = (*range(k, k + self.target), *range(k), *range(k + self.target, k + rest))
-        return graph.permute(made, back)
+        return graph.permute(taken, back)
 
     def first(self, values: Node, rest: Sequence[int]) -> Node:
         """Values for the places of the result as rows, one for each position."""
@@ -179,8 +186,8 @@ class Positions:
         result[self.target : self.target] = self.index.shape
         order = (*range(self.target, self.target + k), *range(self.target),
                  *range(self.target + k, len(result)))  # fmt: skip
-        values = graph.permute(stretched(values, result), order)
-        return reshaped(values, (math.prod(self.index.shape), *rest))
+        values = graph.permute(broadcast_to(values, result), order)
+        return reshape_node(values, (math.prod(self.index.shape), *rest))
 
     def added(self, shape: Sequence[int], values: Node) -> Node:
         """Zeros of a shape with values added at the positions."""
@@ -188,14 +195,18 @@ class Positions:
         rest = front[self.count :]
         flat = (math.prod(front[: self.count]), *rest)
         type, values = values.type, self.first(values, rest)
-        values = cast(values, computed(type))
-        made = Node(Op.ADD_ROWS, (reshaped(self.index, (-1,)), values), flat, values.type)
-        made = cast(made, type)
+        values = cast(values, compute_type(type))
+        summed_rows = Node(
+            Op.ADD_ROWS, (reshape_node(self.index, (-1,)), values), flat, values.type
+        )
+        summed_rows = cast(summed_rows, type)
         inverse = [self.order.index(i) for i in range(len(shape))]
-        return graph.permute(reshaped(made, front), inverse)
+        return graph.permute(reshape_node(summed_rows, front), inverse)
 
 
-def by_positions(shape: Sequence[int], items: Sequence[Any], negative: bool = True) -> Positions:
+def match_advanced_index(
+    shape: Sequence[int], items: Sequence[Any], negative: bool = True
+) -> AdvancedIndex:
     """An index of full slices and nodes of integers, one for each axis."""
     at = [i for i, item in enumerate(items) if isinstance(item, Node)]
     for i, item in enumerate(items):
@@ -203,5 +214,5 @@ def by_positions(shape: Sequence[int], items: Sequence[Any], negative: bool = Tr
             refuse("an index of arrays and windows")
     order = (*at, *(i for i in range(len(shape)) if i not in at))
     adjacent = at == list(range(at[0], at[0] + len(at)))
-    index = linear([items[i] for i in at], [shape[i] for i in at], negative)
-    return Positions(order, index, len(at), at[0] if adjacent else 0)
+    index = flatten_positions([items[i] for i in at], [shape[i] for i in at], negative)
+    return AdvancedIndex(order, index, len(at), at[0] if adjacent else 0)

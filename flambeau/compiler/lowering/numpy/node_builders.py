@@ -14,19 +14,19 @@ from ...ir import graph
 from ...ir.graph import Node, Op, Shape
 from ..registry import refuse
 
-_TYPES = {one.value: one for one in Type}
-_HALF = (Type.F16, Type.BF16)
+_TYPES_BY_NAME = {type.value: type for type in Type}
+_HALF_TYPES = (Type.F16, Type.BF16)
 
 
 @cache  # the name of a dtype takes NumPy 5 us to find
-def _type(kind: Any) -> Type | None:
-    return _TYPES.get(np.dtype(kind).name)
+def _find_type(kind: Any) -> Type | None:
+    return _TYPES_BY_NAME.get(np.dtype(kind).name)
 
 
 def type_of(kind: Any) -> Type:
     """The graph's type for a NumPy dtype; Untraceable for complex numbers and their like."""
-    found = _type(kind)
-    return found if found is not None else refuse(f"no type for {kind}")
+    type = _find_type(kind)
+    return type if type is not None else refuse(f"no type for {kind}")
 
 
 @cache
@@ -39,9 +39,9 @@ def dtype_of(type: Type) -> np.dtype:
     return np.dtype(type.value)
 
 
-def computed(type: Type) -> Type:
+def compute_type(type: Type) -> Type:
     """The type in which elements of `type` are computed with: half precision is only stored."""
-    return Type.F32 if type in _HALF else type
+    return Type.F32 if type in _HALF_TYPES else type
 
 
 # ------------------------------------------------------------------------------- constants
@@ -57,21 +57,21 @@ def literal(array: np.ndarray) -> Node:
     type = type_of(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.size and flat.tobytes() == flat[:1].tobytes() * flat.size:
-        value = float(flat[0]) if type in _HALF else flat[0].item()
+        value = float(flat[0]) if type in _HALF_TYPES else flat[0].item()
         return graph.constant(value, type, array.shape)
     return Node(Op.ARRAY, (), array.shape, type, {"value": np.array(array)})
 
 
 def iota(shape: Sequence[int], axis: int) -> Node:
     """Positions along an axis of a shape, I64; the other extents are 1."""
-    made = tuple(n if i == axis else 1 for i, n in enumerate(shape))
-    return Node(Op.IOTA, (), made, Type.I64, {"axis": axis})
+    line_shape = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    return Node(Op.IOTA, (), line_shape, Type.I64, {"axis": axis})
 
 
 # ------------------------------------------------------------------------------- elements
 
 
-def lifted(node: Node, rank: int) -> Node:
+def prepend_axes(node: Node, rank: int) -> Node:
     """The node with axes of extent 1 in front, up to `rank`; constants are made anew."""
     short = rank - len(node.shape)
     if short <= 0:
@@ -84,13 +84,13 @@ def lifted(node: Node, rank: int) -> Node:
 
 def broadcast_shape(*nodes: Node) -> Shape:
     """The shape to which nodes broadcast, as NumPy's arrays do."""
-    return np.broadcast_shapes(*(one.shape for one in nodes))
+    return np.broadcast_shapes(*(node.shape for node in nodes))
 
 
-def applied(operation: Scalar, *nodes: Node, type: Type | None = None) -> Node:
+def apply_operation(operation: Scalar, *nodes: Node, type: Type | None = None) -> Node:
     """A scalar operation with NumPy's broadcasting: ranks are made equal, extents of 1 stretch."""
-    rank = max(len(one.shape) for one in nodes)
-    return graph.apply(operation, *(lifted(one, rank) for one in nodes), type=type)
+    rank = max(len(node.shape) for node in nodes)
+    return graph.apply(operation, *(prepend_axes(node, rank) for node in nodes), type=type)
 
 
 def cast(node: Node, type: Type) -> Node:
@@ -99,15 +99,17 @@ def cast(node: Node, type: Type) -> Node:
         return node
     if node.op is Op.CONSTANT:
         with np.errstate(all="ignore"):
-            made = np.asarray(np.asarray(node.value, dtype_of(node.type))).astype(dtype_of(type))
-        return graph.constant(literal(made).value, type, node.shape)
+            converted = np.asarray(np.asarray(node.value, dtype_of(node.type))).astype(
+                dtype_of(type)
+            )
+        return graph.constant(literal(converted).value, type, node.shape)
     return graph.cast(node, type)
 
 
-def stretched(node: Node, shape: Sequence[int]) -> Node:
+def broadcast_to(node: Node, shape: Sequence[int]) -> Node:
     """The node at a shape to which it broadcasts."""
     shape = tuple(shape)
-    node = lifted(node, len(shape))
+    node = prepend_axes(node, len(shape))
     if node.op is Op.CONSTANT:
         return graph.constant(node.value, node.type, shape)
     return graph.expand(node, shape)
@@ -115,15 +117,15 @@ def stretched(node: Node, shape: Sequence[int]) -> Node:
 
 def where(condition: Node, a: Node, b: Node) -> Node:
     """a where the condition holds, else b."""
-    inside = computed(a.type)
-    made = applied(Scalar.WHERE, condition, cast(a, inside), cast(b, inside), type=inside)
-    return cast(made, a.type)
+    inside = compute_type(a.type)
+    chosen = apply_operation(Scalar.WHERE, condition, cast(a, inside), cast(b, inside), type=inside)
+    return cast(chosen, a.type)
 
 
 # ------------------------------------------------------------------------------- axes
 
 
-def reshaped(node: Node, shape: Sequence[int]) -> Node:
+def reshape_node(node: Node, shape: Sequence[int]) -> Node:
     """The same elements in a shape, which may hold a -1."""
     shape = tuple(int(n) for n in shape)
     if -1 in shape:
@@ -139,22 +141,22 @@ def reshaped(node: Node, shape: Sequence[int]) -> Node:
     return graph.reshape(node, shape)
 
 
-def folded(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = False) -> Node:
+def reduce_axes(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = False) -> Node:
     """A fold over axes; they go away unless `keep`."""
-    kept = node if not axes else graph.reduce(node, fold, axes)
+    reduced = node if not axes else graph.reduce(node, fold, axes)
     if keep:
-        return kept
-    return reshaped(kept, [n for i, n in enumerate(node.shape) if i not in axes])
+        return reduced
+    return reshape_node(reduced, [n for i, n in enumerate(node.shape) if i not in axes])
 
 
-def moved(node: Node, source: int, target: int) -> Node:
+def move_axis(node: Node, source: int, target: int) -> Node:
     """One axis moved to another place."""
     order = [i for i in range(len(node.shape)) if i != source]
     order.insert(target, source)
     return graph.permute(node, order)
 
 
-def sliced(node: Node, axis: int, start: int, length: int, step: int = 1) -> Node:
+def slice_axis(node: Node, axis: int, start: int, length: int, step: int = 1) -> Node:
     """`length` places of one axis."""
     starts, steps = [0] * len(node.shape), [1] * len(node.shape)
     starts[axis], steps[axis] = start, step
@@ -162,18 +164,18 @@ def sliced(node: Node, axis: int, start: int, length: int, step: int = 1) -> Nod
     return graph.strided_slice(node, starts, steps, shape)
 
 
-def joined(parts: Sequence[Node], axis: int) -> Node:
+def concatenate(parts: Sequence[Node], axis: int) -> Node:
     """Parts one after another; empty ones are left out."""
-    kept = [one for one in parts if one.shape[axis]] or list(parts[:1])
-    return graph.concat(kept, axis)
+    nonempty = [part for part in parts if part.shape[axis]] or list(parts[:1])
+    return graph.concat(nonempty, axis)
 
 
-def stacked(parts: Sequence[Node], axis: int) -> Node:
+def stack_nodes(parts: Sequence[Node], axis: int) -> Node:
     """Parts along a new axis."""
-    one = [reshaped(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
-    return joined(one, axis)
+    expanded = [reshape_node(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
+    return concatenate(expanded, axis)
 
 
-def bits(node: Node, type: Type) -> Node:
+def bitcast(node: Node, type: Type) -> Node:
     """The same bits read as another type of the same size."""
     return node if node.type is type else graph.apply(Scalar.BITCAST, node, type=type)

@@ -20,7 +20,7 @@ from ...ir import graph
 from . import reductions, selection, shapes  # noqa: F401 - they register themselves
 from .node_builders import type_of
 from ..registry import EXPLICIT, Untraceable
-from .symbolic_array import SymbolArray, element, is_symbol, node_of, seen
+from .symbolic_array import SymbolArray, apply_elementwise, is_symbol, node_of, promotion_proxy
 
 _OPERATORS = "flambeau.ops."
 
@@ -28,16 +28,16 @@ _OPERATORS = "flambeau.ops."
 # ------------------------------------------------------------------------------- numpy
 
 
-def _filled(value: Any) -> Callable[..., Any]:
-    def made(shape: Any, dtype: Any = np.float64, order: str = "C", **_: Any) -> Any:
-        given = tuple(shape) if hasattr(shape, "__len__") else (shape,)
+def _fill_function(value: Any) -> Callable[..., Any]:
+    def filled(shape: Any, dtype: Any = np.float64, order: str = "C", **_: Any) -> Any:
+        extents = tuple(shape) if hasattr(shape, "__len__") else (shape,)
         try:
             type = type_of(dtype)
         except Untraceable:
-            return np.full(given, value, dtype)
-        return SymbolArray(graph.constant(value, type, tuple(int(n) for n in given)))
+            return np.full(extents, value, dtype)
+        return SymbolArray(graph.constant(value, type, tuple(int(n) for n in extents)))
 
-    return made
+    return filled
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
@@ -47,8 +47,8 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
     return np.broadcast_to(fill_value.astype(kind), shape)
 
 
-def _as_array(like: Callable) -> Callable[..., Any]:
-    def made(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
+def _as_array_function(like: Callable) -> Callable[..., Any]:
+    def convert(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
         if is_symbol(a):
             return a if dtype is None else a.astype(dtype, copy=False)
         if isinstance(a, (list, tuple)) and any(is_symbol(v) for v in a):
@@ -56,12 +56,12 @@ def _as_array(like: Callable) -> Callable[..., Any]:
             return y if dtype is None else y.astype(dtype)
         return like(a, dtype, *rest, **options)
 
-    return made
+    return convert
 
 
 def _array(a: Any, dtype: Any = None, copy: Any = True, **options: Any) -> Any:
     if not is_symbol(a):
-        return _as_array(np.asarray)(a, dtype) if isinstance(a, (list, tuple)) \
+        return _as_array_function(np.asarray)(a, dtype) if isinstance(a, (list, tuple)) \
             else np.array(a, dtype, copy=copy, **options)  # fmt: skip
     y = a if dtype is None else a.astype(dtype, copy=False)
     return y.copy() if copy else y
@@ -71,10 +71,10 @@ class _NumPy(types.ModuleType):
     """NumPy, but for the names below."""
 
     ndarray = SymbolArray
-    zeros, empty, ones = _filled(0), _filled(0), _filled(1)
+    zeros, empty, ones = _fill_function(0), _fill_function(0), _fill_function(1)
     full = staticmethod(_full)
-    asarray, asanyarray = _as_array(np.asarray), _as_array(np.asanyarray)
-    ascontiguousarray = _as_array(np.ascontiguousarray)
+    asarray, asanyarray = _as_array_function(np.asarray), _as_array_function(np.asanyarray)
+    ascontiguousarray = _as_array_function(np.ascontiguousarray)
     array = staticmethod(_array)
 
     def __getattr__(self, name: str) -> Any:
@@ -91,84 +91,86 @@ NUMPY = _NumPy("numpy")
 
 def _erf(x: Any) -> Any:
     if is_symbol(x):  # without SciPy, which takes long to import
-        return element(Scalar.ERF, x)
+        return apply_elementwise(Scalar.ERF, x)
     from scipy.special import erf
 
     return erf(x)
 
 
-def promoted(operands: Any) -> Any:
+def promote_symbols(operands: Any) -> Any:
     """PyTorch's promotion of symbols, arrays and numbers."""
-    return result_dtype([seen(x) for x in operands])
+    return result_dtype([promotion_proxy(x) for x in operands])
 
 
-def _whole(body: Callable, *arrays: Any) -> Any:
+def _run_unblocked(body: Callable, *arrays: Any) -> Any:
     return body(*arrays)
 
 
-def _chosen(condition: Any, a: Any, b: Any) -> Any:
+def _choose(condition: Any, a: Any, b: Any) -> Any:
     kind = a.dtype if hasattr(a, "dtype") else b.dtype
     return np.where(condition, SymbolArray(node_of(a, kind)), SymbolArray(node_of(b, kind)))
 
 
 # What stands for functions of the operators' files that only serve NumPy's speed.
-_STAND_INS: dict[tuple[str, str], Callable] = {
-    ("core.cache_blocking", "blockwise"): _whole, ("core.cache_blocking", "choose"): _chosen,
-    ("special.error_function", "erf_of"): _erf, ("special.error_function", "erf_block"): _erf,
-}  # fmt: skip
+_REPLACEMENTS: dict[tuple[str, str], Callable] = {
+    ("core.cache_blocking", "blockwise"): _run_unblocked,
+    ("core.cache_blocking", "choose"): _choose,
+    ("special.error_function", "erf_of"): _erf,
+    ("special.error_function", "erf_block"): _erf,
+}
 
-_made: dict[Any, Callable] = {}
+_rebound_functions: dict[Any, Callable] = {}
 
 
-def _not_served(*_: Any, **__: Any) -> None:
+def _decline(*_: Any, **__: Any) -> None:
     return None
 
 
-class _Globals(dict):
+class _ReboundGlobals(dict):
     """A module's globals, each retargeted when it is first read."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        super().__init__(__builtins__=given["__builtins__"], __name__=given["__name__"],
-                         __package__=given.get("__package__"))  # fmt: skip
-        self.given = given
+    def __init__(self, originals: dict[str, Any]) -> None:
+        super().__init__(__builtins__=originals["__builtins__"], __name__=originals["__name__"],
+                         __package__=originals.get("__package__"))  # fmt: skip
+        self.given = originals
 
     def __missing__(self, name: str) -> Any:
-        found = self[name] = _converted(self.given[name])
-        return found
+        rebound = self[name] = _rebind(self.given[name])
+        return rebound
 
 
-_globals: dict[str, _Globals] = {}
+_globals: dict[str, _ReboundGlobals] = {}
 
 
-def _converted(value: Any) -> Any:
+def _rebind(value: Any) -> Any:
     if value is np:
         return NUMPY
     if value is result_dtype:
-        return promoted
+        return promote_symbols
     if not isinstance(value, types.FunctionType) or not value.__module__.startswith(_OPERATORS):
         return value
     operator = getattr(value, "operator", None)
     if operator is None:
-        return _not_served if hasattr(value, "is_native_route") else retargeted(value)
-    body = EXPLICIT.get(operator.name) or retargeted(operator.body)
+        return _decline if hasattr(value, "is_native_route") else rebind_to_symbols(value)
+    body = EXPLICIT.get(operator.name) or rebind_to_symbols(operator.body)
     return types.SimpleNamespace(operator=types.SimpleNamespace(body=body, name=operator.name))
 
 
-def retargeted(function: Callable) -> Callable:
+def rebind_to_symbols(function: Callable) -> Callable:
     """The function with symbols' NumPy in its globals."""
     code: types.CodeType = function.__code__
     key = (function.__module__.removeprefix(_OPERATORS), function.__name__)
-    if key in _STAND_INS:
-        return _STAND_INS[key]
-    if function in _made:
-        return _made[function]
+    if key in _REPLACEMENTS:
+        return _REPLACEMENTS[key]
+    if function in _rebound_functions:
+        return _rebound_functions[function]
     module = function.__module__
     if module not in _globals:
-        _globals[module] = _Globals(function.__globals__)
-    cells = function.__closure__ and tuple(types.CellType(_converted(c.cell_contents))
+        _globals[module] = _ReboundGlobals(function.__globals__)
+    cells = function.__closure__ and tuple(types.CellType(_rebind(c.cell_contents))
                                            for c in function.__closure__)  # fmt: skip
-    made = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__,
+    rebound = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__,
                               cells)  # fmt: skip
-    made.__kwdefaults__ = function.__kwdefaults__
-    _made[function] = made
-    return made
+    rebound.__kwdefaults__ = function.__kwdefaults__
+    _rebound_functions[function] = rebound
+    return rebound

@@ -10,38 +10,38 @@ import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Type
 from ...ir.graph import Node, Op
-from .node_builders import cast, computed, folded, reshaped, type_of
+from .node_builders import cast, compute_type, reduce_axes, reshape_node, type_of
 from ..registry import refuse
-from .symbolic_array import _METHODS, Symbol, called, node_of, stands_for, symbol
-from .ufuncs import FOLDS, ON_BOOLS
+from .symbolic_array import _METHODS, Symbol, call_ufunc, implements, node_of, symbol
+from .ufuncs import BOOL_REDUCTIONS, REDUCTIONS
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     """NumPy's axis as a sorted tuple."""
     if axis is None:
         return tuple(range(rank))
-    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple(sorted({int(a) % rank for a in given})) if rank else ()
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(sorted({int(a) % rank for a in axes})) if rank else ()
 
 
-def reduced(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
+def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
             out: Any = None) -> Symbol:  # fmt: skip
     """A fold over axes, half precision in F32."""
     node = node_of(x)
     type = node.type if dtype is None else type_of(dtype)
     node = cast(node, type)
-    inside = computed(type)
+    inside = compute_type(type)
     if type is Type.BOOL:
-        fold = ON_BOOLS.get(fold, fold)
+        fold = BOOL_REDUCTIONS.get(fold, fold)
     axes = axes_of(axis, len(node.shape))
     empty = any(node.shape[i] == 0 for i in axes)
     if empty and fold in (ReduceOp.MAXIMUM, ReduceOp.MINIMUM):
         refuse("an extreme of nothing")
-    made = symbol(cast(folded(cast(node, inside), fold, axes, keepdims), type))
+    result = symbol(cast(reduce_axes(cast(node, inside), fold, axes, keepdims), type))
     if out is None or out is Ellipsis:
-        return made
+        return result
     out = out[0] if isinstance(out, tuple) else out
-    out.assign(made.node)
+    out.assign(result.node)
     return out
 
 
@@ -49,24 +49,24 @@ def _reduce(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Symbol:  # fmt: skip
-    fold = FOLDS.get(ufunc.__name__)
+    fold = REDUCTIONS.get(ufunc.__name__)
     if fold is None or where is not True:
         return refuse(f"{ufunc.__name__}.reduce")
     if initial is not None and initial is not np._NoValue:
         if 0 in np.shape(array):
             refuse("a fold of nothing from a start")
-        made = _reduce(ufunc, array, axis, dtype, None, keepdims)
-        return called(ufunc, (made, initial), out=out)
+        result = _reduce(ufunc, array, axis, dtype, None, keepdims)
+        return call_ufunc(ufunc, (result, initial), out=out)
     if fold in (ReduceOp.ANY, ReduceOp.ALL) and node_of(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
             refuse("folds of bits")
-        array = called(np.not_equal, (array, 0))
+        array = call_ufunc(np.not_equal, (array, 0))
     if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and dtype is None:
-        dtype = summed(array.dtype)
-    return reduced(fold, array, axis, keepdims, dtype, out)
+        dtype = sum_dtype(array.dtype)
+    return reduce_symbol(fold, array, axis, keepdims, dtype, out)
 
 
-def summed(kind: np.dtype) -> np.dtype:
+def sum_dtype(kind: np.dtype) -> np.dtype:
     """The dtype of NumPy's sums: int64 for narrower integers."""
     if kind.kind in "bi":
         return np.dtype(np.int64)
@@ -76,24 +76,24 @@ def summed(kind: np.dtype) -> np.dtype:
 _METHODS["reduce"] = _reduce
 
 
-def _fold_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
-    def made(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+def _reduction_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
+    def reduction(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
              keepdims: Any = False, **options: Any) -> Symbol:  # fmt: skip
         if any(v is not np._NoValue and v is not None for v in options.values()):
             refuse(f"{ufunc.__name__} with {', '.join(options)}")
         keep = keepdims is not np._NoValue and bool(keepdims)
         return _reduce(ufunc, a, axis, dtype, out, keep)
 
-    return made
+    return reduction
 
 
 for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
                        (np.maximum, (np.max, np.amax)), (np.minimum, (np.min, np.amin)),
                        (np.logical_or, (np.any,)), (np.logical_and, (np.all,))):  # fmt: skip
-    stands_for(*_names)(_fold_function(_ufunc))
+    implements(*_names)(_reduction_function(_ufunc))
 
 
-@stands_for(np.mean)
+@implements(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
          **_: Any) -> Symbol:  # fmt: skip
     """A sum over the count."""
@@ -101,94 +101,98 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
         else np.dtype(np.float64)  # fmt: skip
     keep = keepdims is not np._NoValue and bool(keepdims)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
-    return called(
-        np.divide, (reduced(ReduceOp.SUM, a, axis, keep, kind), kind.type(count)), out=out
+    return call_ufunc(
+        np.divide, (reduce_symbol(ReduceOp.SUM, a, axis, keep, kind), kind.type(count)), out=out
     )
 
 
-@stands_for(np.var)
+@implements(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
         keepdims: Any = False, **_: Any) -> Symbol:  # fmt: skip
     """The mean of squared distances from the mean."""
     d = a - mean(a, axis, dtype, keepdims=True)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
     keep = keepdims is not np._NoValue and bool(keepdims)
-    return reduced(ReduceOp.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
+    return reduce_symbol(ReduceOp.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
 
 
-@stands_for(np.count_nonzero)
+@implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Symbol:
     """How many elements are not zero."""
-    return reduced(ReduceOp.SUM, called(np.not_equal, (a, 0)), axis, keepdims, np.int64)
+    return reduce_symbol(ReduceOp.SUM, call_ufunc(np.not_equal, (a, 0)), axis, keepdims, np.int64)
 
 
-def _place_of(fold: ReduceOp) -> Callable[..., Symbol]:
-    def made(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Symbol:
+def _arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
+    def arg_reduction(
+        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
+    ) -> Symbol:
         node = node_of(a)
         keep = keepdims is not np._NoValue and bool(keepdims)
         if not len(node.shape):
-            node = reshaped(node, (1,))
-        flat = node if axis is not None else reshaped(node, (-1,))
+            node = reshape_node(node, (1,))
+        flat = node if axis is not None else reshape_node(node, (-1,))
         at = int(axis or 0) % len(flat.shape)
         if not flat.shape[at]:
             refuse("the place of an extreme of nothing")
-        flat = cast(flat, Type.U8 if flat.type is Type.BOOL else computed(flat.type))
-        found = folded(flat, fold, (at,), keep and axis is not None)
-        return symbol(found)
+        flat = cast(flat, Type.U8 if flat.type is Type.BOOL else compute_type(flat.type))
+        positions = reduce_axes(flat, fold, (at,), keep and axis is not None)
+        return symbol(positions)
 
-    return made
-
-
-stands_for(np.argmax)(_place_of(ReduceOp.ARGMAX))
-stands_for(np.argmin)(_place_of(ReduceOp.ARGMIN))
+    return arg_reduction
 
 
-def scanned(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
+implements(np.argmax)(_arg_reduction(ReduceOp.ARGMAX))
+implements(np.argmin)(_arg_reduction(ReduceOp.ARGMIN))
+
+
+def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
     """Running folds along an axis."""
     node = node_of(x)
-    node = node if axis is not None else reshaped(node, (-1,))
+    node = node if axis is not None else reshape_node(node, (-1,))
     if not node.shape:
         return symbol(node)
     type = node.type if dtype is None else type_of(dtype)
-    inside = computed(type)
+    inside = compute_type(type)
     node = cast(cast(node, type), inside)
-    made = Node(Op.SCAN, (node,), node.shape, inside,
+    scan = Node(Op.SCAN, (node,), node.shape, inside,
                 {"fold": fold, "axis": int(axis or 0) % len(node.shape)})  # fmt: skip
-    made = cast(made, type)
+    scan = cast(scan, type)
     if out is None:
-        return symbol(made)
-    out.assign(made)
+        return symbol(scan)
+    out.assign(scan)
     return out
 
 
 def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
                 out: Any = None) -> Symbol:  # fmt: skip
-    fold = FOLDS.get(ufunc.__name__)
+    fold = REDUCTIONS.get(ufunc.__name__)
     if fold is None or fold in (ReduceOp.ANY, ReduceOp.ALL):
         return refuse(f"{ufunc.__name__}.accumulate")
     if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and dtype is None:
-        dtype = summed(array.dtype)
-    return scanned(fold, array, axis, dtype, out)
+        dtype = sum_dtype(array.dtype)
+    return scan_symbol(fold, array, axis, dtype, out)
 
 
 _METHODS["accumulate"] = _accumulate
 
 
-@stands_for(np.cumsum)
+@implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running sums."""
-    return scanned(ReduceOp.SUM, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+    return scan_symbol(ReduceOp.SUM, a, axis, sum_dtype(a.dtype) if dtype is None else dtype, out)
 
 
-@stands_for(np.cumprod)
+@implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running products."""
-    return scanned(ReduceOp.PRODUCT, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+    return scan_symbol(
+        ReduceOp.PRODUCT, a, axis, sum_dtype(a.dtype) if dtype is None else dtype, out
+    )
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Symbol:
     left = symbol(node_of(a))
-    return called(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
+    return call_ufunc(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
 
 
 _METHODS["outer"] = _outer

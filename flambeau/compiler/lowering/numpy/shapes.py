@@ -12,52 +12,54 @@ from ....native.loop_ir.ir import Type
 from ...ir import graph
 from ...ir.graph import Node
 from .reductions import axes_of
-from .node_builders import joined, lifted, reshaped, sliced, stacked, stretched, type_of
+from .node_builders import (
+    broadcast_to, concatenate, prepend_axes, reshape_node, slice_axis, stack_nodes, type_of,
+)
 from ..registry import refuse
-from .symbolic_array import Symbol, is_symbol, kind_of, node_of, stands_for, symbol
+from .symbolic_array import Symbol, implements, is_symbol, kind_of, node_of, symbol
 
 
-@stands_for(np.shape)
+@implements(np.shape)
 def _shape(a: Any) -> tuple[int, ...]:
     return a.shape
 
 
-@stands_for(np.ndim)
+@implements(np.ndim)
 def _ndim(a: Any) -> int:
     return a.ndim
 
 
-@stands_for(np.size)
+@implements(np.size)
 def _size(a: Any, axis: Any = None) -> int:
     return a.size if axis is None else math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
 
 
-@stands_for(np.result_type)
-def _result_type(*given: Any) -> np.dtype:
-    return np.result_type(*(x.dtype if is_symbol(x) else x for x in given))
+@implements(np.result_type)
+def _result_type(*operands: Any) -> np.dtype:
+    return np.result_type(*(x.dtype if is_symbol(x) else x for x in operands))
 
 
-@stands_for(np.reshape)
+@implements(np.reshape)
 def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Symbol:
     return a.reshape(shape)
 
 
-@stands_for(np.ravel)
+@implements(np.ravel)
 def _ravel(a: Any, order: str = "C") -> Symbol:
     return a.reshape(-1)
 
 
-@stands_for(np.transpose, np.permute_dims)
+@implements(np.transpose, np.permute_dims)
 def _transpose(a: Any, axes: Any = None) -> Symbol:
     return a.transpose(axes)
 
 
-@stands_for(np.swapaxes)
+@implements(np.swapaxes)
 def _swapaxes(a: Any, axis1: int, axis2: int) -> Symbol:
     return a.swapaxes(axis1, axis2)
 
 
-@stands_for(np.moveaxis)
+@implements(np.moveaxis)
 def _moveaxis(a: Any, source: Any, destination: Any) -> Symbol:
     sources = [s % a.ndim for s in ([source] if isinstance(source, int) else source)]
     targets = [t % a.ndim for t in ([destination] if isinstance(destination, int)
@@ -68,74 +70,75 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Symbol:
     return a.transpose(order)
 
 
-@stands_for(np.expand_dims)
+@implements(np.expand_dims)
 def _expand_dims(a: Any, axis: Any) -> Symbol:
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    rank = a.ndim + len(given)
-    new = {g % rank for g in given}
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    rank = a.ndim + len(axes)
+    new = {g % rank for g in axes}
     rest = iter(a.shape)
     return a.reshape([1 if i in new else next(rest) for i in range(rank)])
 
 
-@stands_for(np.squeeze)
+@implements(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Symbol:
     return a.squeeze(axis)
 
 
-@stands_for(np.broadcast_to)
+@implements(np.broadcast_to)
 def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Symbol:
-    return symbol(stretched(node_of(array), (shape,) if isinstance(shape, int) else shape))
+    return symbol(broadcast_to(node_of(array), (shape,) if isinstance(shape, int) else shape))
 
 
-@stands_for(np.broadcast_arrays)
+@implements(np.broadcast_arrays)
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Symbol, ...]:
     shape = np.broadcast_shapes(*(np.shape(a) for a in args))
-    return tuple(symbol(stretched(node_of(a), shape)) for a in args)
+    return tuple(symbol(broadcast_to(node_of(a), shape)) for a in args)
 
 
-@stands_for(np.copy)
+@implements(np.copy)
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Symbol:
     return a.copy()
 
 
-@stands_for(np.real)
+@implements(np.real)
 def _real(val: Any) -> Symbol:
     return val
 
 
-@stands_for(np.imag)
+@implements(np.imag)
 def _imag(val: Any) -> Symbol:
     return val.imag
 
 
-@stands_for(np.isreal)
+@implements(np.isreal)
 def _isreal(x: Any) -> Symbol:
     return symbol(graph.constant(True, Type.BOOL, x.shape))
 
 
-@stands_for(np.iscomplexobj)
+@implements(np.iscomplexobj)
 def _iscomplexobj(x: Any) -> bool:
     return False
 
 
 def _like(value: Any) -> Callable[..., Symbol]:
-    def made(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-             **_: Any) -> Symbol:  # fmt: skip
+    def filled_like(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: Any
+    ) -> Symbol:
         kind = a.dtype if dtype is None else np.dtype(dtype)
         wanted = a.shape if shape is None else shape
         return symbol(graph.constant(value, type_of(kind), tuple(wanted)))
 
-    return made
+    return filled_like
 
 
-stands_for(np.zeros_like, np.empty_like)(_like(0))
-stands_for(np.ones_like)(_like(1))
+implements(np.zeros_like, np.empty_like)(_like(0))
+implements(np.ones_like)(_like(1))
 
 
-@stands_for(np.full_like)
+@implements(np.full_like)
 def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Symbol:
     kind = a.dtype if dtype is None else np.dtype(dtype)
-    return symbol(stretched(node_of(fill_value, kind), a.shape))
+    return symbol(broadcast_to(node_of(fill_value, kind), a.shape))
 
 
 # ------------------------------------------------------------------------------- joining
@@ -146,21 +149,21 @@ def _common(arrays: Sequence[Any]) -> list[Node]:
     return [node_of(a, kind) for a in arrays]
 
 
-@stands_for(np.concatenate)
+@implements(np.concatenate)
 def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> Symbol:
     nodes = _common(arrays)
     if axis is None:
-        nodes, axis = [reshaped(n, (-1,)) for n in nodes], 0
-    return symbol(joined(nodes, axis % len(nodes[0].shape)))
+        nodes, axis = [reshape_node(n, (-1,)) for n in nodes], 0
+    return symbol(concatenate(nodes, axis % len(nodes[0].shape)))
 
 
-@stands_for(np.stack)
+@implements(np.stack)
 def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> Symbol:
     nodes = _common(arrays)
-    return symbol(stacked(nodes, axis % (len(nodes[0].shape) + 1)))
+    return symbol(stack_nodes(nodes, axis % (len(nodes[0].shape) + 1)))
 
 
-@stands_for(np.split)
+@implements(np.split)
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Symbol]:
     n = ary.shape[axis]
     if isinstance(indices_or_sections, int):
@@ -172,13 +175,13 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Symbol]:
     return [ary[(*head, slice(a, b))] for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
-@stands_for(np.flip)
+@implements(np.flip)
 def _flip(m: Any, axis: Any = None) -> Symbol:
     axes = axes_of(axis, m.ndim)
     return m[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(m.ndim))]
 
 
-@stands_for(np.roll)
+@implements(np.roll)
 def _roll(a: Any, shift: Any, axis: Any = None) -> Symbol:
     if axis is None:
         return _roll(a.reshape(-1), shift, 0).reshape(a.shape)
@@ -190,34 +193,34 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Symbol:
         n = node.shape[at]
         k = int(s) % n if n else 0
         if k:
-            node = joined([sliced(node, at, n - k, k), sliced(node, at, 0, n - k)], at)
+            node = concatenate([slice_axis(node, at, n - k, k), slice_axis(node, at, 0, n - k)], at)
     return symbol(node)
 
 
-@stands_for(np.tile)
+@implements(np.tile)
 def _tile(A: Any, reps: Any) -> Symbol:
     repeats = list(reps) if hasattr(reps, "__len__") else [reps]
-    node = lifted(node_of(A), len(repeats))
+    node = prepend_axes(node_of(A), len(repeats))
     repeats = [1] * (len(node.shape) - len(repeats)) + repeats
     pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
-    inner = reshaped(node, [v for _, n in pairs for v in (1, n)])
-    return symbol(reshaped(stretched(inner, [v for p in pairs for v in p]),
+    inner = reshape_node(node, [v for _, n in pairs for v in (1, n)])
+    return symbol(reshape_node(broadcast_to(inner, [v for p in pairs for v in p]),
                                 [r * n for r, n in pairs]))  # fmt: skip
 
 
-@stands_for(np.repeat)
+@implements(np.repeat)
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
     if not isinstance(repeats, (int, np.integer)):
         refuse("repeats that differ")
-    node = node_of(a) if axis is not None else reshaped(node_of(a), (-1,))
+    node = node_of(a) if axis is not None else reshape_node(node_of(a), (-1,))
     at = int(axis or 0) % len(node.shape)
     shape, r = list(node.shape), int(repeats)
-    inner = reshaped(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
-    wide = stretched(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
-    return symbol(reshaped(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
+    inner = reshape_node(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
+    wide = broadcast_to(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
+    return symbol(reshape_node(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
 
 
-@stands_for(np.pad)
+@implements(np.pad)
 def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Symbol:
     if mode != "constant" or any(np.any(v) for v in options.values()):
         refuse("np.pad but for zeros")
@@ -226,7 +229,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
     return symbol(graph.pad(node_of(array), low, high))
 
 
-@stands_for(np.diff)
+@implements(np.diff)
 def _diff(a: Any, n: int = 1, axis: int = -1, **_: Any) -> Symbol:
     head = (slice(None),) * (axis % a.ndim)
     for _round in range(n):

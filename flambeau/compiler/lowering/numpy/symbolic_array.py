@@ -18,9 +18,10 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node
-from .indexing import basic, by_positions, expanded_index
+from .indexing import expand_ellipsis, match_advanced_index, match_basic_index
 from .node_builders import (
-    applied, bits, cast, computed, dtype_of, literal, reshaped, stretched, type_of, where,
+    apply_operation, bitcast, broadcast_to, cast, compute_type, dtype_of, literal, reshape_node,
+    type_of, where,
 )
 from ..registry import Untraceable, refuse
 from .ufuncs import BINARY, UNARY
@@ -30,11 +31,11 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function
 _METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
 
 
-def _same(node: Node) -> Node:
+def _identity(node: Node) -> Node:
     return node
 
 
-def _replaced(node: Node, new: Node) -> Node:
+def _replace(node: Node, new: Node) -> Node:
     return new
 
 
@@ -55,15 +56,15 @@ class SymbolArray(metaclass=_Kind):
         self._node, self.written = node, False
         self._base: SymbolArray | None = None
         self._seen: Node | None = None
-        self._forth: Callable[[Node], Node] = _same
-        self._back: Callable[[Node, Node], Node] = _replaced
+        self._forth: Callable[[Node], Node] = _identity
+        self._back: Callable[[Node, Node], Node] = _replace
 
     @classmethod
     def window(cls, base: SymbolArray, forth: Callable, back: Callable) -> SymbolArray:
         """What forth(base's node) reads; back(base's node, new) is the base after a write."""
-        made = cls(forth(base.node))
-        made._base, made._seen, made._forth, made._back = base, base.node, forth, back
-        return made
+        view = cls(forth(base.node))
+        view._base, view._seen, view._forth, view._back = base, base.node, forth, back
+        return view
 
     @property
     def node(self) -> Node:
@@ -76,7 +77,7 @@ class SymbolArray(metaclass=_Kind):
 
     def assign(self, node: Node) -> None:
         """Writes a value over all of the array."""
-        node = stretched(cast(node, self._node.type), self.shape)
+        node = broadcast_to(cast(node, self._node.type), self.shape)
         if self._base is None:
             self._node, self.written = node, True
         else:
@@ -155,7 +156,7 @@ class SymbolArray(metaclass=_Kind):
             if method not in _METHODS:
                 refuse(f"{ufunc.__name__}.{method}")
             return _METHODS[method](ufunc, *inputs, **options)
-        return called(ufunc, inputs, **options)
+        return call_ufunc(ufunc, inputs, **options)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in _FUNCTIONS:
@@ -165,12 +166,12 @@ class SymbolArray(metaclass=_Kind):
     # ------------------------------------------------------------------------ windows
 
     def __getitem__(self, index: Any) -> SymbolArray:
-        items = expanded_index(index, self.ndim)
+        items = expand_ellipsis(index, self.ndim)
         if not any(_is_array(item) for item in items):
-            found = basic(self.shape, tuple(items))
-            return SymbolArray.window(self, found.read, found.written)
-        _, plain, found = self._positions(items)
-        return SymbolArray(found.read(plain(self.node)))
+            index_of_arrays = match_basic_index(self.shape, tuple(items))
+            return SymbolArray.window(self, index_of_arrays.read, index_of_arrays.written)
+        _, plain, index_of_arrays = self._positions(items)
+        return SymbolArray(index_of_arrays.read(plain(self.node)))
 
     def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
         """An index with arrays: first what is basic in it, then the positions."""
@@ -181,27 +182,27 @@ class SymbolArray(metaclass=_Kind):
         lead = [slice(None) if _is_array(item) else item for item in items]
         if any(not isinstance(item, slice) for item in lead):
             refuse("integers beside arrays in an index")
-        window = basic(self.shape, tuple(lead))
+        window = match_basic_index(self.shape, tuple(lead))
         rest = [node_of(i) if _is_array(i) else slice(None) for i in items]
-        return window.result, window.read, by_positions(window.result, rest)
+        return window.result, window.read, match_advanced_index(window.result, rest)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        items = expanded_index(index, self.ndim)
+        items = expand_ellipsis(index, self.ndim)
         if any(_is_array(item) for item in items):
             refuse("a write at positions")
         source = node_of(value, self.dtype)
-        shape = basic(self.shape, tuple(items)).result
+        shape = match_basic_index(self.shape, tuple(items)).result
         while len(source.shape) > len(shape) and source.shape[0] == 1:
-            source = reshaped(source, source.shape[1:])
+            source = reshape_node(source, source.shape[1:])
         self[tuple(items)].assign(source)
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> SymbolArray:
         """The same elements in another shape."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        wanted = reshaped(self._node, tuple(wanted)).shape
+        wanted = reshape_node(self._node, tuple(wanted)).shape
         own = self.shape
         return SymbolArray.window(
-            self, lambda n: reshaped(n, wanted), lambda n, v: reshaped(v, own))  # fmt: skip
+            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, own))  # fmt: skip
 
     def transpose(self, *axes: Any) -> SymbolArray:
         """Axes in another order."""
@@ -238,7 +239,7 @@ class SymbolArray(metaclass=_Kind):
         if type.size != self._node.type.size:
             refuse("bits read in another size")
         own = self._node.type
-        return SymbolArray.window(self, lambda n: bits(n, type), lambda n, v: bits(v, own))
+        return SymbolArray.window(self, lambda n: bitcast(n, type), lambda n, v: bitcast(v, own))
 
     # ------------------------------------------------------------------------ copies
 
@@ -279,13 +280,13 @@ def symbol(node: Node) -> Symbol:
     return SymbolArray(node)
 
 
-def stands_for(*functions: Callable) -> Callable[[Callable], Callable]:
+def implements(*functions: Callable) -> Callable[[Callable], Callable]:
     """Declares what stands for functions of NumPy."""
 
-    def decorate(made: Callable) -> Callable:
+    def decorate(implementation: Callable) -> Callable:
         for function in functions:
-            _FUNCTIONS[function] = made
-        return made
+            _FUNCTIONS[function] = implementation
+        return implementation
 
     return decorate
 
@@ -315,7 +316,7 @@ def node_of(x: Any, dtype: Any = None) -> Node:
 
 
 @lru_cache(maxsize=4096)
-def _resolved(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
+def _resolve_types(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
     return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
 
 
@@ -330,7 +331,7 @@ def kind_of(x: Any) -> Any:
     return np.asarray(x).dtype
 
 
-def seen(x: Any) -> Any:
+def promotion_proxy(x: Any) -> Any:
     """What promotion sees of an operand: a small array, or a number."""
     if x.__class__ is not SymbolArray:
         return x
@@ -338,7 +339,7 @@ def seen(x: Any) -> Any:
     return weak(0) if weak is not None else np.zeros((1,) * x.ndim, x.dtype)
 
 
-def called(
+def call_ufunc(
     ufunc: np.ufunc, inputs: tuple, out: Any = None, dtype: Any = None, where: Any = True,
     casting: Any = None, **options: Any,
 ) -> SymbolArray:  # fmt: skip
@@ -346,28 +347,28 @@ def called(
     if options:
         refuse(f"{ufunc.__name__} with {', '.join(options)}")
     if ufunc is np.matmul:
-        return _stored(product(*map(node_of, inputs)), out, where)
+        return _store(matmul_symbols(*map(node_of, inputs)), out, where)
     table: dict[str, Callable[..., Node]] = UNARY if len(inputs) == 1 else BINARY
-    made = table.get(ufunc.__name__)
-    if made is None or len(inputs) > 2 or ufunc.nout != 1:
+    builder = table.get(ufunc.__name__)
+    if builder is None or len(inputs) > 2 or ufunc.nout != 1:
         return refuse(f"ufunc {ufunc.__name__}")
-    kinds = _resolved(ufunc, tuple(map(kind_of, inputs)))
+    kinds = _resolve_types(ufunc, tuple(map(kind_of, inputs)))
     if dtype is not None:
         kinds = (np.dtype(dtype),) * (len(inputs) + 1)
     nodes = [node_of(x, kind) for x, kind in zip(inputs, kinds, strict=False)]
-    inside = computed(nodes[0].type)
+    inside = compute_type(nodes[0].type)
     if inside is not nodes[0].type:
         nodes = [cast(n, inside) for n in nodes]
-    return _stored(cast(made(*nodes), type_of(kinds[-1])), out, where)
+    return _store(cast(builder(*nodes), type_of(kinds[-1])), out, where)
 
 
-def element(operation: Scalar, x: Symbol) -> Symbol:
+def apply_elementwise(operation: Scalar, x: Symbol) -> Symbol:
     """A scalar operation on one symbol, half precision in F32."""
     node = x.node
-    return symbol(cast(applied(operation, cast(node, computed(node.type))), node.type))
+    return symbol(cast(apply_operation(operation, cast(node, compute_type(node.type))), node.type))
 
 
-def _stored(node: Node, out: Any, mask: Any) -> SymbolArray:
+def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
     """The result, or `out` with the result written to it where a mask holds."""
     out = out[0] if isinstance(out, tuple) else out
     if out is None or out is Ellipsis:
@@ -381,29 +382,29 @@ def _stored(node: Node, out: Any, mask: Any) -> SymbolArray:
     return out
 
 
-def parts_of(type: Type) -> int | None:
+def full_precision_of(type: Type) -> int | None:
     """The precision that says all of numbers of a type; None for what is asked for."""
     return 1 if type is Type.BF16 else None
 
 
-def product(a: Node, b: Node) -> Node:
+def matmul_symbols(a: Node, b: Node) -> Node:
     """a @ b as np.matmul: vectors as rows or columns, batches broadcast."""
     type = type_of(np.result_type(dtype_of(a.type), dtype_of(b.type)))
-    inside = computed(type)
+    inside = compute_type(type)
     a, b = cast(a, inside), cast(b, inside)
     row, column = len(a.shape) == 1, len(b.shape) == 1
-    a = reshaped(a, (1, *a.shape)) if row else a
-    b = reshaped(b, (*b.shape, 1)) if column else b
+    a = reshape_node(a, (1, *a.shape)) if row else a
+    b = reshape_node(b, (*b.shape, 1)) if column else b
     lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
     if len(b.shape) == 2 and lead:  # one large product
-        made = graph.matmul(reshaped(a, (math.prod(lead) * m, k)), b, parts_of(type))
+        result = graph.matmul(reshape_node(a, (math.prod(lead) * m, k)), b, full_precision_of(type))
     else:
         rank = max(len(a.shape), len(b.shape))
-        a, b = (reshaped(x, (1,) * (rank - len(x.shape)) + x.shape) for x in (a, b))
-        made = graph.matmul(a, b, parts_of(type))
-        lead = made.shape[:-2]
+        a, b = (reshape_node(x, (1,) * (rank - len(x.shape)) + x.shape) for x in (a, b))
+        result = graph.matmul(a, b, full_precision_of(type))
+        lead = result.shape[:-2]
     shape = (*lead, *(() if row else (m,)), *(() if column else (n,)))
-    return cast(reshaped(made, shape), type)
+    return cast(reshape_node(result, shape), type)
 
 
 _OPERATORS = {
@@ -420,12 +421,12 @@ _SIGNS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": 
 def _install() -> None:
     """Python's operators, as the ufuncs that NumPy makes of them."""
     for name, ufunc in (_OPERATORS | _COMPARISONS).items():
-        setattr(SymbolArray, f"__{name}__", lambda a, b, u=ufunc: called(u, (a, b)))
+        setattr(SymbolArray, f"__{name}__", lambda a, b, u=ufunc: call_ufunc(u, (a, b)))
     for name, ufunc in _OPERATORS.items():
-        setattr(SymbolArray, f"__r{name}__", lambda a, b, u=ufunc: called(u, (b, a)))
-        setattr(SymbolArray, f"__i{name}__", lambda a, b, u=ufunc: called(u, (a, b), out=a))
+        setattr(SymbolArray, f"__r{name}__", lambda a, b, u=ufunc: call_ufunc(u, (b, a)))
+        setattr(SymbolArray, f"__i{name}__", lambda a, b, u=ufunc: call_ufunc(u, (a, b), out=a))
     for name, ufunc in _SIGNS.items():
-        setattr(SymbolArray, f"__{name}__", lambda a, u=ufunc: called(u, (a,)))
+        setattr(SymbolArray, f"__{name}__", lambda a, u=ufunc: call_ufunc(u, (a,)))
 
 
 _install()

@@ -41,7 +41,7 @@ def _scores(
     return s + mask.astype(s.dtype)
 
 
-def _by_blocks(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> bool:
+def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> bool:
     """Whether scores are better made block by block, and again for the gradients: always where
     they are large, else as measured."""
     *batch, rows, depth = q.shape
@@ -59,7 +59,7 @@ def _by_blocks(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> bool
     return not few and (causal or depth <= _NARROW or columns >= _LONG)
 
 
-def _masked(mask: Any, q: Symbol) -> tuple[Node, ...]:
+def _mask_node(mask: Any, q: Symbol) -> tuple[Node, ...]:
     """A mask as an input: of the scores' rank."""
     if mask is None:
         return ()
@@ -67,12 +67,12 @@ def _masked(mask: Any, q: Symbol) -> tuple[Node, ...]:
     return (reshape(node, (1,) * (q.ndim - mask.ndim) + node.shape),)
 
 
-def _blockwise(
+def _flash_attention(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
     """The result and what backward reads. Probabilities are given as a formula of the sums:
     nothing computes them where only backward would have read them."""
-    masks = _masked(mask, q)
+    masks = _mask_node(mask, q)
     how = {"scale": float(scale), "causal": bool(is_causal)}
     inputs = (q.node, k.node, v.node, *masks)
     type = q.node.type
@@ -85,9 +85,9 @@ def _blockwise(
     return y, np.exp(_scores(q, k, mask, scale, is_causal) - sums[..., None])
 
 
-def _sums_of(kept: Symbol) -> Symbol | None:
+def _softmax_sums_of(saved: Symbol) -> Symbol | None:
     """The sums that _blockwise's probabilities, or sums, are made of; None for other values."""
-    node = kept.node
+    node = saved.node
     if node.op is Op.APPLY and node.operation is Scalar.EXP:
         node = node.inputs[0]
         node = node.inputs[-1] if node.op is Op.APPLY and node.operation is Scalar.SUB else node
@@ -103,14 +103,14 @@ def _attention(
 ) -> tuple[Any, Any]:  # fmt: skip
     inside = compute_dtype(query.dtype)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
-    if _by_blocks(q, k, v, is_causal, keep):
-        y, kept = _blockwise(q, k, v, mask, scale, is_causal, keep)
-        return y.astype(query.dtype), kept
+    if _prefers_flash(q, k, v, is_causal, keep):
+        y, saved = _flash_attention(q, k, v, mask, scale, is_causal, keep)
+        return y.astype(query.dtype), saved
     s = _scores(q, k, mask, scale, is_causal)
     if not s.shape[-1]:
         y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
-        kept = s if keep == _PROBABILITIES else np.sum(s, -1)
-        return y.astype(query.dtype), None if keep == _NOTHING else kept
+        saved = s if keep == _PROBABILITIES else np.sum(s, -1)
+        return y.astype(query.dtype), None if keep == _NOTHING else saved
     top = np.max(s, -1, keepdims=True)
     if mask is not None:  # rows may be masked everywhere: they give 0
         top = np.where(np.equal(top, -math.inf), inside.type(0), top)
@@ -128,23 +128,31 @@ def _attention(
 @lowering("_attention_backward")
 def _attention_backward(
     g: Symbol, query: Symbol, key: Symbol, value: Symbol, mask: Any,
-    y: Symbol, kept: Symbol, scale: float, is_causal: bool, keep: int,
+    y: Symbol, saved: Symbol, scale: float, is_causal: bool, keep: int,
 ) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     inner = np.sum(g * y, -1, keepdims=True)
-    sums = _sums_of(kept)
+    sums = _softmax_sums_of(saved)
     if sums is not None:
-        inputs = (q.node, k.node, v.node, g.node, sums.node, inner[..., 0].node, *_masked(mask, q))
+        inputs = (
+            q.node,
+            k.node,
+            v.node,
+            g.node,
+            sums.node,
+            inner[..., 0].node,
+            *_mask_node(mask, q),
+        )
         how = {"scale": float(scale), "causal": bool(is_causal)}
         return tuple(
             symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type, {**how, "of": of}))
             .astype(kind) for of, x in enumerate((q, k, v))
         )  # fmt: skip
-    p = kept
+    p = saved
     if keep != _PROBABILITIES:
-        p = np.exp(_scores(q, k, mask, scale, is_causal) - kept[..., None])
+        p = np.exp(_scores(q, k, mask, scale, is_causal) - saved[..., None])
     ds = (np.matmul(g, v.swapaxes(-1, -2)) - inner) * p * scale
-    found = (np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q),
+    gradients = (np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q),
              np.matmul(p.swapaxes(-1, -2), g))  # fmt: skip
-    return tuple(x.astype(kind) for x in found)
+    return tuple(x.astype(kind) for x in gradients)

@@ -15,10 +15,10 @@ from ....native.loop_ir.ir import Type
 from ...ir import graph
 from ...ir.graph import Node, Op
 from . import conv3d
-from ..numpy.node_builders import cast, computed, dtype_of, reshaped, sliced
+from ..numpy.node_builders import cast, compute_type, dtype_of, reshape_node, slice_axis
 from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, node_of, symbol
-from .strided_windows import cropped, nothing, woven
+from .strided_windows import cropped, interleave, nothing
 
 
 class _Plane:
@@ -35,7 +35,7 @@ class _Plane:
     def image(self, x: Node) -> Node:
         """(n, c, h, w) or (n, c, w) as (n, h, w, c)."""
         if self.line:
-            x = reshaped(x, (*x.shape[:2], 1, x.shape[2]))
+            x = reshape_node(x, (*x.shape[:2], 1, x.shape[2]))
         return graph.permute(x, (0, 2, 3, 1))
 
     def padded(self, x: Node) -> Node:
@@ -46,14 +46,14 @@ class _Plane:
     def channels_first(self, y: Node) -> Node:
         """(n, h, w, c) as the operators have it."""
         y = graph.permute(y, (0, 3, 1, 2))
-        return reshaped(y, (*y.shape[:2], y.shape[3])) if self.line else y
+        return reshape_node(y, (*y.shape[:2], y.shape[3])) if self.line else y
 
     def weight(self, w: Node) -> Node:
         """(o, c, kh, kw) or (o, c, kw) with four axes."""
-        return reshaped(w, (*w.shape[:2], 1, w.shape[2])) if self.line else w
+        return reshape_node(w, (*w.shape[:2], 1, w.shape[2])) if self.line else w
 
 
-def convolved(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
+def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
               groups: int) -> Node:  # fmt: skip
     """CONV of an image (n, h, w, c) and a weight (kh, kw, c / groups, k)."""
     lengths = [
@@ -71,10 +71,10 @@ def convolved(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
 def _inside(*symbols: Any) -> tuple[Type, list[Node]]:
     nodes = [node_of(s) for s in symbols]
     type = nodes[0].type
-    return type, [cast(n, computed(type)) for n in nodes]
+    return type, [cast(n, compute_type(type)) for n in nodes]
 
 
-def _biased(y: Node, bias: Any) -> Node:
+def _add_bias(y: Node, bias: Any) -> Node:
     if bias is None:
         return y
     return (symbol(y) + bias.astype(dtype_of(y.type), copy=False)).node
@@ -84,12 +84,12 @@ def _biased(y: Node, bias: Any) -> Node:
 def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> Symbol:
     if len(window.kernel) == 3:
         y = conv3d.convolution(_convolution, input, weight, window, groups)
-        return conv3d.biased(y, bias)
+        return conv3d.add_bias(y, bias)
     type, (x, w) = _inside(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
-    y = convolved(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
-    return symbol(cast(plane.channels_first(_biased(y, bias)), type))
+    y = conv_node(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
+    return symbol(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
 @lowering("_convolution_weight")
@@ -101,14 +101,14 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
     x, g = plane.padded(plane.image(x)), plane.image(g)
     shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
     if 0 in x.shape or 0 in g.shape:
-        made = nothing(x, shape)
+        gradient = nothing(x, shape)
     else:
-        made = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
+        gradient = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
             "stride": plane.stride, "dilation": plane.dilation, "groups": groups})  # fmt: skip
-    made = graph.permute(made, (3, 2, 0, 1))
+    gradient = graph.permute(gradient, (3, 2, 0, 1))
     if plane.line:
-        made = reshaped(made, (*made.shape[:2], made.shape[3]))
-    return symbol(cast(made, type))
+        gradient = reshape_node(gradient, (*gradient.shape[:2], gradient.shape[3]))
+    return symbol(cast(gradient, type))
 
 
 # ------------------------------------------------------------------------------- backward
@@ -120,19 +120,19 @@ def _transposed_convolution(
 ) -> Symbol:
     if len(window.kernel) == 3:
         y = conv3d.transposed(_transposed_convolution, input, weight, spatial, window, groups)
-        return conv3d.biased(y, bias)
+        return conv3d.add_bias(y, bias)
     type, (g, w) = _inside(input, weight)
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)
     w = plane.weight(w)
     o, each, kh, kw = w.shape
-    w = reshaped(w, (groups, o // groups, each, kh, kw))
-    w = reshaped(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
-    y = _spread(plane.image(g), w, plane, lengths, groups)
-    return symbol(cast(plane.channels_first(_biased(y, bias)), type))
+    w = reshape_node(w, (groups, o // groups, each, kh, kw))
+    w = reshape_node(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
+    y = _scatter_windows(plane.image(g), w, plane, lengths, groups)
+    return symbol(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
-def _taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
+def _phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
     """Of a phase r of the stride: the first tap, their step and number, the dilation with which
     they meet the cotangents, and where the first of these is."""
     divisor = math.gcd(s, d)
@@ -143,7 +143,7 @@ def _taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
     return first, step, -(-(k - first) // step), d // divisor, (r - first * d) // s
 
 
-def _spread(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int) -> Node:
+def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int) -> Node:
     """Cotangents (n, oh, ow, k) brought back to places (n, h, w, c)."""
     strides = plane.stride
     counts = [-(-n // s) for n, s in zip(lengths, strides, strict=True)]
@@ -152,11 +152,11 @@ def _spread(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int
     for i in range(strides[0]):
         columns = [_phase(g, w, plane, (top + i, left + j), counts, groups)
                    for j in range(strides[1])]  # fmt: skip
-        rows.append(woven(columns, 2))
-    made = woven(rows, 1)
+        rows.append(interleave(columns, 2))
+    gradient = interleave(rows, 1)
     for axis, n in enumerate(lengths, 1):
-        made = sliced(made, axis, 0, n)
-    return made
+        gradient = slice_axis(gradient, axis, 0, n)
+    return gradient
 
 
 def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
@@ -165,15 +165,15 @@ def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Seque
     dilations = []
     for axis in (0, 1):
         skipped, phase = divmod(places[axis], plane.stride[axis])
-        first, step, taps, dilation, start = _taps(
+        first, step, taps, dilation, start = _phase_taps(
             plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase
         )
         start += skipped
         if not taps:
             return nothing(g, (g.shape[0], *counts, w.shape[3]))
         # Backwards: the last tap meets the first place.
-        w = sliced(w, axis, first + (taps - 1) * step, taps, -step)
+        w = slice_axis(w, axis, first + (taps - 1) * step, taps, -step)
         low = (taps - 1) * dilation - start
         g = cropped(g, axis + 1, low, counts[axis] + start - g.shape[axis + 1])
         dilations.append(dilation)
-    return convolved(g, w, (1, 1), dilations, groups)
+    return conv_node(g, w, (1, 1), dilations, groups)

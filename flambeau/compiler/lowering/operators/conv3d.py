@@ -27,19 +27,19 @@ def _depth(window: Window) -> Window:
     return Window(kernel[:1], stride[:1], padding[:1], dilation[:1])
 
 
-def _flat(x: Symbol) -> Symbol:
+def _as_planes(x: Symbol) -> Symbol:
     """(n, c, d, h, w) as planes (n * d, c, h, w)."""
     n, c, d, h, w = x.shape
     return x.transpose((0, 2, 1, 3, 4)).reshape((n * d, c, h, w))
 
 
-def _deep(x: Symbol, n: int) -> Symbol:
+def _as_volumes(x: Symbol, n: int) -> Symbol:
     """Planes (n * d, c, h, w) as (n, c, d, h, w)."""
     count, c, h, w = x.shape
     return x.reshape((n, count // n, c, h, w)).transpose((0, 2, 1, 3, 4))
 
 
-def _met(x: Symbol, window: Window, tap: int) -> Symbol:
+def _planes_at_tap(x: Symbol, window: Window, tap: int) -> Symbol:
     """The planes that one place of the kernel's depth meets."""
     (low, high), step = window.padding[0], window.stride[0]
     lows, highs = ((0, 0, v, 0, 0) for v in (low, high))
@@ -49,20 +49,20 @@ def _met(x: Symbol, window: Window, tap: int) -> Symbol:
     return deep[:, :, start : start + step * (count - 1) + 1 : step]
 
 
-def _total(parts: Sequence[Symbol]) -> Symbol:
-    made = parts[0]
+def _sum_parts(parts: Sequence[Symbol]) -> Symbol:
+    total = parts[0]
     for part in parts[1:]:
-        made = made + part
-    return made
+        total = total + part
+    return total
 
 
 def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int) -> Symbol:
     """The convolution of x (n, c, d, h, w)."""
     parts = [
-        plane(_flat(_met(x, window, t)), w[:, :, t], None, _planes(window), groups)
+        plane(_as_planes(_planes_at_tap(x, window, t)), w[:, :, t], None, _planes(window), groups)
         for t in range(window.kernel[0])
     ]
-    return _deep(_total(parts), x.shape[0])
+    return _as_volumes(_sum_parts(parts), x.shape[0])
 
 
 def transposed(
@@ -70,24 +70,26 @@ def transposed(
 ) -> Symbol:
     """The cotangent of the input, whose spatial axes had the lengths `spatial`."""
     parts = [
-        _deep(plane(_flat(g), w[:, :, t], None, spatial[1:], _planes(window), groups), g.shape[0])
+        _as_volumes(
+            plane(_as_planes(g), w[:, :, t], None, spatial[1:], _planes(window), groups), g.shape[0]
+        )
         for t in range(window.kernel[0])
     ]
     parts = [np.moveaxis(p, 2, -1) for p in parts]
     like = graph.constant(0, g.node.type, (*parts[0].shape[:-1], spatial[0]))
-    made = Windows(like, _depth(window)).returned(lambda at: parts[at[0]].node, like)
-    return np.moveaxis(symbol(made), -1, 2)
+    gradient = Windows(like, _depth(window)).returned(lambda at: parts[at[0]].node, like)
+    return np.moveaxis(symbol(gradient), -1, 2)
 
 
 def weight(plane: Plane, x: Symbol, g: Symbol, window: Window, groups: int) -> Symbol:
     """The cotangent of the weight."""
     parts = [
-        plane(_flat(_met(x, window, t)), _flat(g), _planes(window), groups)
+        plane(_as_planes(_planes_at_tap(x, window, t)), _as_planes(g), _planes(window), groups)
         for t in range(window.kernel[0])
     ]
     return np.stack(parts, 2)
 
 
-def biased(y: Symbol, bias: Any) -> Symbol:
+def add_bias(y: Symbol, bias: Any) -> Symbol:
     """With a bias for each channel."""
     return y if bias is None else y + bias.astype(y.dtype).reshape((-1, 1, 1, 1))

@@ -14,19 +14,23 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node, Op
-from ..numpy.indexing import by_positions, linear, positions, rows
-from ..numpy.node_builders import applied, cast, computed, iota, number, reshaped, stretched, where
+from ..numpy.indexing import (
+    flatten_positions, match_advanced_index, normalize_positions, take_along_axis_of,
+)
+from ..numpy.node_builders import (
+    apply_operation, broadcast_to, cast, compute_type, iota, number, reshape_node, where,
+)
 from ..registry import lowering, refuse
 from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
 
-_CHAIN = 16  # places along an axis up to which a scatter is a chain of choices
+_MAX_UNROLLED_POSITIONS = 16  # places along an axis up to which a scatter is a chain of choices
 
 
-def _added_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
+def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
     """Zeros of a shape with rows added; half precision in F32."""
-    inside = cast(values, computed(values.type))
-    made = Node(Op.ADD_ROWS, (cast(index, Type.I64), inside), tuple(shape), inside.type)
-    return cast(made, values.type)
+    inside = cast(values, compute_type(values.type))
+    sums = Node(Op.ADD_ROWS, (cast(index, Type.I64), inside), tuple(shape), inside.type)
+    return cast(sums, values.type)
 
 
 # ------------------------------------------------------------------------------- embeddings
@@ -34,7 +38,7 @@ def _added_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
 
 @lowering("_embedding")
 def _embedding(weight: Any, indices: Any, *_: Any) -> Symbol:
-    return symbol(rows(node_of(weight), node_of(indices), 0, False))
+    return symbol(take_along_axis_of(node_of(weight), node_of(indices), 0, False))
 
 
 @lowering("embedding_dense_backward")
@@ -44,22 +48,22 @@ def _embedding_backward(
 ) -> Symbol:  # fmt: skip
     width = grad_output.shape[-1]
     g = grad_output.node
-    flat = reshaped(cast(node_of(indices), Type.I64), (-1,))
-    g = cast(reshaped(g, (flat.shape[0], width)), computed(g.type))
+    flat = reshape_node(cast(node_of(indices), Type.I64), (-1,))
+    g = cast(reshape_node(g, (flat.shape[0], width)), compute_type(g.type))
     if padding_idx >= 0:
-        kept = applied(Scalar.NE, flat, number(padding_idx, Type.I64, 1))
-        g = where(reshaped(kept, (*kept.shape, 1)), g, number(0, g.type, 2))
+        is_counted = apply_operation(Scalar.NE, flat, number(padding_idx, Type.I64, 1))
+        g = where(reshape_node(is_counted, (*is_counted.shape, 1)), g, number(0, g.type, 2))
     if scale_grad_by_freq:
         ones = graph.constant(1, g.type, flat.shape)
-        counts = rows(_added_rows(flat, ones, (num_weights,)), flat, 0, False)
-        g = applied(Scalar.DIV, g, reshaped(counts, (*counts.shape, 1)))
-    return symbol(cast(_added_rows(flat, g, (num_weights, width)), grad_output.node.type))
+        counts = take_along_axis_of(_add_rows(flat, ones, (num_weights,)), flat, 0, False)
+        g = apply_operation(Scalar.DIV, g, reshape_node(counts, (*counts.shape, 1)))
+    return symbol(cast(_add_rows(flat, g, (num_weights, width)), grad_output.node.type))
 
 
 # ------------------------------------------------------------------------------- one axis
 
 
-def _along(x: Node, index: Node, axis: int) -> Node:
+def _take_along_axis(x: Node, index: Node, axis: int) -> Node:
     """x's elements at an index of its rank, whose other extents may be smaller."""
     for i, n in enumerate(index.shape):
         if i != axis and n < x.shape[i]:
@@ -72,45 +76,45 @@ def _along(x: Node, index: Node, axis: int) -> Node:
 def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Symbol:
     x, at = node_of(input), node_of(index)
     if not x.shape:
-        return symbol(stretched(x, at.shape))
+        return symbol(broadcast_to(x, at.shape))
     if not at.shape:
-        return symbol(reshaped(rows(x, at, 0, False), ()))
+        return symbol(reshape_node(take_along_axis_of(x, at, 0, False), ()))
     if 0 in at.shape:
         return symbol(graph.constant(0, x.type, at.shape))
-    return symbol(_along(x, at, dim % len(x.shape)))
+    return symbol(_take_along_axis(x, at, dim % len(x.shape)))
 
 
 def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
     """Positions in row-major order of the places that an index along an axis names."""
     grid = [index if i == axis else iota(index.shape, i) for i in range(len(index.shape))]
-    return reshaped(linear(grid, shape, False), (-1,))
+    return reshape_node(flatten_positions(grid, shape, False), (-1,))
 
 
-def _scattered_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
+def _scatter_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
     if axis == 0 and len(shape) == 1:
-        return _added_rows(reshaped(index, (-1,)), reshaped(g, (-1,)), shape)
+        return _add_rows(reshape_node(index, (-1,)), reshape_node(g, (-1,)), shape)
     flat = _flat_index(index, axis, shape)
-    made = _added_rows(flat, reshaped(g, (-1,)), (math.prod(shape),))
-    return reshaped(made, shape)
+    sums = _add_rows(flat, reshape_node(g, (-1,)), (math.prod(shape),))
+    return reshape_node(sums, shape)
 
 
 def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
     """Zeros of a shape with g added up at the indices: for one place, a choice."""
     if not shape:
-        return reshaped(symbol(g).sum().node, ())
+        return reshape_node(symbol(g).sum().node, ())
     if not index.shape:
-        index, g = reshaped(index, (1,)), reshaped(g, (1,))
+        index, g = reshape_node(index, (1,)), reshape_node(g, (1,))
     if 0 in index.shape:
         return graph.constant(0, g.type, tuple(shape))
     same = all(n == m or i == axis for i, (n, m) in enumerate(zip(index.shape, shape, strict=True)))
     if index.shape[axis] == 1 and same:
-        hits = applied(Scalar.EQ, iota(shape, axis), cast(index, Type.I64))
+        hits = apply_operation(Scalar.EQ, iota(shape, axis), cast(index, Type.I64))
         return where(hits, g, number(0, g.type, len(shape)))
-    return _scattered_sum(g, axis, index, shape)
+    return _scatter_sum(g, axis, index, shape)
 
 
 @lowering("_scattered")
-def _scattered(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Symbol:
+def _scatter_backward(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Symbol:
     axis = dim % len(shape) if shape else 0
     return symbol(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
 
@@ -118,7 +122,7 @@ def _scattered(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Symbol:
 def _source(src: Node, index: Node) -> Node:
     """The part of a source that an index uses."""
     if len(src.shape) != len(index.shape):
-        return stretched(src, index.shape)
+        return broadcast_to(src, index.shape)
     return symbol(src)[tuple(slice(0, n) for n in index.shape)].node
 
 
@@ -144,11 +148,11 @@ def _scatter_reduce(
     ones = graph.constant(1, Type.I64, at.shape)
     counts = symbol(_add_along(ones, axis, at, x.shape))
     total = symbol(_add_along(_source(node_of(src), at), axis, at, x.shape))
-    kept = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
+    initial = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
     if reduce == "sum":
-        return kept + total
+        return initial + total
     counts = np.maximum(counts + (1 if include_self else 0), 1).astype(input.dtype)
-    return (kept + total) // counts if input.dtype.kind in "iu" else (kept + total) / counts
+    return (initial + total) // counts if input.dtype.kind in "iu" else (initial + total) / counts
 
 
 @lowering("_scatter")
@@ -157,14 +161,14 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     if 0 in at.shape:
         return symbol(x)
     if not x.shape or not at.shape:
-        return symbol(_choices(reshaped(x, (-1,)), 0, reshaped(at, (1,)),
-                                    reshaped(node_of(src), (1,)), x.shape))  # fmt: skip
-    return symbol(_choices(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
+        return symbol(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
+                                    reshape_node(node_of(src), (1,)), x.shape))  # fmt: skip
+    return symbol(_write_in_order(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
 
 
-def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
+def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
     """Written place after place along the axis, so that the last one stays."""
-    if index.shape[axis] > _CHAIN:
+    if index.shape[axis] > _MAX_UNROLLED_POSITIONS:
         refuse("a scatter of many places, of which the last one of a kind stays")
     shape = [n for i, n in enumerate(x.shape) if i != axis]
     part = [n for i, n in enumerate(index.shape) if i != axis]
@@ -173,15 +177,15 @@ def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) 
         inner = symbol(x)[tuple(
             slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))].node
     places = iota(inner.shape, axis)
-    made = inner
+    updated = inner
     for k in range(index.shape[axis]):
         pick = (slice(None),) * axis + (slice(k, k + 1),)
-        hits = applied(Scalar.EQ, places, symbol(index)[pick].node)
-        made = where(hits, symbol(src)[pick].node, made)
+        hits = apply_operation(Scalar.EQ, places, symbol(index)[pick].node)
+        updated = where(hits, symbol(src)[pick].node, updated)
     if inner is not x:
-        made = Node(Op.UPDATE, (x, made), x.shape, x.type, {
+        updated = Node(Op.UPDATE, (x, updated), x.shape, x.type, {
             "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})  # fmt: skip
-    return reshaped(made, result)
+    return reshape_node(updated, result)
 
 
 # ------------------------------------------------------------------------------- vectors of rows
@@ -192,20 +196,20 @@ def _index_select(input: Any, dim: int, index: Any) -> Symbol:
     x, at = node_of(input), node_of(index)
     if not x.shape:
         return input
-    return symbol(rows(x, reshaped(at, (-1,)), dim % len(x.shape), False))
+    return symbol(take_along_axis_of(x, reshape_node(at, (-1,)), dim % len(x.shape), False))
 
 
 @lowering("_index_add")
 def _index_add(
     input: Any, dim: int, index: Any, source: Any, alpha: Any = 1
 ) -> Symbol:
-    x, at, values = node_of(input), reshaped(node_of(index), (-1,)), node_of(source)
+    x, at, values = node_of(input), reshape_node(node_of(index), (-1,)), node_of(source)
     values = cast(values, x.type)
     if not x.shape:
-        x, values = reshaped(x, (1,)), reshaped(values, (-1,))
+        x, values = reshape_node(x, (1,)), reshape_node(values, (-1,))
     axis = dim % len(x.shape)
     items = [at if i == axis else slice(None) for i in range(len(x.shape))]
-    front = by_positions(x.shape, items, False)
+    front = match_advanced_index(x.shape, items, False)
     share = symbol(front.added(x.shape, values))
     share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
     return (symbol(x) + share).reshape(input.shape).astype(input.dtype)
@@ -213,67 +217,71 @@ def _index_add(
 
 @lowering("_index_fill")
 def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
-    x, at = node_of(input), reshaped(node_of(index), (-1,))
+    x, at = node_of(input), reshape_node(node_of(index), (-1,))
     own = x.shape
-    x = x if own else reshaped(x, (1,))
+    x = x if own else reshape_node(x, (1,))
     axis = dim % len(x.shape)
     places = iota((x.shape[axis], at.shape[0]), 0)
-    wanted = reshaped(positions(at, x.shape[axis]), (1, at.shape[0]))
-    hits = symbol(applied(Scalar.EQ, places, wanted)).any(1)
+    wanted = reshape_node(normalize_positions(at, x.shape[axis]), (1, at.shape[0]))
+    hits = symbol(apply_operation(Scalar.EQ, places, wanted)).any(1)
     mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
-    made = where(mask.node, cast(node_of(value), x.type), x)
-    return symbol(reshaped(made, own))
+    filled = where(mask.node, cast(node_of(value), x.type), x)
+    return symbol(reshape_node(filled, own))
 
 
 @lowering("take")
 def _take(input: Any, index: Any) -> Symbol:
-    return symbol(rows(reshaped(node_of(input), (-1,)), node_of(index)))
+    return symbol(take_along_axis_of(reshape_node(node_of(input), (-1,)), node_of(index)))
 
 
 @lowering("_added_at")
-def _added_at(g: Symbol, places: Symbol, spatial: Sequence[int]) -> Symbol:
+def _add_at_places(g: Symbol, places: Symbol, spatial: Sequence[int]) -> Symbol:
     n, lead = math.prod(spatial), g.shape[: g.ndim - len(spatial)]
     images = math.prod(lead)
     if not g.size:
         return np.zeros_like(g, shape=(*lead, *spatial))
-    index = cast(reshaped(places.node, (images, -1)), Type.I64)
-    return symbol(reshaped(
-        _scattered_sum(reshaped(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
+    index = cast(reshape_node(places.node, (images, -1)), Type.I64)
+    return symbol(reshape_node(
+        _scatter_sum(reshape_node(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
 
 
 @lowering("_taken_at")
-def _taken_at(input: Symbol, places: Symbol, n: int) -> Symbol:
+def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
     if not places.size:
         return np.zeros_like(input, shape=places.shape)
     flat = input.reshape((*input.shape[: input.ndim - n], -1))
     index = places.reshape((*flat.shape[:-1], -1))
-    return symbol(_along(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
+    return symbol(_take_along_axis(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
 
 
 # ------------------------------------------------------------------------------- the last written
 
-_TABLE = 1 << 22  # entries of the table of which index names which place
+_MAX_TABLE_ELEMENTS = 1 << 22  # entries of the table of which index names which place
 
 
-def _last(index: Node, n: int) -> tuple[Node, Node]:
+def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
     """For each of n places the last position of a vector of indices that names it, and whether
     there is one."""
     m = index.shape[0]
-    if not m or n * m > _TABLE:
+    if not m or n * m > _MAX_TABLE_ELEMENTS:
         refuse("writes at many positions, of which the last one of a kind stays")
-    hits = applied(Scalar.EQ, iota((n, m), 0), reshaped(positions(index, n), (1, m)))
-    found = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
-    last = symbol(found).max(1)
-    kept: Symbol = np.maximum(last, 0)
+    hits = apply_operation(
+        Scalar.EQ, iota((n, m), 0), reshape_node(normalize_positions(index, n), (1, m))
+    )
+    writers = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
+    last = symbol(writers).max(1)
+    clamped: Symbol = np.maximum(last, 0)
     named: Symbol = np.greater_equal(last, 0)
-    return kept.node, named.node
+    return clamped.node, named.node
 
 
-def written(x: Node, index: Node, source: Node) -> Node:
+def write_rows(x: Node, index: Node, source: Node) -> Node:
     """x with rows at a vector of indices replaced by those of a source, the last one winning."""
-    last, named = _last(index, x.shape[0])
+    last, named = _last_writers(index, x.shape[0])
     rest = (1,) * (len(x.shape) - 1)
-    return where(reshaped(named, (x.shape[0], *rest)), rows(source, last, 0, False), x)
+    return where(
+        reshape_node(named, (x.shape[0], *rest)), take_along_axis_of(source, last, 0, False), x
+    )
 
 
 @lowering("index_copy")
@@ -282,17 +290,17 @@ def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
     source = source if source.ndim else source.reshape(1)
     axis = dim % x.ndim
     x, source = (np.moveaxis(v, axis, 0) for v in (x, source))
-    made = symbol(written(x.node, reshaped(index.node, (-1,)), source.node))
-    return np.moveaxis(made, 0, axis).reshape(input.shape)
+    written_rows = symbol(write_rows(x.node, reshape_node(index.node, (-1,)), source.node))
+    return np.moveaxis(written_rows, 0, axis).reshape(input.shape)
 
 
 @lowering("put")
 def _put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
-    x, at, values = (reshaped(node_of(v), (-1,)) for v in (input, index, source))
+    x, at, values = (reshape_node(node_of(v), (-1,)) for v in (input, index, source))
     if accumulate:
-        share = symbol(_added_rows(positions(at, x.shape[0]), values, x.shape))
+        share = symbol(_add_rows(normalize_positions(at, x.shape[0]), values, x.shape))
         return input + share.reshape(input.shape)
-    return symbol(written(x, at, values)).reshape(input.shape) if at.shape[0] else input
+    return symbol(write_rows(x, at, values)).reshape(input.shape) if at.shape[0] else input
 
 
 @lowering("_max_unpool1d", "_max_unpool2d", "_max_unpool3d")
@@ -303,8 +311,8 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
         return np.zeros_like(input, shape=(*lead, *spatial))
     at = indices.reshape((images, -1)).astype(np.int64) + np.arange(images)[:, None] * n
     zeros: Symbol = np.zeros_like(input, shape=(images * n,))
-    made = written(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
-    return symbol(made).reshape((*lead, *spatial))
+    unpooled = write_rows(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
+    return symbol(unpooled).reshape((*lead, *spatial))
 
 
 # ------------------------------------------------------------------------------- masks
@@ -317,10 +325,10 @@ def _ranks(mask: Symbol) -> Symbol:
 
 
 @lowering("_masked_spread")
-def _masked_spread(g: Symbol, mask: Symbol, shape: Sequence[int]) -> Symbol:
+def _masked_scatter_backward(g: Symbol, mask: Symbol, shape: Sequence[int]) -> Symbol:
     if not g.size:
         return np.zeros_like(g, shape=tuple(shape))
-    values = symbol(rows(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
+    values = symbol(take_along_axis_of(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
     return np.where(mask, values, g.dtype.type(0))
 
 
@@ -330,7 +338,7 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
         return input
     last = source.size - 1
     places = np.minimum(_ranks(mask), last)
-    values = symbol(rows(source.reshape(-1).node, places.node, 0, False))
+    values = symbol(take_along_axis_of(source.reshape(-1).node, places.node, 0, False))
     return np.where(mask, values.reshape(mask.shape), input)
 
 
@@ -339,45 +347,47 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
 
 def _items(where: Any, rank: int) -> list[Any]:
     """An index of slices and arrays: full slices, and nodes of integers."""
-    found: list[Any] = []
+    entries: list[Any] = []
     for w in where if isinstance(where, (tuple, list)) else (where,):
         if is_symbol(w) or isinstance(w, np.ndarray):
             if w.dtype.kind == "b":
                 refuse("an index by a mask")
-            found.append(node_of(w))
+            entries.append(node_of(w))
         elif isinstance(w, slice) and w == slice(None):
-            found.append(w)
+            entries.append(w)
         else:
             refuse("an index of arrays and windows")
-    return [*found, *[slice(None)] * (rank - len(found))]
+    return [*entries, *[slice(None)] * (rank - len(entries))]
 
 
 @lowering("index")
 def _index(input: Symbol, where: Any) -> Symbol:
-    found = by_positions(input.shape, _items(where, input.ndim))
-    return symbol(found.read(input.node))
+    positions = match_advanced_index(input.shape, _items(where, input.ndim))
+    return symbol(positions.read(input.node))
 
 
 @lowering("index_adjoint")
 def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
-    found = by_positions(shape, _items(where, len(shape)))
-    return symbol(found.added(shape, g.node))
+    positions = match_advanced_index(shape, _items(where, len(shape)))
+    return symbol(positions.added(shape, g.node))
 
 
 @lowering("_index_put")
 def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> Any:
     if accumulate:
-        found = by_positions(input.shape, _items(where, input.ndim))
-        share = found.added(input.shape, cast(values.node, input.node.type))
+        positions = match_advanced_index(input.shape, _items(where, input.ndim))
+        share = positions.added(input.shape, cast(values.node, input.node.type))
         return input + symbol(share)
     masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
         return np.where(mask, values.reshape(()).astype(input.dtype), input)
-    found = by_positions(input.shape, _items(where, input.ndim))
-    front = graph.permute(input.node, found.order)
-    rest = front.shape[found.count :]
-    flat = reshaped(front, (math.prod(front.shape[: found.count]), *rest))
-    source = found.first(cast(values.node, flat.type), rest)
-    made = reshaped(written(flat, reshaped(found.index, (-1,)), source), front.shape)
-    return symbol(graph.permute(made, np.argsort(found.order).tolist()))
+    positions = match_advanced_index(input.shape, _items(where, input.ndim))
+    front = graph.permute(input.node, positions.order)
+    rest = front.shape[positions.count :]
+    flat = reshape_node(front, (math.prod(front.shape[: positions.count]), *rest))
+    source = positions.first(cast(values.node, flat.type), rest)
+    updated = reshape_node(
+        write_rows(flat, reshape_node(positions.index, (-1,)), source), front.shape
+    )
+    return symbol(graph.permute(updated, np.argsort(positions.order).tolist()))

@@ -11,28 +11,30 @@ from ....ops.core.promotion import compute_dtype
 from ..numpy.node_builders import iota
 from ..registry import lowering
 from .softmax import inside, log_probabilities
-from ..numpy.symbolic_array import Symbol, called, symbol
+from ..numpy.symbolic_array import Symbol, call_ufunc, symbol
 
 
 def _axis(x: Symbol) -> int:
     return 0 if x.ndim == 1 else 1
 
 
-def _hits(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
+def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
     """Where each row's class is its target: nowhere for a target that is no class."""
     t = np.expand_dims(target.astype(np.int64, copy=False), axis)
-    return called(np.equal, (symbol(iota(shape, axis)), t))
+    return call_ufunc(np.equal, (symbol(iota(shape, axis)), t))
 
 
-def _factors(
+def _row_weights(
     target: Symbol, weight: Symbol | None, ignore_index: int, kind: np.dtype
 ) -> Symbol:
     """What each row counts for."""
     t = target.astype(np.int64, copy=False)
-    kept = called(np.not_equal, (t, ignore_index))
+    is_counted = call_ufunc(np.not_equal, (t, ignore_index))
     if weight is None:
-        return kept.astype(kind)
-    return np.where(kept, weight.astype(kind, copy=False)[np.where(kept, t, 0)], kind.type(0))
+        return is_counted.astype(kind)
+    return np.where(
+        is_counted, weight.astype(kind, copy=False)[np.where(is_counted, t, 0)], kind.type(0)
+    )
 
 
 def _likelihood(
@@ -40,11 +42,11 @@ def _likelihood(
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:  # fmt: skip
     axis, type = _axis(x), x.dtype.type
-    picked = np.sum(np.where(_hits(target, x.shape, axis), x, type(0)), axis)
-    factors = _factors(target, weight, ignore_index, x.dtype)
+    picked = np.sum(np.where(_is_target(target, x.shape, axis), x, type(0)), axis)
+    factors = _row_weights(target, weight, ignore_index, x.dtype)
     within = 0 <= ignore_index < x.shape[axis]
     if weight is not None or within:
-        picked = np.where(called(np.equal, (factors, 0)), type(0), picked * factors)
+        picked = np.where(call_ufunc(np.equal, (factors, 0)), type(0), picked * factors)
     if reduction == NONE:
         return (-picked).astype(kind)
     y = -np.sum(picked)
@@ -56,11 +58,11 @@ def _coefficients(
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:  # fmt: skip
     """Each row's cotangent."""
-    factors = _factors(target, weight, ignore_index, kind)
+    factors = _row_weights(target, weight, ignore_index, kind)
     g = g.astype(kind, copy=False)
     if reduction == MEAN:
         total = np.sum(factors)
-        g = np.where(called(np.equal, (total, 0)), kind.type(0), g / total)
+        g = np.where(call_ufunc(np.equal, (total, 0)), kind.type(0), g / total)
     return g * factors
 
 
@@ -87,7 +89,7 @@ def _nll_loss_backward(
 ) -> Symbol:  # fmt: skip
     axis = 0 if len(shape) == 1 else 1
     c = _coefficients(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
-    hits = _hits(target, shape, axis)
+    hits = _is_target(target, shape, axis)
     return np.where(hits, -np.expand_dims(c, axis), c.dtype.type(0)).astype(g.dtype)
 
 
@@ -98,7 +100,7 @@ def _cross_entropy_backward(
 ) -> Symbol:  # fmt: skip
     y, axis = inside(logs), _axis(logs)
     c = _coefficients(share, target, weight, reduction, ignore_index, y.dtype)
-    hits = _hits(target, y.shape, axis).astype(y.dtype)
+    hits = _is_target(target, y.shape, axis).astype(y.dtype)
     return ((np.exp(y) - hits) * np.expand_dims(c, axis)).astype(logs.dtype)
 
 

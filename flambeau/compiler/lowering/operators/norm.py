@@ -14,7 +14,7 @@ from ..numpy.symbolic_array import Symbol, symbol
 Maybe = Symbol | None
 
 
-def _as(kind: np.dtype, *arrays: Maybe) -> list[Any]:
+def _cast_to(kind: np.dtype, *arrays: Maybe) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
@@ -27,7 +27,7 @@ def _moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, An
     return mean, squares, 1 / np.sqrt(squares / count + x.dtype.type(eps)), centred
 
 
-def _scaled(y: Symbol, weight: Maybe, bias: Maybe) -> Symbol:
+def _scale_and_shift(y: Symbol, weight: Maybe, bias: Maybe) -> Symbol:
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -42,9 +42,9 @@ def _layer_norm(
 ) -> tuple[Symbol, ...]:  # fmt: skip
     if not input.size:
         return input, save_mean, save_rstd
-    x, w, b = _as(save_mean.dtype, input, weight, bias)
+    x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
     mean, _, rstd, centred = _moments(x, tuple(range(x.ndim - n, x.ndim)), eps)
-    y = _scaled(centred * rstd, w, b).astype(input.dtype)
+    y = _scale_and_shift(centred * rstd, w, b).astype(input.dtype)
     return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
 
 
@@ -57,7 +57,7 @@ def _layer_norm_backward(
     if not input.size:
         zeros = np.sum(np.zeros_like(input, dtype=kind), tuple(range(lead)))
         return np.zeros_like(input), zeros, zeros
-    share, x, w = _as(mean.dtype, g, input, weight)
+    share, x, w = _cast_to(mean.dtype, g, input, weight)
     shape = (*x.shape[:lead], *(1,) * n)
     mean, rstd = mean.reshape(shape), rstd.reshape(shape)
     axes, rows = tuple(range(lead, x.ndim)), tuple(range(lead))
@@ -68,8 +68,8 @@ def _layer_norm_backward(
         share, product = share * w, product * w
     count = x.dtype.type(math.prod(x.shape[lead:]))
     along = np.sum(product, axes, keepdims=True) / count
-    made = (share - (hat * along + np.sum(share, axes, keepdims=True) / count)) * rstd
-    return made.astype(input.dtype), of_weight.astype(kind), of_bias.astype(kind)
+    gradient = (share - (hat * along + np.sum(share, axes, keepdims=True) / count)) * rstd
+    return gradient.astype(input.dtype), of_weight.astype(kind), of_bias.astype(kind)
 
 
 # ------------------------------------------------------------------------------- batches
@@ -90,7 +90,9 @@ def _batch_norm(
 ) -> tuple[Maybe, ...]:  # fmt: skip
     if not input.size:
         return input, running_mean, running_var, save_mean, save_rstd
-    x, w, b = _as(save_mean.dtype, input, *(_by_channel(v, input.ndim) for v in (weight, bias)))
+    x, w, b = _cast_to(
+        save_mean.dtype, input, *(_by_channel(v, input.ndim) for v in (weight, bias))
+    )
     axes = _batch_axes(x)
     mean, squares, rstd, _ = _moments(x, axes, eps)
     count = math.prod(x.shape[i] for i in axes)
@@ -115,7 +117,7 @@ def _batch_norm_backward(
     if not input.size:
         zeros = np.zeros_like(mean, dtype=kind)
         return np.zeros_like(input), zeros, zeros
-    share, x, w = _as(mean.dtype, g, input, weight)
+    share, x, w = _cast_to(mean.dtype, g, input, weight)
     mean, rstd, w = (_by_channel(v, x.ndim) for v in (mean, rstd, w))
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     of_g = np.sum(share, axes, keepdims=True)
@@ -123,8 +125,8 @@ def _batch_norm_backward(
     of_product = np.sum(share * centred, axes, keepdims=True)
     a = rstd if w is None else rstd * w
     slope = rstd * rstd * of_product / count
-    made = ((share - of_g / count - centred * slope) * a).astype(input.dtype)
-    return made, (of_product * rstd).reshape(-1).astype(kind), of_g.reshape(-1).astype(kind)
+    gradient = ((share - of_g / count - centred * slope) * a).astype(input.dtype)
+    return gradient, (of_product * rstd).reshape(-1).astype(kind), of_g.reshape(-1).astype(kind)
 
 
 @lowering("_batch_norm_running")
@@ -133,7 +135,7 @@ def _batch_norm_running(
     running_var: Symbol, eps: float,
 ) -> Symbol:  # fmt: skip
     kind = compute_dtype(input.dtype)
-    x, w, b, mean, var = _as(kind, input, weight, bias, running_mean, running_var)
+    x, w, b, mean, var = _cast_to(kind, input, weight, bias, running_mean, running_var)
     rstd = 1 / np.sqrt(var + kind.type(eps))
     scale = rstd if w is None else rstd * w
     shift = -mean * scale if b is None else b - mean * scale
@@ -144,12 +146,12 @@ def _batch_norm_running(
 # ------------------------------------------------------------------------------- groups
 
 
-def _grouped(x: Symbol, groups: int) -> Symbol:
+def _split_groups(x: Symbol, groups: int) -> Symbol:
     """(n, c, ...) as (n, groups, c / groups, positions)."""
     return x.reshape((x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:])))
 
 
-def _of_groups(v: Maybe, groups: int) -> Any:
+def _per_group(v: Maybe, groups: int) -> Any:
     return None if v is None else v.reshape((1, groups, -1, 1))
 
 
@@ -160,9 +162,9 @@ def _group_norm(
 ) -> tuple[Symbol, ...]:  # fmt: skip
     if not input.size:
         return input, save_mean, save_rstd
-    x, w, b = _as(save_mean.dtype, input, weight, bias)
-    mean, _, rstd, centred = _moments(_grouped(x, groups), (2, 3), eps)
-    y = _scaled(centred * rstd, _of_groups(w, groups), _of_groups(b, groups))
+    x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
+    mean, _, rstd, centred = _moments(_split_groups(x, groups), (2, 3), eps)
+    y = _scale_and_shift(centred * rstd, _per_group(w, groups), _per_group(b, groups))
     y = y.reshape(input.shape).astype(input.dtype)
     return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
 
@@ -177,16 +179,16 @@ def _group_norm_backward(
         zeros = symbol(mean.node)[:0, 0]
         zeros = np.zeros_like(zeros, dtype=kind, shape=(c,))
         return np.zeros_like(input), zeros, zeros
-    share, x, w = _as(mean.dtype, g, input, weight)
-    share, x = _grouped(share, groups), _grouped(x, groups)
+    share, x, w = _cast_to(mean.dtype, g, input, weight)
+    share, x = _split_groups(share, groups), _split_groups(x, groups)
     mean, rstd = (v.reshape((*v.shape, 1, 1)) for v in (mean, rstd))
     hat = (x - mean) * rstd
     product = share * hat
     of_weight, of_bias = np.sum(product, (0, 3)), np.sum(share, (0, 3))
     if w is not None:
-        share, product = share * _of_groups(w, groups), product * _of_groups(w, groups)
+        share, product = share * _per_group(w, groups), product * _per_group(w, groups)
     count = x.dtype.type(x.shape[2] * x.shape[3])
     along = np.sum(product, (2, 3), keepdims=True) / count
-    made = (share - (hat * along + np.sum(share, (2, 3), keepdims=True) / count)) * rstd
-    return (made.reshape(input.shape).astype(input.dtype), of_weight.reshape(-1).astype(kind),
+    gradient = (share - (hat * along + np.sum(share, (2, 3), keepdims=True) / count)) * rstd
+    return (gradient.reshape(input.shape).astype(input.dtype), of_weight.reshape(-1).astype(kind),
             of_bias.reshape(-1).astype(kind))  # fmt: skip

@@ -12,34 +12,34 @@ from typing import Any
 from ....native.loop_ir.ir import Scalar, Type
 from ....native.loop_ir.tensor_facade import TensorFacade
 from ...ir.graph import Node, Op
-from ..numpy.node_builders import applied, cast, computed, number, where
+from ..numpy.node_builders import apply_operation, cast, compute_type, number, where
 
 
-def updated(
+def trace_update(
     formula: Callable, flags: Any, scalars: type, numbers: list[Node], tensors: list[Node]
 ) -> list[Node]:
     """The new values of (param, grad, *states) after formula(flags, scalars, ...)."""
     type = tensors[0].type
-    named = scalars(*[Number(one, type) for one in numbers])
-    symbols = [Symbol(one) for one in tensors]
+    named = scalars(*[StepNumber(number, type) for number in numbers])
+    symbols = [UpdateSymbol(tensor) for tensor in tensors]
     formula(flags, named, *symbols)
     return [symbol.node for symbol in symbols]
 
 
-def copied(
-    made: list[Node], old: list[Node], new: list[Node], numbers: list[Node]
+def copy_update(
+    results: list[Node], old: list[Node], new: list[Node], numbers: list[Node]
 ) -> list[Node] | None:  # fmt: skip
-    """What `updated` made of `old`, for others of the same shapes and types: ten times faster.
+    """What `trace_update` made of `old`, for others of the same shapes and types: ten times faster.
 
     What depends on numbers alone is shared. None where something else is read, too.
     """
-    copies = {id(one): one for one in numbers} | {
+    copies = {id(number): number for number in numbers} | {
         id(a): b for a, b in zip(old, new, strict=True)
     }
-    stack = list(made)
+    stack = list(results)
     while stack:
         node = stack[-1]
-        missing = [one for one in node.inputs if id(one) not in copies]
+        missing = [input for input in node.inputs if id(input) not in copies]
         if id(node) in copies or not missing:
             stack.pop()
         else:
@@ -48,15 +48,15 @@ def copied(
         if id(node) not in copies:
             if not node.inputs and node.op is not Op.CONSTANT:
                 return None
-            inputs = tuple([copies[id(one)] for one in node.inputs])
+            inputs = tuple([copies[id(input)] for input in node.inputs])
             same = all(map(operator.is_, inputs, node.inputs))
             copies[id(node)] = node if same else Node(
                 node.op, inputs, node.shape, node.type, node.attributes, node.origin
             )  # fmt: skip
-    return [copies[id(one)] for one in made]
+    return [copies[id(result)] for result in results]
 
 
-class Symbol(TensorFacade):
+class UpdateSymbol(TensorFacade):
     """A tensor whose value is a node; methods in place give it another."""
 
     __slots__ = ("node",)
@@ -66,49 +66,49 @@ class Symbol(TensorFacade):
 
     def _operand(self, value: Any) -> Node:
         """Another operand, in the type that this one computes with."""
-        type = computed(self.node.type)
-        if isinstance(value, Number):
+        type = compute_type(self.node.type)
+        if isinstance(value, StepNumber):
             return cast(value.wide, type)
-        if isinstance(value, Symbol):
+        if isinstance(value, UpdateSymbol):
             return cast(value.node, type)
         return number(float(value), type)
 
-    def _do(self, operation: Scalar, *operands: Any) -> Symbol:
-        found = applied(operation, *map(self._operand, operands))
-        return Symbol(cast(found, self.node.type))
+    def _do(self, operation: Scalar, *operands: Any) -> UpdateSymbol:
+        value = apply_operation(operation, *map(self._operand, operands))
+        return UpdateSymbol(cast(value, self.node.type))
 
     def _test(self, operation: Scalar, a: Any, b: Any) -> Node:
-        return applied(operation, self._operand(a), self._operand(b), type=Type.BOOL)
+        return apply_operation(operation, self._operand(a), self._operand(b), type=Type.BOOL)
 
-    def _choose(self, condition: Node, a: Any, b: Any) -> Symbol:
-        found = where(condition, self._operand(a), self._operand(b))
-        return Symbol(cast(found, self.node.type))
+    def _choose(self, condition: Node, a: Any, b: Any) -> UpdateSymbol:
+        value = where(condition, self._operand(a), self._operand(b))
+        return UpdateSymbol(cast(value, self.node.type))
 
-    def _set(self, other: Symbol) -> Symbol:
+    def _set(self, other: UpdateSymbol) -> UpdateSymbol:
         self.node = other.node
         return self
 
-    def lerp_(self, end: Any, weight: Any) -> Symbol:
+    def lerp_(self, end: Any, weight: Any) -> UpdateSymbol:
         """From the nearer end, as PyTorch interpolates: exact at weights 0 and 1."""
-        wide = weight.wide if isinstance(weight, Number) else number(float(weight), Type.F64)
+        wide = weight.wide if isinstance(weight, StepNumber) else number(float(weight), Type.F64)
         gap = self._do(Scalar.SUB, end, self)
-        rest = Number(applied(Scalar.SUB, number(1.0, Type.F64), wide), self.node.type)
-        near = applied(Scalar.LT, wide, number(0.5, Type.F64), type=Type.BOOL)
+        rest = StepNumber(apply_operation(Scalar.SUB, number(1.0, Type.F64), wide), self.node.type)
+        near = apply_operation(Scalar.LT, wide, number(0.5, Type.F64), type=Type.BOOL)
         first = self._do(Scalar.ADD, self, self._do(Scalar.MUL, gap, weight))
         second = self._do(Scalar.SUB, end, self._do(Scalar.MUL, gap, rest))
         return self._set(self._choose(near, first, second))
 
-    def maximum(self, other: Any) -> Symbol:
+    def maximum(self, other: Any) -> UpdateSymbol:
         return self._do(Scalar.MAXIMUM, self, other)
 
-    def clone(self) -> Symbol:
-        return Symbol(self.node)
+    def clone(self) -> UpdateSymbol:
+        return UpdateSymbol(self.node)
 
-    def copy_(self, source: Any) -> Symbol:
-        return self._set(Symbol(cast(self._operand(source), self.node.type)))
+    def copy_(self, source: Any) -> UpdateSymbol:
+        return self._set(UpdateSymbol(cast(self._operand(source), self.node.type)))
 
 
-class Number(Symbol):
+class StepNumber(UpdateSymbol):
     """A number that may change from step to step, in double precision: `wide`."""
 
     __slots__ = ("wide",)

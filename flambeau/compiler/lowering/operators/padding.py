@@ -11,14 +11,15 @@ from ....native.loop_ir.ir import ReduceOp, Scalar
 from ....ops.view.padding import _pairs, _sources
 from ...ir import graph
 from ...ir.graph import Node
-from ..numpy.indexing import by_positions
+from ..numpy.indexing import match_advanced_index
 from ..numpy.node_builders import (
-    applied, cast, computed, folded, literal, reshaped, sliced, stacked,
+    apply_operation, cast, compute_type, literal, reduce_axes, reshape_node, slice_axis,
+    stack_nodes,
 )
 from .pool import Windows
 from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, symbol
-from .strided_windows import bordered
+from .strided_windows import add_border
 
 
 @lowering("constant_pad_nd")
@@ -27,54 +28,56 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
     pairs = _pairs(pad, input.ndim)
     for axis, (before, after) in enumerate(pairs):
         start, end = max(-before, 0), node.shape[axis] - max(-after, 0)
-        node = sliced(node, axis, start, max(end - start, 0))
+        node = slice_axis(node, axis, start, max(end - start, 0))
     low, high = ([max(n, 0) for n in side] for side in zip(*pairs, strict=True))
     fill = np.asarray(value).astype(input.dtype)
-    return symbol(bordered(node, low, high, float(fill) if fill.dtype.kind in "fV" else
+    return symbol(add_border(node, low, high, float(fill) if fill.dtype.kind in "fV" else
                            fill.item()))  # fmt: skip
 
 
-def _placed(part: Node, axis: int, at: int, n: int) -> Node:
+def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
     """Zeros of n places along an axis with a part from `at` on."""
     low, high = [0] * len(part.shape), [0] * len(part.shape)
     low[axis], high[axis] = at, n - at - part.shape[axis]
     return graph.pad(part, low, high)
 
 
-def _added_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
+def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
     """Zeros of n places along an axis with g added up at known ones."""
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     items = [literal(places.astype(np.int64)) if i == axis else slice(None)
              for i in range(len(shape))]  # fmt: skip
-    return by_positions(shape, items, False).added(shape, g)
+    return match_advanced_index(shape, items, False).added(shape, g)
 
 
-def _contracted(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
+def _fold_padding(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
     """What came from a place of an axis of n is added up there."""
     sources = _sources(n, before, after, mode)
     if before < 0 or after < 0:
-        return _added_along(g, axis, sources, n)
-    made = sliced(g, axis, before, n)
+        return _add_along(g, axis, sources, n)
+    gradient = slice_axis(g, axis, before, n)
     for start, places in ((0, sources[:before]), (before + n, sources[before + n :])):
         if not places.size:
             continue
-        part = sliced(g, axis, start, places.size)
+        part = slice_axis(g, axis, start, places.size)
         if mode == "replicate":
-            part = folded(part, ReduceOp.SUM, (axis,), True)
+            part = reduce_axes(part, ReduceOp.SUM, (axis,), True)
         elif places[0] > places[-1]:
-            part = sliced(part, axis, places.size - 1, places.size, -1)
-        made = applied(Scalar.ADD, made, _placed(part, axis, int(places.min()), n))
-    return made
+            part = slice_axis(part, axis, places.size - 1, places.size, -1)
+        gradient = apply_operation(
+            Scalar.ADD, gradient, _place_along(part, axis, int(places.min()), n)
+        )
+    return gradient
 
 
 @lowering("_padded_adjoint")
 def _padded_adjoint(
     g: Symbol, shape: Sequence[int], pad: Sequence[int], mode: str
 ) -> Symbol:
-    y = cast(g.node, computed(g.node.type))
+    y = cast(g.node, compute_type(g.node.type))
     for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
         if before or after:
-            y = _contracted(y, shape[axis], axis, before, after, mode)
+            y = _fold_padding(y, shape[axis], axis, before, after, mode)
     return symbol(cast(y, g.node.type))
 
 
@@ -84,7 +87,7 @@ def _padded_adjoint(
 @lowering("_resampled_adjoint")
 def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> Symbol:
     """A product with a matrix along each axis, or sums of places that were repeated."""
-    y = symbol(cast(g.node, computed(g.node.type)))
+    y = symbol(cast(g.node, compute_type(g.node.type)))
     for t in reversed(taps):
         n, out = shape[t.axis], t.places.shape[1]
         repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
@@ -107,8 +110,8 @@ def _im2col(input: Symbol, window: Any) -> Symbol:
     windows = Windows(input.node, window)
     x = windows.bordered(input.node, 0)
     n, c = input.shape[:2]
-    parts = stacked([windows.met(x, at) for at in windows.positions()], 2)
-    return symbol(reshaped(parts, (n, c * windows.places, -1)))
+    parts = stack_nodes([windows.met(x, at) for at in windows.positions()], 2)
+    return symbol(reshape_node(parts, (n, c * windows.places, -1)))
 
 
 @lowering("_col2im")

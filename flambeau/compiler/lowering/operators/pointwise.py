@@ -11,7 +11,7 @@ from ....native.loop_ir.ir import Scalar
 from ....ops.core.promotion import compute_dtype
 from ..numpy.reductions import axes_of
 from ..registry import lowering, refuse
-from ..numpy.symbolic_array import Symbol, element
+from ..numpy.symbolic_array import Symbol, apply_elementwise
 
 
 @lowering("sign", "sgn")
@@ -26,18 +26,18 @@ def _sign(input: Symbol) -> Symbol:
 
 @lowering("erf")
 def _erf(input: Symbol) -> Symbol:
-    return element(Scalar.ERF, input)
+    return apply_elementwise(Scalar.ERF, input)
 
 
 @lowering("erfc")
 def _erfc(input: Symbol) -> Symbol:
-    return element(Scalar.ERFC, input)
+    return apply_elementwise(Scalar.ERFC, input)
 
 
 @lowering("ndtr")
 def _ndtr(input: Symbol) -> Symbol:
     """Half of erfc(-x / sqrt 2), which keeps its precision where the area is small."""
-    return element(Scalar.ERFC, input * -math.sqrt(0.5)) * 0.5
+    return apply_elementwise(Scalar.ERFC, input * -math.sqrt(0.5)) * 0.5
 
 
 @lowering("_vector_norm")

@@ -17,11 +17,12 @@ from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node
 from ..numpy.node_builders import (
-    applied, cast, computed, dtype_of, folded, literal, number, reshaped, sliced, stretched, where,
+    apply_operation, broadcast_to, cast, compute_type, dtype_of, literal, number, reduce_axes,
+    reshape_node, slice_axis, where,
 )
 from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, node_of, symbol
-from .strided_windows import bordered, nothing, woven
+from .strided_windows import add_border, interleave, nothing
 
 
 class Windows:
@@ -54,39 +55,39 @@ class Windows:
     def divided(self, x: Node) -> Node:
         """x with an axis for each window's positions."""
         for i, (m, k) in enumerate(zip(self.output, self.window.kernel, strict=True)):
-            x = sliced(x, self.first + i, 0, m * k)
-        return reshaped(x, self.split)
+            x = slice_axis(x, self.first + i, 0, m * k)
+        return reshape_node(x, self.split)
 
     def whole(self, x: Node) -> Node:
         """`divided` undone: zeros where no window reached."""
         met = [m * k for m, k in zip(self.output, self.window.kernel, strict=True)]
-        x = reshaped(x, (*self.lead, *met))
+        x = reshape_node(x, (*self.lead, *met))
         high = [n - m for n, m in zip((*self.lead, *self.spatial), x.shape, strict=True)]
         return graph.pad(x, (0,) * len(high), high)
 
     def over(self, y: Node) -> Node:
         """A value for each window beside `divided`."""
-        return reshaped(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
+        return reshape_node(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
 
     def bordered(self, x: Node, value: float) -> Node:
         """x with its border of a number."""
         zeros = (0,) * self.first
         low, high = zip(*self.window.padding, strict=True)
-        return bordered(x, (*zeros, *low), (*zeros, *high), value)
+        return add_border(x, (*zeros, *low), (*zeros, *high), value)
 
     def along(self, x: Node, axis: int, place: int) -> Node:
         """What one position along one of the windows' axes meets."""
         w = self.window
-        return sliced(x, self.first + axis, place * w.dilation[axis], self.output[axis],
+        return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
                       w.stride[axis])  # fmt: skip
 
     def folded(self, x: Node, operation: Scalar) -> Node:
         """All the positions joined by an operation, one axis after the other."""
         for axis, k in enumerate(self.window.kernel):
-            made = self.along(x, axis, 0)
+            joined_axis = self.along(x, axis, 0)
             for place in range(1, k):
-                made = applied(operation, made, self.along(x, axis, place))
-            x = made
+                joined_axis = apply_operation(operation, joined_axis, self.along(x, axis, place))
+            x = joined_axis
         return x
 
     def met(self, x: Node, at: Sequence[int]) -> Node:
@@ -103,17 +104,17 @@ class Windows:
 
     def returned(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
         """Added up at each element: share(position) of every window that meets it there."""
-        made = self._phases((), share, like)
+        gradient = self._phases((), share, like)
         for i, n in enumerate(self.spatial):
-            made = sliced(made, self.first + i, self.window.padding[i][0], n)
-        return made
+            gradient = slice_axis(gradient, self.first + i, self.window.padding[i][0], n)
+        return gradient
 
     def _phases(self, fixed: tuple, share: Callable, like: Node) -> Node:
         axis = len(fixed)
         if axis == self.rank:
             return self._phase(fixed, share, like)
         parts = [self._phases((*fixed, r), share, like) for r in range(self.window.stride[axis])]
-        return woven(parts, self.first + axis)
+        return interleave(parts, self.first + axis)
 
     def _phase(self, phase: tuple[int, ...], share: Callable, like: Node) -> Node:
         w = self.window
@@ -124,39 +125,39 @@ class Windows:
             reach = [p * d for p, d in zip(at, w.dilation, strict=True)]
             if any((v - r) % s for v, r, s in zip(reach, phase, w.stride, strict=True)):
                 continue
-            one = share(at)
+            value = share(at)
             for i, (v, r, s, count) in enumerate(zip(reach, phase, w.stride, counts, strict=True)):
-                one = _shifted(one, self.first + i, (v - r) // s, count)
-            total = one if total is None else applied(Scalar.ADD, total, one)
+                value = _shift_axis(value, self.first + i, (v - r) // s, count)
+            total = value if total is None else apply_operation(Scalar.ADD, total, value)
         return nothing(like, (*self.lead, *counts)) if total is None else total
 
 
-def _shifted(node: Node, axis: int, by: int, count: int) -> Node:
+def _shift_axis(node: Node, axis: int, by: int, count: int) -> Node:
     """`count` places of an axis moved up, zeros elsewhere."""
-    kept = max(min(node.shape[axis], count - by), 0)
-    node = sliced(node, axis, 0, kept)
+    remaining = max(min(node.shape[axis], count - by), 0)
+    node = slice_axis(node, axis, 0, remaining)
     low, high = [0] * len(node.shape), [0] * len(node.shape)
-    low[axis], high[axis] = min(by, count), max(count - by - kept, 0)
+    low[axis], high[axis] = min(by, count), max(count - by - remaining, 0)
     return graph.pad(node, low, high)
 
 
 # ------------------------------------------------------------------------------- maxima
 
 
-def _lowest(type: Type) -> Any:
+def _lowest_value(type: Type) -> Any:
     return -math.inf if type.floating else int(np.iinfo(dtype_of(type)).min)
 
 
 def _maxima(x: Node, windows: Windows) -> Node:
     if windows.apart:
-        return folded(windows.divided(x), ReduceOp.MAXIMUM, windows.inner)
-    return windows.folded(windows.bordered(x, _lowest(x.type)), Scalar.MAXIMUM)
+        return reduce_axes(windows.divided(x), ReduceOp.MAXIMUM, windows.inner)
+    return windows.folded(windows.bordered(x, _lowest_value(x.type)), Scalar.MAXIMUM)
 
 
 @lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
 def _max_pool(input: Any, window: Any) -> Symbol:
     x = node_of(input)
-    inside = cast(x, computed(x.type))
+    inside = cast(x, compute_type(x.type))
     return symbol(cast(_maxima(inside, Windows(x, window)), x.type))
 
 
@@ -167,39 +168,39 @@ def _order(windows: Windows) -> Node:
     return literal(np.arange(windows.places, dtype=np.int32).reshape(shape))
 
 
-def _firsts(x: Node, tops: Node, windows: Windows) -> Node:
+def _first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
     """For each window, the number of the first position that holds its maximum; else the last.
 
     In 32 bits, as wide as most values beside it: lanes are then as many.
     """
     last = windows.places - 1
     if windows.apart:
-        hits = applied(Scalar.EQ, windows.divided(x), windows.over(tops))
-        found = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
-        return folded(found, ReduceOp.MINIMUM, windows.inner)
-    x = windows.bordered(x, _lowest(x.type))
-    found = graph.constant(last, Type.I32, tops.shape)
+        hits = apply_operation(Scalar.EQ, windows.divided(x), windows.over(tops))
+        positions = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
+        return reduce_axes(positions, ReduceOp.MINIMUM, windows.inner)
+    x = windows.bordered(x, _lowest_value(x.type))
+    positions = graph.constant(last, Type.I32, tops.shape)
     for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
-        hits = applied(Scalar.EQ, windows.met(x, at), tops)
-        found = where(hits, number(i, Type.I32, len(hits.shape)), found)
-    return found
+        hits = apply_operation(Scalar.EQ, windows.met(x, at), tops)
+        positions = where(hits, number(i, Type.I32, len(hits.shape)), positions)
+    return positions
 
 
 def _equals(firsts: Node, i: int) -> Node:
-    return applied(Scalar.EQ, firsts, number(i, Type.I32, len(firsts.shape)))
+    return apply_operation(Scalar.EQ, firsts, number(i, Type.I32, len(firsts.shape)))
 
 
 @lowering("_max_pool_placed")
-def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
+def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     x, y, share = node_of(input), node_of(tops), node_of(g)
     type = share.type
-    x, y, share = (cast(n, computed(n.type)) for n in (x, y, share))
+    x, y, share = (cast(n, compute_type(n.type)) for n in (x, y, share))
     windows = Windows(x, window)
-    firsts = _firsts(x, y, windows)
+    firsts = _first_maxima(x, y, windows)
     if windows.apart:
-        hits = applied(Scalar.EQ, _order(windows), windows.over(firsts))
-        made = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
-        return symbol(cast(windows.whole(made), type))
+        hits = apply_operation(Scalar.EQ, _order(windows), windows.over(firsts))
+        spread_share = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
+        return symbol(cast(windows.whole(spread_share), type))
     numbers = {at: i for i, at in enumerate(windows.positions())}
     zero = number(0, share.type, len(share.shape))
 
@@ -210,26 +211,26 @@ def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
 
 
 @lowering("_max_pool_picked")
-def _max_pool_picked(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
+def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     x, y, values = node_of(input), node_of(tops), node_of(u)
     windows = Windows(x, window)
-    inside = computed(x.type)
-    firsts = _firsts(cast(x, inside), cast(y, inside), windows)
+    inside = compute_type(x.type)
+    firsts = _first_maxima(cast(x, inside), cast(y, inside), windows)
     values = windows.bordered(values, 0)
-    made: Node | None = None
+    picked: Node | None = None
     for i, at in enumerate(windows.positions()):
-        one = windows.met(values, at)
-        made = one if made is None else where(_equals(firsts, i), one, made)
-    return symbol(made) if made is not None else u
+        value = windows.met(values, at)
+        picked = value if picked is None else where(_equals(firsts, i), value, picked)
+    return symbol(picked) if picked is not None else u
 
 
 @lowering("_max_pool1d_with_indices", "_max_pool2d_with_indices", "_max_pool3d_with_indices")
 def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
     x = node_of(input)
     windows = Windows(x, window)
-    inside = cast(x, computed(x.type))
+    inside = cast(x, compute_type(x.type))
     tops = _maxima(inside, windows)
-    rest = symbol(cast(_firsts(inside, tops, windows), Type.I64))
+    rest = symbol(cast(_first_maxima(inside, tops, windows), Type.I64))
     flat: Any = 0
     factor = math.prod(windows.window.kernel)
     for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
@@ -246,7 +247,7 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
 
 
 def _inside(x: Symbol) -> Node:
-    return cast(x.node, computed(x.node.type))
+    return cast(x.node, compute_type(x.node.type))
 
 
 @lowering("_avg_pool1d", "_avg_pool2d", "_avg_pool3d")
@@ -254,7 +255,7 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
     x, window = _inside(input), average.window
     windows = Windows(x, window)
     if windows.apart:
-        y = folded(windows.divided(x), ReduceOp.SUM, windows.inner)
+        y = reduce_axes(windows.divided(x), ReduceOp.SUM, windows.inner)
     else:
         y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
     divisors = average.divisors(windows.spatial)
@@ -273,17 +274,17 @@ def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbo
     like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
     windows = Windows(like, average.window)
     if windows.apart:
-        made = windows.whole(stretched(windows.over(share.node), windows.split))
+        gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
     else:
-        made = windows.returned(lambda at: share.node, share.node)
-    return symbol(made).astype(g.dtype)
+        gradient = windows.returned(lambda at: share.node, share.node)
+    return symbol(gradient).astype(g.dtype)
 
 
-def _even(spatial: Sequence[int], output: Sequence[int]) -> bool:
+def _even_windows(spatial: Sequence[int], output: Sequence[int]) -> bool:
     return all(m and n % m == 0 for n, m in zip(spatial, output, strict=True))
 
 
-class _Even:
+class _EvenWindows:
     """The windows of adaptive pooling where they are of one size."""
 
     def __init__(self, spatial: Sequence[int], output: Sequence[int]) -> None:
@@ -292,15 +293,15 @@ class _Even:
         self.padding, self.dilation = ((0, 0),) * len(output), (1,) * len(output)
 
 
-def _averages(n: int, m: int, kind: np.dtype) -> np.ndarray:
-    made = np.zeros((n, m), kind)
+def _averaging_matrix(n: int, m: int, kind: np.dtype) -> np.ndarray:
+    matrix = np.zeros((n, m), kind)
     for i in range(m):
         a, b = i * n // m, -(-(i + 1) * n // m)
-        made[a:b, i] = 1 / (b - a)
-    return made
+        matrix[a:b, i] = 1 / (b - a)
+    return matrix
 
 
-def _by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
+def _multiply_by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
     for i, matrix in enumerate(matrices):
         at = x.ndim - len(matrices) + i
         x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
@@ -311,12 +312,12 @@ def _by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
 def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
     x = symbol(_inside(input))
     spatial = x.shape[-len(output) :]
-    if _even(spatial, output):
-        windows = Windows(x.node, _Even(spatial, output))
-        y = symbol(folded(windows.divided(x.node), ReduceOp.SUM, windows.inner))
+    if _even_windows(spatial, output):
+        windows = Windows(x.node, _EvenWindows(spatial, output))
+        y = symbol(reduce_axes(windows.divided(x.node), ReduceOp.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
-    matrices = [_averages(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
-    return _by_matrices(x, matrices).astype(input.dtype)
+    matrices = [_averaging_matrix(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
+    return _multiply_by_matrices(x, matrices).astype(input.dtype)
 
 
 @lowering("_adaptive_avg_pool1d_backward", "_adaptive_avg_pool2d_backward",
@@ -325,14 +326,16 @@ def _adaptive_average_backward(
     g: Symbol, spatial: Sequence[int], output: Sequence[int]
 ) -> Symbol:
     share = symbol(_inside(g))
-    if _even(spatial, output):
+    if _even_windows(spatial, output):
         like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
-        windows = Windows(like, _Even(spatial, output))
+        windows = Windows(like, _EvenWindows(spatial, output))
         share = share / share.dtype.type(windows.places)
-        made = windows.whole(stretched(windows.over(share.node), windows.split))
-        return symbol(made).astype(g.dtype)
-    matrices = [_averages(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)]
-    return _by_matrices(share, matrices).astype(g.dtype)
+        gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
+        return symbol(gradient).astype(g.dtype)
+    matrices = [
+        _averaging_matrix(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)
+    ]
+    return _multiply_by_matrices(share, matrices).astype(g.dtype)
 
 
 @lowering("_adaptive_max_pool1d", "_adaptive_max_pool2d", "_adaptive_max_pool3d")
@@ -343,15 +346,15 @@ def _adaptive_largest(
     rank = len(output)
     spatial, lead = input.shape[-rank:], input.shape[:-rank]
     places = np.arange(math.prod(spatial)).reshape(spatial)
-    tops, found = [], []
+    tops, positions = [], []
     for at in product(*map(range, output)):
         cell = tuple(slice(i * n // m, -(-(i + 1) * n // m))
                      for i, n, m in zip(at, spatial, output, strict=True))  # fmt: skip
         part = input[(Ellipsis, *cell)].reshape((*lead, -1))
         best = np.argmax(part, -1)
-        found.append(symbol(literal(places[cell].reshape(-1)))[best])
+        positions.append(symbol(literal(places[cell].reshape(-1)))[best])
         tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
     shape = (*lead, *output)
-    return np.stack(tops, -1).reshape(shape), np.stack(found, -1).reshape(shape)
+    return np.stack(tops, -1).reshape(shape), np.stack(positions, -1).reshape(shape)
 
 

@@ -22,7 +22,7 @@ from ..numpy.symbolic_array import Symbol, symbol
 _FLOATS = ("float32", "float64")
 
 
-def in_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
+def becomes_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
     """Whether a layer's steps become one kernel."""
     inside = compute_dtype(kind)
     if not steps.dense or len(steps.windows) < 2 or not steps.batch or not width:
@@ -31,7 +31,7 @@ def in_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
     return inside.name in _FLOATS and recurrent.fits_one_kernel(size, steps.batch, threads())
 
 
-class Layer:
+class RecurrentLayer:
     """One direction of a layer: its steps, in their order and as rows."""
 
     def __init__(self, cell: str, steps: Steps) -> None:
@@ -51,28 +51,28 @@ class Layer:
         """What is there after the last step."""
         return x[0] if self.reverse else x[self.count - 1]
 
-    def forward(self, given: dict[str, Any], of: str) -> Symbol:
+    def forward(self, inputs: dict[str, Any], of: str) -> Symbol:
         """A result of the layer's steps."""
-        return symbol(recurrence(self.cell, _nodes(given), self.reverse, of))
+        return symbol(recurrence(self.cell, _as_nodes(inputs), self.reverse, of))
 
-    def backward(self, given: dict[str, Any], of: str) -> Symbol:
+    def backward(self, inputs: dict[str, Any], of: str) -> Symbol:
         """A cotangent."""
-        return symbol(recurrence_gradient(self.cell, _nodes(given), self.reverse, of))
+        return symbol(recurrence_gradient(self.cell, _as_nodes(inputs), self.reverse, of))
 
     def weight(self, d: Symbol, y: Symbol, h: Any) -> Symbol:
         """The cotangent of the recurrent weights, from those of the sums (both as rows)."""
         n = self.rows
         late, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
         before = y[n:] if self.reverse else y[:-n]
-        made = np.matmul(late.T, before)
-        return made if _nothing(h) else made + np.matmul(first.T, h)
+        gradient = np.matmul(late.T, before)
+        return gradient if _is_absent_or_zero(h) else gradient + np.matmul(first.T, h)
 
 
-def _nodes(given: dict[str, Any]) -> dict[str, Node | None]:
-    return {name: None if _nothing(x) else x.node for name, x in given.items()}
+def _as_nodes(values: dict[str, Any]) -> dict[str, Node | None]:
+    return {name: None if _is_absent_or_zero(x) else x.node for name, x in values.items()}
 
 
-def _nothing(x: Any) -> bool:
+def _is_absent_or_zero(x: Any) -> bool:
     """Whether a value is absent, or zero everywhere."""
     if x is None:
         return True
@@ -83,7 +83,13 @@ def _nothing(x: Any) -> bool:
 
 
 def gradients(
-    layer: Layer, d: Symbol, x: Symbol, y: Symbol, h: Any, w_ih: Symbol, needs: Sequence[Any]
+    layer: RecurrentLayer,
+    d: Symbol,
+    x: Symbol,
+    y: Symbol,
+    h: Any,
+    w_ih: Symbol,
+    needs: Sequence[Any],
 ) -> tuple[Any, Any, Any, Any]:
     """The cotangents of x, w_ih, w_hh and a bias from those of the sums. `needs`: of x, h, c,
     w_ih, w_hh, b_ih, b_hh."""
@@ -95,66 +101,76 @@ def gradients(
     )
 
 
-def lstm(layer: Layer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
+def lstm_layer(layer: RecurrentLayer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
          keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
     """(y, last h, last c, and for backward: gates, c)."""
-    given = {"x": layer.stepped(sums), "h": h, "c": c, "w": w_hh}
-    y = layer.forward(given, "y")
+    inputs = {"x": layer.stepped(sums), "h": h, "c": c, "w": w_hh}
+    y = layer.forward(inputs, "y")
     if not keep:
-        return layer.flat(y), layer.last(y), layer.forward(given, "c")
-    gates, cells = layer.forward(given, "gates"), layer.forward(given, "cells")
+        return layer.flat(y), layer.last(y), layer.forward(inputs, "c")
+    gates, cells = layer.forward(inputs, "gates"), layer.forward(inputs, "cells")
     return layer.flat(y), layer.last(y), layer.last(cells), layer.flat(gates), layer.flat(cells)
 
 
 def lstm_adjoint(
-    layer: Layer, cotangents: Sequence[Any], c: Symbol, kept: Sequence[Symbol], w_hh: Symbol,
+    layer: RecurrentLayer,
+    cotangents: Sequence[Any],
+    c: Symbol,
+    saved: Sequence[Symbol],
+    w_hh: Symbol,
     needs: Sequence[bool],
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any]:
     """The cotangents of the sums, of h and of c."""
     g_y, g_h, g_c = cotangents
-    gates, cells = (layer.stepped(v) for v in kept)
-    given = {"w": w_hh, "gates": gates, "cells": cells, "gy": layer.stepped(g_y), "dh": g_h,
+    gates, cells = (layer.stepped(v) for v in saved)
+    inputs = {"w": w_hh, "gates": gates, "cells": cells, "gy": layer.stepped(g_y), "dh": g_h,
              "dc": g_c, "previous": cells, "first": c}  # fmt: skip
-    d = layer.flat(layer.backward(given, "d"))
-    dh, dc = (layer.backward(given, of) if needs[k] else None
+    d = layer.flat(layer.backward(inputs, "d"))
+    dh, dc = (layer.backward(inputs, of) if needs[k] else None
               for k, of in ((1, "dh"), (2, "dc")))  # fmt: skip
     return d, dh, dc
 
 
-def gru(layer: Layer, sums: Symbol, h: Symbol, w_hh: Symbol, bias: Any,
+def gru_layer(layer: RecurrentLayer, sums: Symbol, h: Symbol, w_hh: Symbol, bias: Any,
         keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
     """(y, last h, and for backward: gates, the new gate's part from h)."""
-    given = {"x": layer.stepped(sums), "h": h, "w": w_hh, "bias": bias}
-    y = layer.forward(given, "y")
-    made = (layer.flat(y), layer.last(y))
+    inputs = {"x": layer.stepped(sums), "h": h, "w": w_hh, "bias": bias}
+    y = layer.forward(inputs, "y")
+    outputs = (layer.flat(y), layer.last(y))
     if not keep:
-        return made
-    return (*made, *(layer.flat(layer.forward(given, of)) for of in ("gates", "inner")))
+        return outputs
+    return (*outputs, *(layer.flat(layer.forward(inputs, of)) for of in ("gates", "inner")))
 
 
 def gru_adjoint(
-    layer: Layer, cotangents: Sequence[Any], h: Symbol, kept: Sequence[Symbol], w_hh: Symbol,
+    layer: RecurrentLayer,
+    cotangents: Sequence[Any],
+    h: Symbol,
+    saved: Sequence[Symbol],
+    w_hh: Symbol,
     needs: Sequence[bool],
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any]:
     """The cotangents of the sums from h, of those from x, and of h."""
-    y, gates, inner = (layer.stepped(v) for v in kept)
-    given = {"w": w_hh, "gates": gates, "inner": inner, "gy": layer.stepped(cotangents[0]),
+    y, gates, inner = (layer.stepped(v) for v in saved)
+    inputs = {"w": w_hh, "gates": gates, "inner": inner, "gy": layer.stepped(cotangents[0]),
              "dh": cotangents[1], "previous": y, "first": h}  # fmt: skip
-    d, dx = (layer.flat(layer.backward(given, of)) for of in ("d", "dx"))
-    return d, dx, layer.backward(given, "dh") if needs[1] else None
+    d, dx = (layer.flat(layer.backward(inputs, of)) for of in ("d", "dx"))
+    return d, dx, layer.backward(inputs, "dh") if needs[1] else None
 
 
-def simple(layer: Layer, sums: Symbol, h: Symbol, w_hh: Symbol) -> tuple[Symbol, Symbol]:
+def simple_layer(
+    layer: RecurrentLayer, sums: Symbol, h: Symbol, w_hh: Symbol
+) -> tuple[Symbol, Symbol]:
     """(y, last h)."""
     y = layer.forward({"x": layer.stepped(sums), "h": h, "w": w_hh}, "y")
     return layer.flat(y), layer.last(y)
 
 
 def simple_adjoint(
-    layer: Layer, cotangents: Sequence[Any], y: Symbol, w_hh: Symbol, needs: Sequence[bool]
+    layer: RecurrentLayer, cotangents: Sequence[Any], y: Symbol, w_hh: Symbol, needs: Sequence[bool]
 ) -> tuple[Any, Any]:
     """The cotangents of the sums and of h."""
-    given = {"w": w_hh, "y": layer.stepped(y), "gy": layer.stepped(cotangents[0]),
+    inputs = {"w": w_hh, "y": layer.stepped(y), "gy": layer.stepped(cotangents[0]),
              "dh": cotangents[1]}  # fmt: skip
-    d = layer.flat(layer.backward(given, "d"))
-    return d, layer.backward(given, "dh") if needs[1] else None
+    d = layer.flat(layer.backward(inputs, "d"))
+    return d, layer.backward(inputs, "dh") if needs[1] else None

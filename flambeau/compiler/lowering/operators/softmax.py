@@ -84,6 +84,6 @@ def _logsumexp(input: Symbol, dim: Any, keepdim: bool = False) -> Symbol:
     top = np.max(x, axes, keepdims=True)
     top = np.where(np.isfinite(top), top, 0)  # all of a row -inf, or an inf in it
     total = np.log(np.sum(np.exp(x - top), axes, keepdims=True)) + top
-    kept = [n for i, n in enumerate(x.shape) if i not in axes]
-    y = total if keepdim else total.reshape(kept)
+    remaining = [n for i, n in enumerate(x.shape) if i not in axes]
+    y = total if keepdim else total.reshape(remaining)
     return y.astype(input.dtype if input.dtype.kind in "fV" else np.float32)

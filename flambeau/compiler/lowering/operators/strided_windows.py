@@ -9,7 +9,9 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar
 from ...ir import graph
 from ...ir.graph import Node
-from ..numpy.node_builders import applied, literal, number, reshaped, sliced, stacked, where
+from ..numpy.node_builders import (
+    apply_operation, literal, number, reshape_node, slice_axis, stack_nodes, where,
+)
 
 
 def cropped(node: Node, axis: int, low: int, high: int) -> Node:
@@ -20,35 +22,39 @@ def cropped(node: Node, axis: int, low: int, high: int) -> Node:
         shape = list(node.shape)
         shape[axis] += low + high
         return graph.constant(0, node.type, tuple(shape))
-    node = sliced(node, axis, start, length)
+    node = slice_axis(node, axis, start, length)
     lows, highs = [0] * len(node.shape), [0] * len(node.shape)
     lows[axis], highs[axis] = max(low, 0), max(high, 0)
     return graph.pad(node, lows, highs)
 
 
-def bordered(node: Node, low: Sequence[int], high: Sequence[int], value: float) -> Node:
+def add_border(node: Node, low: Sequence[int], high: Sequence[int], value: float) -> Node:
     """The node with a number around it."""
-    made = graph.pad(node, low, high)
-    if value == 0 or made is node:
-        return made
+    padded = graph.pad(node, low, high)
+    if value == 0 or padded is node:
+        return padded
     inside: Node | None = None
     rank = len(node.shape)
-    for axis, (n, a, m) in enumerate(zip(node.shape, low, made.shape, strict=True)):
+    for axis, (n, a, m) in enumerate(zip(node.shape, low, padded.shape, strict=True)):
         if n == m:
             continue
         at = np.arange(m).reshape([-1 if i == axis else 1 for i in range(rank)])
-        one = literal((at >= a) & (at < a + n))
-        inside = one if inside is None else applied(Scalar.AND, inside, one)
-    return made if inside is None else where(inside, made, number(value, node.type, rank))
+        inside_axis = literal((at >= a) & (at < a + n))
+        inside = inside_axis if inside is None else apply_operation(Scalar.AND, inside, inside_axis)
+    return padded if inside is None else where(inside, padded, number(value, node.type, rank))
 
 
-def woven(parts: list[Node], axis: int) -> Node:
+def interleave(parts: list[Node], axis: int) -> Node:
     """Places of the parts in turn along an axis."""
     if len(parts) == 1:
         return parts[0]
-    made = stacked(parts, axis + 1)
-    shape = (*made.shape[:axis], made.shape[axis] * len(parts), *made.shape[axis + 2 :])
-    return reshaped(made, shape)
+    stacked_parts = stack_nodes(parts, axis + 1)
+    shape = (
+        *stacked_parts.shape[:axis],
+        stacked_parts.shape[axis] * len(parts),
+        *stacked_parts.shape[axis + 2 :],
+    )
+    return reshape_node(stacked_parts, shape)
 
 
 def nothing(node: Node, shape: Sequence[int]) -> Node:

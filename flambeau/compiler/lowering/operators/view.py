@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import Scalar
-from ..numpy.indexing import by_positions, rows
-from ..numpy.node_builders import applied, literal, reshaped, sliced, stacked, stretched
+from ..numpy.indexing import match_advanced_index, take_along_axis_of
+from ..numpy.node_builders import (
+    apply_operation, broadcast_to, literal, reshape_node, slice_axis, stack_nodes,
+)
 from ..registry import lowering, refuse
 from ..numpy.symbolic_array import Symbol, symbol
-from .strided_windows import cropped, woven
+from .strided_windows import cropped, interleave
 
 
 @lowering("expand")
 def _expand(input: Symbol, *size: int, implicit: bool = False) -> Symbol:
     new = len(size) - input.ndim
     shape = [input.shape[i - new] if n == -1 else int(n) for i, n in enumerate(size)]
-    return symbol(stretched(input.node, shape))
+    return symbol(broadcast_to(input.node, shape))
 
 
 @lowering("unfold")
@@ -31,13 +33,15 @@ def _unfold(input: Symbol, dimension: int, size: int, step: int) -> Symbol:
     if size <= step:  # windows apart: an axis of the array, cut in two
         node = cropped(input.node, at, 0, n * step - input.shape[at])
         shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
-        return np.moveaxis(symbol(sliced(reshaped(node, shape), at + 1, 0, size)), at + 1, -1)
-    parts = [sliced(input.node, at, k, n, step) for k in range(size)]
-    return symbol(stacked(parts, input.ndim))
+        return np.moveaxis(
+            symbol(slice_axis(reshape_node(node, shape), at + 1, 0, size)), at + 1, -1
+        )
+    parts = [slice_axis(input.node, at, k, n, step) for k in range(size)]
+    return symbol(stack_nodes(parts, input.ndim))
 
 
 @lowering("_folded")
-def _folded(
+def _fold_copies(
     g: Symbol, shape: Sequence[int], dimension: int, size: int, step: int
 ) -> Symbol:
     if not shape:
@@ -47,15 +51,17 @@ def _folded(
     total = -(-length // step)
     phases = []
     for r in range(step):
-        made = None
+        copies_total = None
         for k in range(r, size, step):
             part = g[..., k].node
             low = k // step
             part = cropped(part, at, low, total - count - low)
-            made = part if made is None else applied(Scalar.ADD, made, part)
+            copies_total = (
+                part if copies_total is None else apply_operation(Scalar.ADD, copies_total, part)
+            )
         zeros: Symbol = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
-        phases.append(zeros.node if made is None else made)
-    return symbol(sliced(woven(phases, at), at, 0, length))
+        phases.append(zeros.node if copies_total is None else copies_total)
+    return symbol(slice_axis(interleave(phases, at), at, 0, length))
 
 
 def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
@@ -81,7 +87,7 @@ def _as_strided(
     places = _places(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
         refuse("a window beyond the input's memory")
-    return symbol(rows(input.reshape(-1).node, literal(places), 0, False))
+    return symbol(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
 
 
 @lowering("_strided_adjoint")
@@ -94,8 +100,8 @@ def _strided_adjoint(
     if not g.size or not read.size:
         return np.zeros_like(g, shape=tuple(shape))
     n = int(max(written.max(), read.max())) + 1
-    where = by_positions((n,), [literal(written.reshape(-1))], False)
+    where = match_advanced_index((n,), [literal(written.reshape(-1))], False)
     memory = where.added((n,), g.reshape(-1).node)
-    made = symbol(rows(memory, literal(read), 0, False))
+    gathered = symbol(take_along_axis_of(memory, literal(read), 0, False))
     counts = np.bincount(read.reshape(-1), minlength=n)[read]
-    return made if (counts == 1).all() else (made / counts.astype(g.dtype)).astype(g.dtype)
+    return gathered if (counts == 1).all() else (gathered / counts.astype(g.dtype)).astype(g.dtype)
