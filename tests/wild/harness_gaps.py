@@ -98,7 +98,7 @@ def fill(torch: Any) -> None:
             sys.modules.setdefault(f"{package}.{name}", module)
         _fill(importlib.import_module(f"flambeau.{parent}"), **{last: module})
     for module in ("cpu", "profiler", "compiler", "types", "_inductor", "_utils", "backends",
-                   "_prims_common", "_logging.scribe", "utils._foreach_utils",
+                   "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):  # fmt: skip
         importlib.import_module(f"torch.{module}")
     _fill_processor(torch)
