@@ -11,9 +11,12 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...autograd.tape import record
-from ...tensor.dtypes import as_dtype
+from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import strides_of
 from ...tensor.meta import MetaArray
+from ...tensor.promotion import legacy_name
+from ...tensor.storage import offset_of
 from ...tensor.tensor import Tensor, view_of
 from ..core.axes import canonical_dim, canonical_dims
 from ..creation.creation import public
@@ -131,19 +134,27 @@ def _view_dtype(input: Array, dtype) -> Array:
         return input.view(kind)
     if input.ndim == 0:
         raise RuntimeError(
-            f"self.dim() cannot be 0 to view {input.dtype} as {dtype} (different element sizes)"
+            f"self.dim() cannot be 0 to view {legacy_name(FROM_NUMPY[input.dtype])} as "
+            f"{legacy_name(dtype)} (different element sizes)"
         )
-    if input.strides[-1] != input.itemsize and input.shape[-1] != 1:
-        raise RuntimeError(
-            f"self.stride(-1) must be 1 to view {input.dtype} as {dtype} (different element "
-            f"sizes), but got {input.strides[-1] // input.itemsize}"
-        )
-    if input.shape[-1] * input.itemsize % kind.itemsize:
-        raise RuntimeError(
-            f"self.size(-1) must be divisible by {kind.itemsize // input.itemsize} to view "
-            f"{input.dtype} as {dtype} (different element sizes), but got {input.shape[-1]}"
-        )
-    return input.view(kind)
+    steps = strides_of(input)
+    own, other = legacy_name(FROM_NUMPY[input.dtype]), legacy_name(dtype)
+    names = f"to view {own} as {other} (different element sizes), but got"
+    if steps[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {names} {steps[-1]}")
+    shape = (*input.shape[:-1], input.shape[-1] * input.itemsize // kind.itemsize)
+    if kind.itemsize > input.itemsize:
+        _check_divisible(input, steps, kind.itemsize // input.itemsize, names)
+    return input.view(kind) if input.size else np.empty(shape, kind)
+
+
+def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str) -> None:
+    """RuntimeError unless elements `ratio` times as large begin where the present ones do."""
+    places = [("size(-1)", input.shape[-1]), ("storage_offset()", offset_of(input))]
+    places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
+    for place, found in places:
+        if found % ratio:
+            raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {found}")
 
 
 @composite()
