@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .native.foundation.user_frames import warn
 from .ops.sparse import entry
 from .ops.sparse.construction import spdiags
 from .ops.sparse.gradcheck import of_values
@@ -30,11 +30,10 @@ _NAMES = ("SparseSemiStructuredTensor", "spsolve", "to_sparse_semi_structured")
 
 def _legacy(name: str, kind: Any) -> Callable:
     def construct(*args: Any, device: Any = None) -> Any:
-        warnings.warn(
+        warn(
             f"torch.sparse.{name}(indices, values, shape, *, device=) is deprecated.  Please use "
             f"torch.sparse_coo_tensor(indices, values, shape, dtype=, device=).",
-            UserWarning, stacklevel=2,
-        )  # fmt: skip
+        )
         if not args:
             return entry.sparse_coo_tensor((0,), dtype=kind)
         if all(isinstance(n, int) for n in args):

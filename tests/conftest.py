@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,13 +68,15 @@ def _stub_routes():
     return [getattr(module, name) for module, name in modules if module is not None]
 
 
-@pytest.fixture
-def plain_functions():
-    """Public functions without the stubs that they wear once an overriding class was met."""
-    from flambeau.ops.interception import torch_dispatch, torch_function
+@contextmanager
+def _without_stubs():
+    """Public functions without the stubs that they wear once an overriding class or a sparse
+    tensor was met."""
+    from flambeau.ops.interception import sparse_stubs, torch_dispatch, torch_function
 
     routes = (torch_function.ROUTES, torch_dispatch.STUBS)
     before = [route.permanent for route in routes]
+    sparse_stubs.STUBS.suspend()
     for route in routes:
         route.permanent = False
         route.update()
@@ -81,6 +84,21 @@ def plain_functions():
     for route, permanent in zip(routes, before, strict=True):
         route.permanent = route.permanent or permanent
         route.update()
+    sparse_stubs.STUBS.restore()
+
+
+@pytest.fixture
+def plain_functions():
+    """Public functions without stubs, for one test."""
+    with _without_stubs():
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain_functions_of_a_module():
+    """The same for all tests of a file."""
+    with _without_stubs():
+        yield
 
 
 @pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])

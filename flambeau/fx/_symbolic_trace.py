@@ -9,12 +9,12 @@ import inspect
 import math
 import sys
 import typing
-import warnings
 from collections.abc import Callable
 from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
+from ..native.foundation.user_frames import warn
 from .._namespace.assertions import _assert
 from ..nn.module import Module
 from ..nn.parameter import Parameter
@@ -338,11 +338,11 @@ class Tracer(TracerBase):
             text = f"{name} has been specialized to have value None but got another value"
             self.create_proxy("call_function", _assert_is_none, (out, text), {})
         else:
-            warnings.warn(
+            warn(
                 f"Was not able to add assertion to guarantee correct input {name} to specialized "
                 "function. It is up to the user to make sure that your inputs match the inputs "
-                "you specialized the function with.", stacklevel=2,
-            )  # fmt: skip
+                "you specialized the function with."
+            )
 
     # ---------------------------------------------------------------- the trace
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..native.foundation.user_frames import warn
+from ..tensor.absent import lacking
 from ._compatibility import compatibility
 from .codegen import (
     CodeGen, PythonCode, TransformCodeFunc, override_sym_repr,
@@ -37,10 +38,11 @@ _override_sym_repr = override_sym_repr
 _EMPTY = inspect.Signature.empty
 
 
+_absent = lacking(__name__)
+
+
 def __getattr__(name: str) -> Any:
-    if name == "_custom_builtins":
-        return custom_builtins()
-    raise AttributeError(f"module 'torch.fx.graph' has no attribute '{name}'")
+    return custom_builtins() if name == "_custom_builtins" else _absent(name)
 
 
 class _node_list:
@@ -443,7 +445,7 @@ def _shown(target: Any) -> Any:
 
 
 def _warn_missing(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+    warn(text)
 
 
 def _has_submodule(owner: Any, path: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
+from ..native.foundation.user_frames import warn
 from .. import nn
 from ..nn.module import Module, _addindent
 from ..serialization import save
@@ -44,8 +44,10 @@ def write_folder(module: Any, folder: Path, name: str) -> None:
     (folder / "module.py").write_text(source)
     (folder / "__init__.py").write_text("from .module import *")
     if pickled:
-        warnings.warn("Was not able to save the following children modules as reprs -saved as "
-                      f"pickled files instead: {pickled}", stacklevel=3)  # fmt: skip
+        warn(
+            "Was not able to save the following children modules as reprs -saved as "
+            f"pickled files instead: {pickled}"
+        )
 
 
 def _members(module: Module) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..native.foundation.user_frames import warn
 from .. import nn
 from ..ops.core import aten
 from ._compatibility import compatibility
@@ -87,9 +87,7 @@ def create_type_hint(x: Any) -> Any:
                     break
         return list[base] if isinstance(x, list) else tuple[base, ...]  # type: ignore[valid-type]
     except Exception:  # no types
-        warnings.warn(
-            f"We were not able to successfully create type hint from the type {x}", stacklevel=2
-        )
+        warn(f"We were not able to successfully create type hint from the type {x}")
         return x
 
 
@@ -106,8 +104,10 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
         if argument_type is int and element is int:
             return True
         if not inspect.isclass(element):
-            warnings.warn(f"Does not support nested parametric types, got {signature_type}. "
-                          "Please file a bug.", stacklevel=2)  # fmt: skip
+            warn(
+                f"Does not support nested parametric types, got {signature_type}. "
+                "Please file a bug."
+            )
             return False
         parts = typing.get_args(argument_type)
         if typing.get_origin(argument_type) is list:

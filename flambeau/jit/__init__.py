@@ -95,7 +95,11 @@ def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
 
 
 def wait(future: Any) -> Any:
-    """The value of a Future, when it is there."""
+    """The value of a Future, when it is there.
+
+    >>> torch.jit.wait(torch.jit.fork(torch.add, torch.ones(2), 1))
+    tensor([2., 2.])
+    """
     if future is None:
         raise RuntimeError("Future can't be None")
     return future.wait()

@@ -28,9 +28,9 @@ _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 class Lacking:
     """A function or class that is not there yet: NotImplementedError when called or derived from.
 
-    >>> torch.onnx.export(None)
+    >>> torch.package.PackageExporter("file")
     Traceback (most recent call last):
-    NotImplementedError: torch.onnx.export is not implemented in flambeau
+    NotImplementedError: torch.package.PackageExporter is not implemented in flambeau
     """
 
     def __init__(self, name: str) -> None:

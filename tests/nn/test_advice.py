@@ -15,7 +15,7 @@ logits, labels = torch.zeros(8, 3), torch.arange(8) % 3
 @pytest.mark.parametrize(
     ("call", "message", "note"),
     [
-        (lambda: F.cross_entropy(labels, logits), "multi-target", "are they swapped"),
+        (lambda: F.cross_entropy(labels, logits), "for 'Long'", "are they swapped"),
         (lambda: F.cross_entropy(logits, labels.float()), "but got Float", "target.long()"),
         (lambda: F.cross_entropy(logits, labels[:, None]), "multi-target", "target.squeeze(1)"),
         (lambda: F.cross_entropy(logits, labels + 1), "Target 3 is out of bounds", "target - 1"),

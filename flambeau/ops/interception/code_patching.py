@@ -116,6 +116,9 @@ class Swap:
         """Gives the function the code of a stub; once more does nothing."""
         layers = _layers.setdefault(self.function, [])
         if self not in layers:
+            if layers:  # swaps that came since this one last ended run below it
+                self.keep()
+                self.record = functools.partial(self.recorder, clone(self.function))
             layers.append(self)
         if layers[-1] is self:
             self._wear()
@@ -161,7 +164,12 @@ class LateSwap(Swap):
 
     def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
         self.operator, self.made = operator, None
-        super().__init__(function, lambda _, args, kwargs: recorder(self.call, args, kwargs))
+
+        def record(below: Any, args: tuple, kwargs: dict) -> Any:
+            original = self.call if below.__code__ is _unwritten.__code__ else below
+            return recorder(original, args, kwargs)
+
+        super().__init__(function, record)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator's own function, writing it first."""

@@ -123,7 +123,7 @@ def said(tmp_path, name, kind, mode):
         ("compiler.trace.bindings:Bindings.settle", "settle", "default"),
         ("compiler.driver.pipeline:Arena", "arena", "now"),
         ("compiler.driver.pipeline:Arena", "arena", "default"),
-        ("compiler.driver.pipeline:_compiled", "emit", "now"),
+        ("compiler.driver.pipeline:_compile", "emit", "now"),
         ("compiler.driver.compiled_function:check", "selfcheck", "now"),
         ("compiler.driver.compiled_function:check", "selfcheck", "default"),
     ],
