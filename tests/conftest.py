@@ -74,6 +74,9 @@ def _without_stubs():
     tensor was met."""
     from flambeau.ops.interception import sparse_stubs, torch_dispatch, torch_function
 
+    if os.environ.get("FLAMBEAU_TEST_STUBS"):
+        yield
+        return
     routes = (torch_function.ROUTES, torch_dispatch.STUBS)
     before = [route.permanent for route in routes]
     sparse_stubs.STUBS.suspend()

@@ -25,7 +25,7 @@ def test_each_swap_that_is_on_is_called(function, order):
         pytest.skip("something else wears stubs in this process")
     swaps = {name: swap_of(function, recorder(name)) for name in "ab"}
     on: list[str] = []
-    arguments = [torch.ones(2)] * 2 if function is torch.Tensor.add_ else [torch.ones(2)] * 2 + [0.5]
+    arguments = [torch.ones(2), torch.ones(2), *([0.5] if function is torch.lerp else [])]
     try:
         for step in order:
             name = step.lower()
