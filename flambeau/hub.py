@@ -63,9 +63,9 @@ def download_url_to_file(
             while chunk := answer.read(_CHUNK):
                 file.write(chunk)
                 sha256.update(chunk)
-        found = sha256.hexdigest()
-        if hash_prefix is not None and found[: len(hash_prefix)] != hash_prefix:
-            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+        result = sha256.hexdigest()
+        if hash_prefix is not None and result[: len(hash_prefix)] != hash_prefix:
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{result}")')
         os.replace(partial, dst)
     finally:
         if os.path.exists(partial):
@@ -86,8 +86,8 @@ def load_state_dict_from_url(
     path = folder / name
     if not path.exists():
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = HASH_REGEX.search(name) if check_hash else None
-        download_url_to_file(url, str(path), found.group(1) if found else None, progress)
+        result = HASH_REGEX.search(name) if check_hash else None
+        download_url_to_file(url, str(path), result.group(1) if result else None, progress)
     return _load_file(path, map_location=map_location, weights_only=weights_only)
 
 
@@ -122,10 +122,10 @@ def _entries(repo_or_dir: str, source: str) -> Any:
 def _entry(module: Any, name: str) -> Callable[..., Any]:
     if not isinstance(name, str):
         raise ValueError("Invalid input: model should be a str of function name")
-    found = getattr(module, name, None)
-    if not callable(found):
+    result = getattr(module, name, None)
+    if not callable(result):
         raise RuntimeError(f"Cannot find callable {name} in hubconf")
-    return found
+    return result
 
 
 def load(

@@ -196,9 +196,9 @@ def custom_op(
         custom.namespace(space)._packets.pop(short, None)  # a definition again replaces the first
         operator = custom.define(space, short + text)
         operator.opaque = True
-        made = CustomOpDef(name, fn, operator)
-        register_kernel(made, device_types, fn)
-        return made
+        result = CustomOpDef(name, fn, operator)
+        register_kernel(result, device_types, fn)
+        return result
 
     return decorate if fn is None else decorate(fn)
 

@@ -51,10 +51,10 @@ class SobolEngine:
         """The next `n` points, (n, dimension), in `dtype` or the default dtype."""
         kind = get_default_dtype() if dtype is None else dtype
         rows = self._advance(n, keep=True)
-        made: Tensor = ops.mul(wrap(rows).to(kind), 2.0**-self.MAXBIT)
+        result: Tensor = ops.mul(wrap(rows).to(kind), 2.0**-self.MAXBIT)
         if out is None:
-            return made
-        return out.resize_as_(made).copy_(made)
+            return result
+        return out.resize_as_(result).copy_(result)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: Dtype | None = None) -> Tensor:
         """The next 2**m points; ValueError unless the total stays a power of two."""
@@ -94,10 +94,10 @@ class SobolEngine:
             return point[None]
         start = point[None] if first else np.empty((0, self.dimension), np.int64)
         rows = np.bitwise_xor.accumulate(changes, 0) ^ point
-        made = np.concatenate([start, rows])
+        result = np.concatenate([start, rows])
         if n:
-            self.quasi = wrap(made[-1].copy())
-        return made
+            self.quasi = wrap(result[-1].copy())
+        return result
 
     def _scramble(self) -> None:
         generator = None
@@ -133,9 +133,9 @@ def _direction_numbers(dimension: int, bits: int) -> np.ndarray:
 
 def _digits_transformed(numbers: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Each number's binary digits times a matrix modulo two, whose rows are the masks' digits."""
-    made = np.zeros_like(numbers)
+    result = np.zeros_like(numbers)
     for row in range(masks.shape[1]):
         common = masks[:, row, None] & numbers
         parity = np.bitwise_count(common) & 1
-        made |= parity.astype(np.int64) << (masks.shape[1] - 1 - row)
-    return made
+        result |= parity.astype(np.int64) << (masks.shape[1] - 1 - row)
+    return result

@@ -121,8 +121,8 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
 
     def sparse_gradcheck(func: Callable, inputs: Any, **options: Any) -> Any:
         """Compares the gradients of `func` with differences, where the inputs are stored."""
-        given = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-        func, leaves = of_values(func, given, bool(options.pop("masked", False)))
+        supplied = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+        func, leaves = of_values(func, supplied, bool(options.pop("masked", False)))
         return gradcheck(func, leaves, **options)
 
     return sparse_gradcheck

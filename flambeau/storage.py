@@ -7,8 +7,8 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 
 def _dtype_to_storage_type_map() -> dict[dtype, str]:
-    return {kind: made.__name__ for kind, made in STORAGE_TYPES.items()}
+    return {kind: result.__name__ for kind, result in STORAGE_TYPES.items()}
 
 
 def _storage_type_to_dtype_map() -> dict[str, dtype]:
-    return {made.__name__: kind for kind, made in STORAGE_TYPES.items()}
+    return {result.__name__: kind for kind, result in STORAGE_TYPES.items()}

@@ -29,7 +29,6 @@ NAMED_FOLDERS = ("flambeau/native/", "flambeau/compiler/lowering/")
 NAMED_LATER = {
     "flambeau/compiler/lowering/numpy/rebind_numpy.py",
     "flambeau/native/codegen/winograd/forward.py",
-    "flambeau/native/foundation/call_advice.py",
     "flambeau/native/kernels/depthwise.py",
     "flambeau/native/kernels/pool_nhwc.py",
 }

@@ -41,9 +41,13 @@ class _LegacyStorage(type):
 
     def __call__(cls, *args: Any, wrap_storage: UntypedStorage | None = None) -> TypedStorage:
         if wrap_storage is None:
-            given = args[0] if args else 0
+            supplied = args[0] if args else 0
             kind = cls.dtype.numpy
-            array = np.zeros(given, kind) if isinstance(given, int) else np.asarray(given, kind)
+            array = (
+                np.zeros(supplied, kind)
+                if isinstance(supplied, int)
+                else np.asarray(supplied, kind)
+            )
             wrap_storage = UntypedStorage(array.view(np.uint8))
         return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
 
@@ -60,23 +64,23 @@ class _LegacyStorage(type):
 
 
 def _made(kind: type, name: str, attributes: dict[str, Any]) -> type:
-    made = kind(name, (), attributes)
-    made.__module__ = "torch"
-    return made
+    result = kind(name, (), attributes)
+    result.__module__ = "torch"
+    return result
 
 
 def legacy_types() -> dict[str, type]:
     """The classes by name."""
-    found = {}
+    result = {}
     for name, short in _DTYPES.items():
         kind = types.by_name(short)
-        found[f"{name}Tensor"] = _made(_LegacyTensor, f"{name}Tensor",
+        result[f"{name}Tensor"] = _made(_LegacyTensor, f"{name}Tensor",
                                        {"legacy_dtype": kind, "dtype": kind})  # fmt: skip
     for name, short in (_DTYPES | _COMPLEX).items():
         kind = types.by_name(short)
-        made = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
-        found[f"{name}Storage"] = STORAGE_TYPES[kind] = made
-    return found
+        new = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
+        result[f"{name}Storage"] = STORAGE_TYPES[kind] = new
+    return result
 
 
 def set_default_tensor_type(t: Any) -> None:

@@ -135,8 +135,8 @@ class autocast:
         return True
 
     def __enter__(self) -> autocast:
-        kept = is_autocast_enabled(self.device), get_autocast_dtype(self.device), STATE.cache
-        self._previous.append(kept)
+        retained = is_autocast_enabled(self.device), get_autocast_dtype(self.device), STATE.cache
+        self._previous.append(retained)
         set_autocast_enabled(self.device, self._enabled)
         set_autocast_dtype(self.device, self.fast_dtype)
         STATE.cache = self._cache_enabled

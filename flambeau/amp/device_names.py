@@ -35,22 +35,22 @@ def _setter(name: str, device: str, value: str, of: Callable[..., None]) -> Call
 
 
 def _names() -> dict[str, Callable[..., Any]]:
-    made: dict[str, Callable[..., Any]] = {}
+    result: dict[str, Callable[..., Any]] = {}
     for short, device in _DEVICES.items():
         name = f"get_autocast_{short}_dtype"
-        made[name] = _getter(name, device, _mode.get_autocast_dtype)
+        result[name] = _getter(name, device, _mode.get_autocast_dtype)
         name = f"set_autocast_{short}_dtype"
-        made[name] = _setter(name, device, "dtype", _mode.set_autocast_dtype)
+        result[name] = _setter(name, device, "dtype", _mode.set_autocast_dtype)
         if short == "gpu":
             continue  # `is_autocast_enabled()` itself
         name = f"is_autocast_{short}_enabled"
-        made[name] = _getter(name, device, _mode.is_autocast_enabled)
+        result[name] = _getter(name, device, _mode.is_autocast_enabled)
         name = f"set_autocast_{short}_enabled"
-        made[name] = _setter(name, device, "enabled", _mode.set_autocast_enabled)
-    for name, function in made.items():
+        result[name] = _setter(name, device, "enabled", _mode.set_autocast_enabled)
+    for name, function in result.items():
         function.__name__ = function.__qualname__ = name
         function.__doc__ = "Deprecated: the same function without the device in its name."
-    return made
+    return result
 
 
 NAMES = _names()

@@ -60,8 +60,8 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         if isinstance(outputs, Iterable):
-            made: Any = type(outputs)
-            return made(map(self.scale, outputs))
+            result: Any = type(outputs)
+            return result(map(self.scale, outputs))
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:

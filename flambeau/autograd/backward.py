@@ -77,10 +77,10 @@ def _ones_like(y: Tensor) -> Tensor:
 
 
 def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:
-    given = _tuple(grads) if grads is not None else (None,) * len(tensors)
-    if len(given) != len(tensors):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
-    return [_root(y, g, create_graph) for y, g in zip(tensors, given, strict=True)]
+    supplied = _tuple(grads) if grads is not None else (None,) * len(tensors)
+    if len(supplied) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(supplied)} gradients")
+    return [_root(y, g, create_graph) for y, g in zip(tensors, supplied, strict=True)]
 
 
 def backward(
@@ -112,11 +112,11 @@ def backward(
         if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     captures = {key_of(target_of(x)): i for i, x in enumerate(into)}
-    found = run(roots, retain, create_graph, captures, accumulate=True)
+    actual = run(roots, retain, create_graph, captures, accumulate=True)
     for x in into:
         if isinstance(x, GradientEdge):
             continue
-        g = found.get(key_of(target_of(x)))
+        g = actual.get(key_of(target_of(x)))
         if g is not None and not x.is_leaf and not x.__dict__.get("_retained"):
             x._grad = g if x._grad is None else x._grad + g
             x.__dict__["_retained"] = True
@@ -202,19 +202,19 @@ def _batched(
 ) -> tuple[Tensor | None, ...]:
     """A gradient for each row of the cotangents, stacked."""
     rows = _tuple(grad_outputs)
-    found = [
+    result = [
         grad(outputs, inputs, tuple(g[i] for g in rows), True, create_graph,
              allow_unused=allow_unused)
         for i in range(len(rows[0]))
     ]
-    return tuple(None if gs[0] is None else _stacked(gs) for gs in zip(*found, strict=True))
+    return tuple(None if gs[0] is None else _stacked(gs) for gs in zip(*result, strict=True))
 
 
 def _stacked(tensors: tuple) -> Tensor:
-    made = tensors[0].new_empty((len(tensors), *tensors[0].shape))
+    result = tensors[0].new_empty((len(tensors), *tensors[0].shape))
     for i, t in enumerate(tensors):
-        made[i] = t
-    return made
+        result[i] = t
+    return result
 
 
 # ------------------------------------------------------------------------ tensor methods

@@ -160,8 +160,8 @@ class _Task:
 
     def capture(self, key: Any, g: Tensor) -> None:
         """Keeps a cotangent for the caller."""
-        held = self.captured.get(key)
-        self.captured[key] = g if held is None else total(held, g)
+        stored = self.captured.get(key)
+        self.captured[key] = g if stored is None else total(stored, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
         """Runs the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
@@ -187,24 +187,24 @@ class _Task:
             self.running = edges = node.edges
             node = g = None
             if len(edges) == 1:
-                target, found = edges[0], grads[0]
+                target, result = edges[0], grads[0]
                 grads = None  # so that the leaf may keep `found` for its own
-                if found is None or target is None:
+                if result is None or target is None:
                     continue
                 if not heap and isinstance(target, Node) and target.outputs == 1:
-                    node, g, found = target, found, None  # a chain needs no queue
+                    node, g, result = target, result, None  # a chain needs no queue
                 else:
-                    self.deliver(target, found)
+                    self.deliver(target, result)
                 continue
             if len(grads) != len(edges):
                 raise RuntimeError(f"{len(grads)} gradients for {len(edges)} inputs")
             if grads.__class__ is not list:
                 grads = list(grads)
             for i, target in enumerate(edges):
-                found, grads[i] = grads[i], None
-                if found is not None and target is not None:
-                    self.deliver(target, found)
-            grads = found = None
+                result, grads[i] = grads[i], None
+                if result is not None and target is not None:
+                    self.deliver(target, result)
+            grads = result = None
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
         """Applies a node with hooks, captures or anomaly mode; None when it need not run."""
@@ -226,9 +226,9 @@ class _Task:
             if key in captures:
                 self.capture(key, g)
             return
-        for i, one in enumerate(g):
-            if (key, i) in captures and one is not None:
-                self.capture((key, i), one)
+        for i, item in enumerate(g):
+            if (key, i) in captures and item is not None:
+                self.capture((key, i), item)
 
 
 def total(a: Tensor, b: Tensor) -> Tensor:
@@ -278,8 +278,8 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
             UserWarning,
         )
         raise
-    for i, found in enumerate(grads):
-        if MODE.check_nan and found is not None and bool((found != found).any()):
+    for i, grad in enumerate(grads):
+        if MODE.check_nan and grad is not None and bool((grad != grad).any()):
             warn(
                 f"Error detected in {node.name()}. Traceback of forward call that caused the "
                 f"error:\n{made_at}",
@@ -293,19 +293,19 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
 
 def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
     """How many edges lead from targets to each leaf that has hooks."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     done: set[int] = set()
     stack = targets
     while stack:
         target = stack.pop()
         if isinstance(target, Tensor):
-            found[id(target)] = found.get(id(target), 0) + 1
+            result[id(target)] = result.get(id(target), 0) + 1
             continue
         node = target.node if target.__class__ is Output else target
         if node is not None and id(node) not in done:
             done.add(id(node))
             stack.extend(node.edges)
-    return found
+    return result
 
 
 def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
@@ -322,15 +322,15 @@ _ADDING = threading.RLock()
 
 def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     with _ADDING:
-        held = leaf._grad
-        if held is None:
+        stored = leaf._grad
+        if stored is None:
             leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
-        elif differentiable or held._requires_grad or (
-            held.__class__ is not Tensor and held.is_sparse and not g.is_sparse
+        elif differentiable or stored._requires_grad or (
+            stored.__class__ is not Tensor and stored.is_sparse and not g.is_sparse
         ):
-            leaf._grad = total(held, g)
+            leaf._grad = total(stored, g)
         else:
-            held.add_(g)
+            stored.add_(g)
 
 
 def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
@@ -359,11 +359,11 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
         return g
     if leaf._array.strides is None:  # sparse: its gradient need not be
         return g.detach()
-    made = empty_strided_array(
+    result = empty_strided_array(
         array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
     ) if dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)
-    made[...] = array
-    return wrap(made)
+    result[...] = array
+    return wrap(result)
 
 
 # The engine's loop, deliver, _add and _owned each hold one, getrefcount's argument another; who

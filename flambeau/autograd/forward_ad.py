@@ -235,12 +235,12 @@ _PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
 
 def same_history(x: Tensor) -> Tensor:
     """Another object that is the same tensor for autograd: gradients reach a leaf through it."""
-    made: Tensor = object.__new__(Tensor)
+    result: Tensor = object.__new__(Tensor)
     x._version  # noqa: B018  # both share a counter of writes
     twin = x._alias()
-    made._array, made._counter = x._array, twin._counter
-    made._requires_grad, made._tracked = x._requires_grad, x._tracked
-    made._node, made._base, made._stamp, made._grad = x._node, x._base, x._stamp, None
+    result._array, result._counter = x._array, twin._counter
+    result._requires_grad, result._tracked = x._requires_grad, x._tracked
+    result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None
     if x._node is None and x._requires_grad:
-        made._node = new_node(_PRIMAL_PLAN, (x,), (), (), None)
-    return made
+        result._node = new_node(_PRIMAL_PLAN, (x,), (), (), None)
+    return result

@@ -101,14 +101,14 @@ class BackwardFunction(Node):
         grads = g if isinstance(g, tuple) else (g,)
         if self.context.__dict__.get("materialize_grads", True):
             grads = tuple(
-                _zeros(meta) if one is None else one
-                for one, meta in zip(grads, self._outputs, strict=True)
+                _zeros(meta) if grad is None else grad
+                for grad, meta in zip(grads, self._outputs, strict=True)
             )
         backward = self._function.backward
         if backward is Function.backward:
             backward = self._function.vjp
-        found = backward(self.context, *grads)
-        every = found if isinstance(found, tuple) else (found,)
+        result = backward(self.context, *grads)
+        every = result if isinstance(result, tuple) else (result,)
         return self._of_edges(every)
 
     def _of_edges(self, every: tuple) -> list[Any]:
@@ -310,22 +310,22 @@ def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
-    given = {id(a) for a in args if isinstance(a, Tensor)}
-    made, meta = [], []
+    supplied = {id(a) for a in args if isinstance(a, Tensor)}
+    result, meta = [], []
     several = len(outputs) > 1
     node.outputs = len(outputs)
     for i, y in enumerate(outputs):
         meta.append((y._array.shape, y._array.dtype) if isinstance(y, Tensor) else None)
-        made.append(_output(node, y, i if several else None, constant, dirty, given))
+        result.append(_output(node, y, i if several else None, constant, dirty, supplied))
     node._outputs = tuple(meta)
     saved, versions = [], []
-    fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, made, strict=True))}
+    fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, result, strict=True))}
     for t in attributes.pop("to_save", ()):
         value, version = _saved(t, fresh, several)
         saved.append(value)
         versions.append(version)
     node.saved, node.versions = tuple(saved), tuple(versions)
-    return tuple(made)
+    return tuple(result)
 
 
 def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[Any, Any]:
@@ -339,7 +339,7 @@ def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[An
     return t, t._version
 
 
-def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, given: set) -> Any:
+def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, supplied: set) -> Any:
     if not isinstance(y, Tensor) or id(y) in constant or y._array.dtype.kind not in "fcV":
         return y
     target = node if index is None else Output(node, index)
@@ -348,7 +348,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, giv
         bump(y)
         rebase(y, target)
         return y
-    if id(y) in given:  # an input handed back: a tensor of its own on the same memory
+    if id(y) in supplied:  # an input handed back: a tensor of its own on the same memory
         y = y._alias()
     y._node = target
     y._requires_grad = y._tracked = True
@@ -368,11 +368,11 @@ def once_differentiable(function: Callable) -> Callable:
         if not MODE.grad or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
         every = outputs if isinstance(outputs, tuple) else (outputs,)
-        found = tuple(
+        result = tuple(
             _Once.apply(y, *[a for a in args if isinstance(a, Tensor)])
             if isinstance(y, Tensor) else y for y in every
         )  # fmt: skip
-        return found if isinstance(outputs, tuple) else found[0]
+        return result if isinstance(outputs, tuple) else result[0]
 
     return wrapper
 

@@ -66,8 +66,8 @@ def vjp(
                                "returns a single Tensor with a single element.")  # fmt: skip
         cotangents = None if v is None else call.vectors(v, call.outputs, call.several_outputs)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        found = _grad(call.outputs, call.inputs, cotangents, create_graph)
-        product = _filled(found, call.inputs, strict, create_graph, "back")
+        result = _grad(call.outputs, call.inputs, cotangents, create_graph)
+        product = _filled(result, call.inputs, strict, create_graph, "back")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -87,8 +87,8 @@ def jvp(
         gradients = _grad(call.outputs, call.inputs, cotangents, True)
         _check_recorded(gradients, "grad_inputs", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        found = _grad(gradients, cotangents, call.v, create_graph)
-        product = _filled(found, call.outputs, strict, create_graph, "back_trick")
+        result = _grad(gradients, cotangents, call.v, create_graph)
+        product = _filled(result, call.outputs, strict, create_graph, "back_trick")
     return call.result(), call.finished(product, call.several_outputs)
 
 
@@ -106,8 +106,8 @@ def vhp(
         gradients = call.gradient()
         _check_recorded(gradients, "jacobian", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        found = _grad(gradients, call.inputs, call.v, create_graph)
-        product = _filled(found, call.inputs, strict, create_graph, "double_back")
+        result = _grad(gradients, call.inputs, call.v, create_graph)
+        product = _filled(result, call.inputs, strict, create_graph, "double_back")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -128,8 +128,8 @@ def hvp(
         twice = _grad(gradients, call.inputs, cotangents, True)
         _check_recorded(gradients, "hessian", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        found = _grad(twice, cotangents, call.v, create_graph)
-        product = _filled(found, call.inputs, strict, create_graph, "double_back_trick")
+        result = _grad(twice, cotangents, call.v, create_graph)
+        product = _filled(result, call.inputs, strict, create_graph, "double_back_trick")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -151,8 +151,8 @@ def jacobian(
         rows = tuple(_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
     if not create_graph:
         rows = tuple(tuple(x.detach() for x in row) for row in rows)
-    found: tuple = rows if call.several_inputs else tuple(row[0] for row in rows)
-    return found if call.several_outputs else found[0]
+    result: tuple = rows if call.several_inputs else tuple(row[0] for row in rows)
+    return result if call.several_outputs else result[0]
 
 
 def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
@@ -180,8 +180,8 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
         )
         for j in range(len(columns[0][0]))
     )  # fmt: skip
-    found: tuple = rows if several else tuple(row[0] for row in rows)
-    return found if plural else found[0]
+    match: tuple = rows if several else tuple(row[0] for row in rows)
+    return match if plural else match[0]
 
 
 def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
@@ -190,8 +190,8 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
     for i in range(y.numel()):
         basis = np.zeros(y.numel(), y._array.dtype)
         basis[i] = 1
-        found = _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
-        for j, (column, x, g) in enumerate(zip(columns, call.inputs, found, strict=True)):
+        result = _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
+        for j, (column, x, g) in enumerate(zip(columns, call.inputs, result, strict=True)):
             if strict and g is None:
                 raise RuntimeError(
                     f"Output {index} of the user-provided function is independent of input {j}. "
@@ -225,12 +225,12 @@ def hessian(
 
     def gradient(*x: Tensor) -> Tensors:
         call = _Call("hessian", func, x, True, strict, alias=False)
-        found = call.gradient()
-        _check_recorded(found, "jacobian", strict)
-        return _filled(found, call.inputs, False, True, "back")
+        match = call.gradient()
+        _check_recorded(match, "jacobian", strict)
+        return _filled(match, call.inputs, False, True, "back")
 
-    found = jacobian(gradient, points, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return found if several else found[0][0]
+    result = jacobian(gradient, points, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return result if several else result[0][0]
 
 
 def _check_strategy(
@@ -268,9 +268,9 @@ class _Call:
         strict: bool, v: Any = None, alias: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.create_graph = name, create_graph
-        self.several_inputs, given = _as_tensors(inputs, "inputs", name)
+        self.several_inputs, supplied = _as_tensors(inputs, "inputs", name)
         # New tensors, so that those which the function captured by itself stay constants.
-        self.inputs = tuple(_recorded(x, create_graph) for x in given) if alias else given
+        self.inputs = tuple(_recorded(x, create_graph) for x in supplied) if alias else supplied
         self.v: tuple[Tensor, ...] | None = None
         if v is not None:
             self.v = self.vectors(v, self.inputs, self.several_inputs)
@@ -282,22 +282,22 @@ class _Call:
 
     def vectors(self, v: Any, like: Sequence[Tensor], several: bool) -> tuple[Tensor, ...]:
         """`v` as a tuple of tensors in the shapes of `like`."""
-        given = tuple(
+        supplied = tuple(
             x if self.create_graph and x.requires_grad else x.detach()
             for x in _as_tensors(v, "v", self.name)[1]
         )
-        if len(like) != len(given):
+        if len(like) != len(supplied):
             raise RuntimeError(
-                f"v is a tuple of invalid length: should be {len(like)} but got {len(given)}."
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(supplied)}."
                 if several else "The given v should contain a single Tensor."
             )  # fmt: skip
-        for i, (x, other) in enumerate(zip(given, like, strict=True)):
+        for i, (x, other) in enumerate(zip(supplied, like, strict=True)):
             if x.shape != other.shape:
                 entry = f"Entry {i} in " if several else ""
                 raise RuntimeError(
                     f"{entry}v has invalid size: should be {other.shape} but got {x.shape}."
                 )
-        return given
+        return supplied
 
     def gradient(self) -> tuple[Tensor | None, ...]:
         """The recorded gradient of the only output, which must be one number."""
@@ -316,8 +316,8 @@ class _Call:
 
     def finished(self, tensors: tuple[Tensor, ...], several: bool) -> Any:
         """Tensors without a history nobody asked for, and without a tuple where there was none."""
-        made = tensors if self.create_graph else tuple(x.detach() for x in tensors)
-        return made if several else made[0]
+        result = tensors if self.create_graph else tuple(x.detach() for x in tensors)
+        return result if several else result[0]
 
 
 class _Stacked(Function):
@@ -332,9 +332,9 @@ class _Stacked(Function):
         return tuple(g[i] for i in range(len(g)))
 
 
-def _as_tensors(given: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
-    several = isinstance(given, tuple)
-    tensors = given if several else (given,)
+def _as_tensors(supplied: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
+    several = isinstance(supplied, tuple)
+    tensors = supplied if several else (supplied,)
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             which = f"value at index {i}" if several else f"given {what}"
@@ -387,12 +387,12 @@ def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -
 
 
 def _filled(
-    found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
+    result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Zeros for gradients that are missing, or in strict mode RuntimeError."""
-    made = []
-    for i, (g, x) in enumerate(zip(found, like, strict=True)):
+    new = []
+    for i, (g, x) in enumerate(zip(result, like, strict=True)):
         if g is None and strict:
             raise RuntimeError(_MISSING[stage].format(i))
         if g is not None and strict and create_graph and not g.requires_grad:
@@ -401,5 +401,5 @@ def _filled(
                 f"The {which} of the user-provided function is independent of input {i}. This is "
                 "not allowed in strict mode when create_graph=True."
             )
-        made.append(_zeros(x) if g is None else g)
-    return tuple(made)
+        new.append(_zeros(x) if g is None else g)
+    return tuple(new)

@@ -37,7 +37,7 @@ def _numerical(
     fn: Callable, inputs: Sequence[Any], x: Tensor, cotangents: list[np.ndarray], eps: float
 ) -> np.ndarray:
     """The gradient of sum(cotangent * output) by central differences."""
-    made = np.zeros(x._array.shape, x._array.dtype)
+    result = np.zeros(x._array.shape, x._array.dtype)
 
     def value() -> float:
         with no_grad():
@@ -48,14 +48,14 @@ def _numerical(
         return total
 
     for index, direction in _flat_parts(x._array):
-        kept = x._array[index]
-        x._array[index] = kept + eps * direction
+        retained = x._array[index]
+        x._array[index] = retained + eps * direction
         up = value()
-        x._array[index] = kept - eps * direction
+        x._array[index] = retained - eps * direction
         down = value()
-        x._array[index] = kept
-        made[index] += (up - down) / (2 * eps) * direction
-    return made
+        x._array[index] = retained
+        result[index] += (up - down) / (2 * eps) * direction
+    return result
 
 
 def gradcheck(
@@ -74,16 +74,16 @@ def gradcheck(
     >>> torch.autograd.gradcheck(lambda x: x.sin() * x, (x,))
     True
     """
-    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    for x in given:
+    supplied = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    for x in supplied:
         if isinstance(x, Tensor) and x._array.strides is None:  # sparse
-            func, given = x._leaves_of(func, given, bool(masked))
+            func, supplied = x._leaves_of(func, supplied, bool(masked))
             break
     try:
         if check_backward_ad:
-            _check(func, given, eps, atol, rtol, nondet_tol)
+            _check(func, supplied, eps, atol, rtol, nondet_tol)
         if check_forward_ad:
-            _check_forward(func, given, eps, atol, rtol)
+            _check_forward(func, supplied, eps, atol, rtol)
     except GradcheckError:
         if raise_exception:
             raise
@@ -121,12 +121,12 @@ def _check(
     else:
         analytic = (None,) * len(checked)
     for i, (x, g) in enumerate(zip(checked, analytic, strict=True)):
-        found = np.zeros(x._array.shape, x._array.dtype) if g is None else g._array
+        actual = np.zeros(x._array.shape, x._array.dtype) if g is None else g._array
         wanted = _numerical(func, inputs, x, cotangents, eps)
-        if not np.allclose(found, wanted, rtol, atol, equal_nan=True):
+        if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
             raise GradcheckError(
                 f"Jacobian mismatch for output 0 with respect to input {i},\n"
-                f"numerical:{wanted}\nanalytical:{found}\n"
+                f"numerical:{wanted}\nanalytical:{actual}\n"
             )
 
 
@@ -148,12 +148,12 @@ def _check_forward(func: Callable, inputs: tuple, eps: float, atol: float, rtol:
         for j, (t, up, down) in enumerate(zip(pushed, *ends, strict=True)):
             if up._array.dtype.kind not in "fc":
                 continue
-            found = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
+            actual = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
             wanted = (up._array - down._array) / (2 * eps)
-            if not np.allclose(found, wanted, rtol, atol, equal_nan=True):
+            if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
                 raise GradcheckError(
                     f"Jacobian computed with forward mode mismatch for output {j} with respect to "
-                    f"input {i},\nnumerical:{wanted}\nanalytical:{found}\n"
+                    f"input {i},\nnumerical:{wanted}\nanalytical:{actual}\n"
                 )
 
 
@@ -187,8 +187,8 @@ def gradgradcheck(
     >>> torch.autograd.gradgradcheck(lambda x: x.sin() * x, (x,))
     True
     """
-    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    outputs = _differentiable(func(*given))
+    supplied = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    outputs = _differentiable(func(*supplied))
     if grad_outputs is None:
         rng = np.random.RandomState(1)
         seeds = [wrap(_cotangent(rng, y._array)).requires_grad_() for y in outputs]
@@ -201,11 +201,11 @@ def gradgradcheck(
         live = [t for t in xs if isinstance(t, Tensor) and t.requires_grad]
         with enable_grad():
             ys = _differentiable(func(*xs))
-            found = grad(ys, live, gs, create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+            result = grad(ys, live, gs, create_graph=True, allow_unused=True)
+        return tuple(g for g in result if g is not None)
 
     return gradcheck(
-        first_gradients, (*given, *seeds), eps=eps, atol=atol, rtol=rtol,
+        first_gradients, (*supplied, *seeds), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol,
     )  # fmt: skip
 

@@ -97,13 +97,13 @@ class allow_mutation_on_saved_tensors:
         return len(copies) - 1
 
     def _unpack(self, key: int) -> Tensor:
-        found = self.context.copies.get(key)
-        if found is None:
+        known = self.context.copies.get(key)
+        if known is None:
             raise RuntimeError(
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context"
                 "in which the graph was originally recorded."
             )
-        return found
+        return known
 
 
 class disable_saved_tensors_hooks:
@@ -145,19 +145,19 @@ def register_multi_grad_hook(
     """Calls fn with the gradients of all the tensors when they are all known, or with the first."""
     if mode not in ("all", "any"):
         raise ValueError(f"mode must be one of ('all', 'any'), got {mode}")
-    found: dict[int, Any] = {}
+    result: dict[int, Any] = {}
 
     def hook_of(i: int) -> Callable:
         def hook(g: Tensor) -> None:
             if mode == "any":
-                if not found:
-                    found[i] = g
+                if not result:
+                    result[i] = g
                     fn(g)
                 return
-            found[i] = g
-            if len(found) == len(tensors):
-                grads = [found[k] for k in range(len(tensors))]
-                found.clear()
+            result[i] = g
+            if len(result) == len(tensors):
+                grads = [result[k] for k in range(len(tensors))]
+                result.clear()
                 fn(grads)
 
         return hook

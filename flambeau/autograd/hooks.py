@@ -40,8 +40,8 @@ class AccumulateGrad(Node):
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Calls hook((gradient,)) before it is accumulated."""
         def on_tensor(g: Tensor) -> Tensor | None:
-            found = hook((g,))
-            return None if found is None else found[0]
+            result = hook((g,))
+            return None if result is None else result[0]
 
         return register_hook(self._leaf, on_tensor)
 
@@ -49,14 +49,14 @@ class AccumulateGrad(Node):
 def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     """The leaf's node, the same object while anybody holds it."""
     reference = leaf.__dict__.get("_accumulator")
-    found = None if reference is None else reference()
-    if found is None:
-        found = object.__new__(AccumulateGrad)
-        found._leaf, found.edges, found.saved, found.versions = leaf, (), (), ()
-        found.plan = found.restore = found.hooks = None
-        found.sequence = 1 << 62
-        leaf.__dict__["_accumulator"] = weakref.ref(found)
-    return found
+    result = None if reference is None else reference()
+    if result is None:
+        result = object.__new__(AccumulateGrad)
+        result._leaf, result.edges, result.saved, result.versions = leaf, (), (), ()
+        result.plan = result.restore = result.hooks = None
+        result.sequence = 1 << 62
+        leaf.__dict__["_accumulator"] = weakref.ref(result)
+    return result
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
@@ -120,10 +120,10 @@ def retain_grad(tensor: Tensor) -> None:
     hooks = _node_hooks(node).setdefault(("retain", node.output_number()), OrderedDict())
 
     def keep(g: Tensor) -> None:
-        kept = reference()
-        if kept is not None:
+        retained = reference()
+        if retained is not None:
             g = g.detach() if not g._requires_grad else g
-            kept._grad = g.clone() if kept._grad is None else kept._grad + g
+            retained._grad = g.clone() if retained._grad is None else retained._grad + g
 
     hooks[id(tensor)] = keep
 
@@ -174,18 +174,18 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
                 for hook in tuple(hooks.get((kind, i), {}).values()):
                     grads = _run_on_output(hook, grads, i)
         return grads
-    found = hooks.get((when, None))
-    if not found:
+    known = hooks.get((when, None))
+    if not known:
         return grads
-    for hook in tuple(found.values()):
+    for hook in tuple(known.values()):
         if when == "pre":
-            given = grads if grads.__class__ is tuple else (grads,)
-            new = hook(given)
+            supplied = grads if grads.__class__ is tuple else (grads,)
+            new = hook(supplied)
             if new is not None:
                 grads = new if grads.__class__ is tuple else new[0]
         else:
-            given = cotangents if cotangents.__class__ is tuple else (cotangents,)
-            new = hook(tuple(grads), given)
+            supplied = cotangents if cotangents.__class__ is tuple else (cotangents,)
+            new = hook(tuple(grads), supplied)
             if new is not None:
                 grads = list(new) if new.__class__ in (tuple, list) else [new]
     return grads

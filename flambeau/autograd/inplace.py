@@ -122,11 +122,11 @@ class Geometry:
         from ..tensor.layout import empty_strided_array
 
         item = self.base_dtype.itemsize
-        made = empty_strided_array(
+        result = empty_strided_array(
             self.base_shape, [s // item for s in self.base_strides], self.base_dtype
         )
-        made[...] = 0
-        return made
+        result[...] = 0
+        return result
 
 
 def _memory(array: np.ndarray) -> np.ndarray:
@@ -200,19 +200,19 @@ _WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
 def _linear(
     y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Callable[[Tensor, Geometry], Tensor],
 ) -> Tensor:  # fmt: skip
-    made = wrap(y)
+    result = wrap(y)
     if MODE.grad and g._tracked and requires(g):
         node = new_node(_WINDOW_PLAN, (g._node or g,), (), (), None)
         node.adjoint, node.geometry = adjoint, geometry
-        made._node = node
-        made._requires_grad = made._tracked = True
-    return made
+        result._node = node
+        result._requires_grad = result._tracked = True
+    return result
 
 
 def _laid_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
-    made = geometry.empty_base()
-    made[...] = g
-    return made
+    result = geometry.empty_base()
+    result[...] = g
+    return result
 
 
 def window_of(g: Tensor, geometry: Geometry) -> Tensor:
@@ -224,21 +224,21 @@ def window_of(g: Tensor, geometry: Geometry) -> Tensor:
 
 def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
     """A base's cotangent with zeros in the window."""
-    made = _laid_out(g._array, geometry)
-    geometry.window(made)[...] = 0
-    return _linear(made, g, geometry, outside_of)
+    result = _laid_out(g._array, geometry)
+    geometry.window(result)[...] = 0
+    return _linear(result, g, geometry, outside_of)
 
 
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
     """A base of zeros with the window's cotangent added where it lies."""
-    made = geometry.empty_base()
-    target = geometry.window(made)
+    result = geometry.empty_base()
+    target = geometry.window(result)
     if _overlaps(geometry):
         for index in np.ndindex(target.shape):
             target[index] += g._array[index]
     else:
         target[...] = g._array
-    return _linear(made, g, geometry, window_of)
+    return _linear(result, g, geometry, window_of)
 
 
 def _overlaps(geometry: Geometry) -> bool:

@@ -138,8 +138,8 @@ def _trace(
             if cause is not None:
                 return cause
         if isinstance(node, ast.Name) and node.id not in done:
-            found = frame.f_locals.get(node.id)
-            if isinstance(found, Tensor) and found.requires_grad:
+            known = frame.f_locals.get(node.id)
+            if isinstance(known, Tensor) and known.requires_grad:
                 continue
             cause = _trace(node.id, frame, statements, done)
             if cause is not None:

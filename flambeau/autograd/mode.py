@@ -140,8 +140,8 @@ class no_grad(_Switch):
     def __new__(cls, function: Callable) -> Any: ...
 
     def __new__(cls, function: Callable | None = None) -> Any:
-        made = object.__new__(cls)
-        return made if function is None else cls.__call__(made, function)
+        result = object.__new__(cls)
+        return result if function is None else cls.__call__(result, function)
 
     def __enter__(self) -> None:
         self.previous = MODE.grad
@@ -185,9 +185,9 @@ class set_grad_enabled(_Switch):
 
     def clone(self) -> set_grad_enabled:
         previous = MODE.grad
-        made = type(self)(self.mode)
-        made.previous = previous
-        return made
+        result = type(self)(self.mode)
+        result.previous = previous
+        return result
 
     def __repr__(self) -> str:
         return f"set_grad_enabled(mode={self.mode})"
@@ -213,12 +213,12 @@ class inference_mode(_Switch):
     def __new__(cls, mode: Callable) -> Any: ...
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
-        made = object.__new__(cls)
+        result = object.__new__(cls)
         if isinstance(mode, bool):
-            made.mode = mode
-            return made
-        made.mode = True
-        return cls.__call__(made, mode)
+            result.mode = mode
+            return result
+        result.mode = True
+        return cls.__call__(result, mode)
 
     def __enter__(self) -> None:
         self.previous = MODE.grad, MODE.inference, creation.stamp

@@ -39,17 +39,17 @@ class SavedOutput:
             if again is not None:
                 return again
             raise_stale(node.name(), self.array, self.counter, self.version)
-        made = wrap(self.array)
-        made._counter = self.counter
-        return _as_output(made, node, self.index)
+        result = wrap(self.array)
+        result._counter = self.counter
+        return _as_output(result, node, self.index)
 
 
-def _as_output(made: Tensor, node: Node, index: int | None) -> Tensor:
+def _as_output(result: Tensor, node: Node, index: int | None) -> Tensor:
     """A tensor as the node's output again, if backward is itself recorded."""
-    if MODE.grad and made._array.dtype.kind in "fcV":
-        made._requires_grad = made._tracked = True
-        made._node = node if index is None else Output(node, index)
-    return made
+    if MODE.grad and result._array.dtype.kind in "fcV":
+        result._requires_grad = result._tracked = True
+        result._node = node if index is None else Output(node, index)
+    return result
 
 
 class PackedTensor:
@@ -68,18 +68,18 @@ class PackedTensor:
     def tensor(self, node: Node) -> Any:
         """The tensor again. Where backward is recorded it has its place in the graph, whatever the
         hook gives back."""
-        found = self.unpack(self.packed)
-        if not isinstance(found, Tensor) or not MODE.grad:
-            return found
+        result = self.unpack(self.packed)
+        if not isinstance(result, Tensor) or not MODE.grad:
+            return result
         if self.is_output:
-            return _as_output(wrap(found._array), node, None)
-        if self.history is None or found is self.history:
-            return found
-        made = wrap(found._array)
-        made._requires_grad = made._tracked = True
+            return _as_output(wrap(result._array), node, None)
+        if self.history is None or result is self.history:
+            return result
+        new = wrap(result._array)
+        new._requires_grad = new._tracked = True
         leaf = isinstance(self.history, Tensor)
-        made._node = _LeafAgain(self.history) if leaf else self.history
-        return made
+        new._node = _LeafAgain(self.history) if leaf else self.history
+        return new
 
 
 class Node:
@@ -125,8 +125,8 @@ class Node:
         plan, operator = self.plan, self.operator
         if plan is None or operator is None or len(plan.inputs) != len(self.edges):
             return list(self.edges)
-        given = dict(zip(plan.inputs, self.edges, strict=True))
-        return [given.get(i) for i in operator.tensor_positions]
+        supplied = dict(zip(plan.inputs, self.edges, strict=True))
+        return [supplied.get(i) for i in operator.tensor_positions]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -206,14 +206,14 @@ class Node:
 
     def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:
         vjp, indices = self.plan.entries[0]
-        found = vjp(g, *[values[i] for i in indices])
-        every = found if found.__class__ is tuple else (found,)
+        result = vjp(g, *[values[i] for i in indices])
+        every = result if result.__class__ is tuple else (result,)
         return _flattened([every[i] for i in self.joint_positions()])
 
     def _restored(self, grads: Sequence[Any]) -> list[Any]:
         return [
-            y if kept is None or y is None else restored(y, *kept)
-            for y, kept in zip(grads, self.restore, strict=True)
+            y if retained is None or y is None else restored(y, *retained)
+            for y, retained in zip(grads, self.restore, strict=True)
         ]
 
     def joint_positions(self) -> list[int]:

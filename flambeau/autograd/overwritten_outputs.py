@@ -21,13 +21,13 @@ def worked_out_again(node: Node, index: int | None) -> Any:
     operator, plan = node.operator, node.plan
     if operator is None or plan is None:
         return None
-    kept = {}
+    retained = {}
     for k, (kind, position) in enumerate(plan.sources):
         if kind in (INPUT, ATTRIBUTE):
-            kept[operator.names[position]] = node.kept(k)
-    if len(kept) < len(operator.names):
+            retained[operator.names[position]] = node.kept(k)
+    if len(retained) < len(operator.names):
         return None
-    y = operator.function(**kept)
+    y = operator.function(**retained)
     return y if index is None else y[index]
 
 
@@ -43,9 +43,9 @@ class Outputs:
         return len(self.saved)
 
     def __iter__(self) -> Iterator[Any]:
-        return (one.tensor(self.node) for one in self.saved)
+        return (item.tensor(self.node) for item in self.saved)
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [one.tensor(self.node) for one in self.saved[index]]
+            return [item.tensor(self.node) for item in self.saved[index]]
         return self.saved[index].tensor(self.node)

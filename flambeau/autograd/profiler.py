@@ -172,25 +172,25 @@ class profile:
 
 def _events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
-    made = []
+    result = []
     for name, begin, end, thread, shapes, stack, size, scope in recorder.events:
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]  # fmt: skip
-        made.append(FunctionEvent(
+        result.append(FunctionEvent(
             0, name, threads.setdefault(thread, len(threads) + 1),
             (begin - recorder.began_ns) / 1e3, (end - recorder.began_ns) / 1e3,
             input_shapes=shapes, stack=lines, scope=scope, cpu_memory_usage=size,
             is_user_annotation=scope == _LABEL,
         ))  # fmt: skip
-    nested(made)
-    for i, event in enumerate(made):
+    nested(result)
+    for i, event in enumerate(result):
         event.id = i + 1
-    for event in reversed(made):  # what is made in a call is made by it too
+    for event in reversed(result):  # what is made in a call is made by it too
         if event.cpu_parent is not None:
             event.cpu_parent.cpu_memory_usage = max(
                 event.cpu_parent.cpu_memory_usage,
                 sum(c.cpu_memory_usage for c in event.cpu_parent.cpu_children))  # fmt: skip
-    return EventList(made, profile_memory=recorder.memory)
+    return EventList(result, profile_memory=recorder.memory)
 
 
 class record_function:

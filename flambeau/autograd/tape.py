@@ -174,11 +174,13 @@ def record(operator: Any, result: Any, args: tuple) -> None:
             else:
                 needed.append(False)
         elif value.__class__ in (tuple, list):
-            found = [isinstance(v, Tensor) and v._tracked and requires(v) for v in value]
-            if any(found):
+            matches = [isinstance(v, Tensor) and v._tracked and requires(v) for v in value]
+            if any(matches):
                 mask |= 1 << position
-                edges += [(v._node or v) if f else None for v, f in zip(value, found, strict=True)]
-            needed.append(any(found))
+                edges += [
+                    (v._node or v) if f else None for v, f in zip(value, matches, strict=True)
+                ]
+            needed.append(any(matches))
         else:
             needed.append(False)
     if mask:
@@ -289,11 +291,11 @@ def _of_one_dtype(operator: Any, args: tuple, first: Tensor) -> bool:
 
 def _spread(restore: tuple, plan: Plan, args: tuple) -> tuple:
     flat: list[Any] = []
-    for kept, position in zip(restore, plan.inputs, strict=True):
+    for retained, position in zip(restore, plan.inputs, strict=True):
         if args[position].__class__ in (tuple, list):
-            flat.extend(kept or [None] * len(args[position]))
+            flat.extend(retained or [None] * len(args[position]))
         else:
-            flat.append(kept)
+            flat.append(retained)
     return tuple(flat)
 
 

@@ -91,8 +91,8 @@ from {dots}tensor.tensor import Tensor as Tensor
 
 def _safe(text: str) -> str:
     """An annotation as the stubs write it: their names for types that methods hide."""
-    found = {"dtype": "_dtype", "device": "_device"}
-    return _HIDDEN.sub(lambda m: found.get(m.group(), f"builtins.{m.group()}"), text)
+    result = {"dtype": "_dtype", "device": "_device"}
+    return _HIDDEN.sub(lambda m: result.get(m.group(), f"builtins.{m.group()}"), text)
 
 
 def _annotation(note: Any, name: str, default: Any) -> str:
@@ -107,9 +107,9 @@ def _annotation(note: Any, name: str, default: Any) -> str:
             return _safe(re.sub(r"\btuple\b(?!\[)", "tuple[Any, ...]", text))
         return "Any"
     if name in _BY_NAME:
-        found = _BY_NAME[name]
-        return _safe(found if default is not None or "None" in found or found == "Any"
-                     else f"{found} | None")  # fmt: skip
+        result = _BY_NAME[name]
+        return _safe(result if default is not None or "None" in result or result == "Any"
+                     else f"{result} | None")  # fmt: skip
     if default.__class__ is bool or name in ("reduction", "mode", "padding_mode"):
         return _safe(default.__class__.__name__)
     return "Any"
@@ -125,37 +125,37 @@ _KNOWN = {
 def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
     """The parameters as they stand between the parentheses of a stub."""
     operator = getattr(function, "operator", None)
-    given = list(inspect.signature(function).parameters.values())
-    if [p.kind for p in given[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
+    supplied = list(inspect.signature(function).parameters.values())
+    if [p.kind for p in supplied[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
                                         inspect.Parameter.VAR_KEYWORD]:  # fmt: skip
         original = _original(name)
         if original is not None:  # an in-place form or a copy hands everything on
             return _parameters("", original, method)
-    names = {p.name for p in given}
+    names = {p.name for p in supplied}
     notes: dict[str, Any] = {}
     composite = operator is None or operator.kind is Kind.COMPOSITE
     if operator is not None and (operator.numpy_names or not composite):
         notes = {} if composite else {p.name: p.annotation for p in operator.parameters}
         for own, alias in (("dim", "axis"), ("keepdim", "keepdims")):
             if own in names and alias not in names:
-                at = len(given) - (given[-1].kind is inspect.Parameter.VAR_KEYWORD)
-                given.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
+                at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
+                supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
                                                    default=None))  # fmt: skip
-    return ", ".join(_written(name, given, notes, method, "axis" in {p.name for p in given}))
+    return ", ".join(_written(name, supplied, notes, method, "axis" in {p.name for p in supplied}))
 
 
 def _original(name: str) -> Callable[..., Any] | None:
     """The function that `name_` or `name_copy` passes its arguments to."""
     base = name.removesuffix("_copy") if name.endswith("_copy") else name.removesuffix("_")
-    found = PUBLIC["torch"].get(base) or PUBLIC["Tensor"].get(base)
-    return found if base not in ("", name) else None
+    result = PUBLIC["torch"].get(base) or PUBLIC["Tensor"].get(base)
+    return result if base not in ("", name) else None
 
 
 def _written(
-    name: str, given: list[inspect.Parameter], notes: dict[str, Any], method: bool, aliased: bool
+    name: str, supplied: list[inspect.Parameter], notes: dict[str, Any], method: bool, aliased: bool
 ) -> Iterator[str]:
     starred = defaulted = False
-    for i, p in enumerate(given):
+    for i, p in enumerate(supplied):
         if i == 0 and method and p.kind is not p.VAR_POSITIONAL:
             yield "self"
             continue
@@ -257,8 +257,8 @@ def methods() -> str:
 def _property(name: str, value: property) -> str:
     assert value.fget is not None
     note = inspect.signature(value.fget).return_annotation
-    found = "Tensor" if note is _EMPTY else _annotation(note, "", None)
-    text = f"    @property\n    def {name}(self) -> {found}: ...\n"
+    result = "Tensor" if note is _EMPTY else _annotation(note, "", None)
+    text = f"    @property\n    def {name}(self) -> {result}: ...\n"
     if value.fset is not None:
         text += f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
     return text
@@ -347,13 +347,13 @@ def return_types() -> str:
 
 def stubs() -> dict[Path, str]:
     """The text of each stub, by its path."""
-    made = {ROOT / "tensor" / "methods.pyi": methods(), ROOT / "__init__.pyi": package(),
+    result = {ROOT / "tensor" / "methods.pyi": methods(), ROOT / "__init__.pyi": package(),
             ROOT / "return_types.pyi": return_types()}  # fmt: skip
     for name in ("linalg", "special", "fft"):
-        made[ROOT / f"{name}.pyi"] = namespace(f"torch.{name}.", ".", PUBLIC[name])
-    made[ROOT / "nn" / "functional.pyi"] = namespace("torch.nn.functional.", "..",
+        result[ROOT / f"{name}.pyi"] = namespace(f"torch.{name}.", ".", PUBLIC[name])
+    result[ROOT / "nn" / "functional.pyi"] = namespace("torch.nn.functional.", "..",
                                                      PUBLIC["nn.functional"])  # fmt: skip
-    return made
+    return result
 
 
 def main() -> None:

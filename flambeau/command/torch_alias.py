@@ -78,10 +78,10 @@ class TorchFinder:
                 raise  # flambeau has it, and it needs something that is not installed
             raise _lacking(fullname) from None
         above, _, last = ours.rpartition(".")
-        found = vars(sys.modules[above]).get(last) if above else module
-        if found is None:  # an absent module, below a package that was imported after it
+        result = vars(sys.modules[above]).get(last) if above else module
+        if result is None:  # an absent module, below a package that was imported after it
             setattr(sys.modules[above], last, module)
-        elif found is not module:
+        elif result is not module:
             # flambeau.tensor is a package of its own, torch.tensor a function: the import system
             # would put the one in the other's place.
             raise _lacking(fullname)
@@ -101,8 +101,8 @@ def _on_disk(context: Any) -> bool:
 
     search = DistributionFinder.Context(name="torch", path=getattr(context, "path", sys.path))
     return any(
-        (found.read_text("INSTALLER") or "").strip() == INSTALLER
-        for found in MetadataPathFinder.find_distributions(search)
+        (distribution.read_text("INSTALLER") or "").strip() == INSTALLER
+        for distribution in MetadataPathFinder.find_distributions(search)
     )
 
 

@@ -52,5 +52,7 @@ def settle(package: str) -> dict[str, ModuleType]:
             top[path] = module
     vars(top["rpc"])["is_available"] = lambda: False  # and then it has no `api`
     for name in ("tensor", "tensor.placement_types"):
-        vars(sys.modules[f"{package}.{name}"]).update({one.__name__: one for one in PLACEMENTS})
+        vars(sys.modules[f"{package}.{name}"]).update(
+            {placement.__name__: placement for placement in PLACEMENTS}
+        )
     return top

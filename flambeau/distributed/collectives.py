@@ -438,11 +438,11 @@ def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
     pg._store.set(f"{key}/{rank}", b"1")
     try:
         pg._store.wait([f"{key}/done"], limit * 2)  # rank 0 waits once for those that are missing
-        found = pg._store.get(f"{key}/done")
+        known = pg._store.get(f"{key}/done")
     except RuntimeError:
         raise failure from None
-    if found != b"all":
-        failure.add_note(f"Rank 0 misses rank(s) {found.decode()}.")
+    if known != b"all":
+        failure.add_note(f"Rank 0 misses rank(s) {known.decode()}.")
         raise failure
 
 

@@ -48,9 +48,9 @@ class DeviceMesh:
         mine: Any = None
         for ranks in lines.tolist():
             whole = sorted(ranks) == list(range(get_world_size()))
-            made = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
+            result = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
             if self._rank in ranks:
-                mine = made
+                mine = result
         return mine
 
     @property
@@ -96,8 +96,8 @@ class DeviceMesh:
 
     def get_coordinate(self) -> list[int] | None:
         """Where this process is in the grid; None where it is not in it."""
-        found = np.argwhere(self._ranks == self._rank)
-        return None if not len(found) else found[0].tolist()
+        result = np.argwhere(self._ranks == self._rank)
+        return None if not len(result) else result[0].tolist()
 
     def get_rank(self) -> int:
         """This process's number among all."""
@@ -119,8 +119,8 @@ class DeviceMesh:
         window = tuple(slice(None) if a in chosen else at for a, at in enumerate(coordinate))
         part = object.__new__(DeviceMesh)
         part.device_type, part._rank = self.device_type, self._rank
-        kept = sorted(chosen)
-        part._ranks = self._ranks[window].transpose([kept.index(axis) for axis in chosen])
+        retained = sorted(chosen)
+        part._ranks = self._ranks[window].transpose([retained.index(axis) for axis in chosen])
         part.mesh_dim_names = tuple((self.mesh_dim_names or ())[axis] for axis in chosen)
         part._groups = [self._groups[axis] for axis in chosen]
         return part

@@ -159,8 +159,8 @@ def init_process_group(
         engine, store = _mpi_world(limit), None
     else:
         engine, store = _gloo_world(init_method, store, rank, world_size, limit)
-    made = ProcessGroup(engine, range(engine.size), world.next_name(), "default_pg", store, limit)
-    world.store, world.group, world.groups = store, made, [made]
+    result = ProcessGroup(engine, range(engine.size), world.next_name(), "default_pg", store, limit)
+    world.store, world.group, world.groups = store, result, [result]
 
 
 def _mpi_world(limit: timedelta) -> Engine:
@@ -311,9 +311,9 @@ def new_group(
         return NON_MEMBER
     limit = timeout or everybody._timeout
     engine, store = _engine_of(everybody, chosen, name, backend, limit)
-    made = ProcessGroup(engine, chosen, name, group_desc or "undefined", store, limit)
-    world.groups.append(made)
-    return made
+    result = ProcessGroup(engine, chosen, name, group_desc or "undefined", store, limit)
+    world.groups.append(result)
+    return result
 
 
 def _engine_of(
@@ -351,12 +351,12 @@ def new_subgroups_by_enumeration(
     ranks = [rank for part in ranks_per_subgroup_list for rank in part]
     if len(set(ranks)) < len(ranks):
         raise ValueError("Rank has appeared in more than one subgroup")
-    mine, made = None, []
+    mine, result = None, []
     for part in ranks_per_subgroup_list:
-        made.append(new_group(part, timeout, backend, pg_options, group_desc=group_desc))
+        result.append(new_group(part, timeout, backend, pg_options, group_desc=group_desc))
         if get_rank() in part:
-            mine = made[-1]
-    return mine, made
+            mine = result[-1]
+    return mine, result
 
 
 def new_subgroups(

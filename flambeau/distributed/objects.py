@@ -61,9 +61,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     pg = member(group)
     if len(object_list) != pg.size():
         raise ValueError(f"object_list has {len(object_list)} elements for a group of {pg.size()}")
-    found: list[Any] = []
-    launch(pg, "ALLGATHER", lambda: found.extend(_all_pickles(pg, obj, None)), [], [], False)
-    object_list[:] = found
+    result: list[Any] = []
+    launch(pg, "ALLGATHER", lambda: result.extend(_all_pickles(pg, obj, None)), [], [], False)
+    object_list[:] = result
 
 
 def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
@@ -77,10 +77,10 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     if pg.rank() != root and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    found: list[Any] = []
-    launch(pg, "GATHER", lambda: found.extend(_all_pickles(pg, obj, root)), [], [], False)
+    result: list[Any] = []
+    launch(pg, "GATHER", lambda: result.extend(_all_pickles(pg, obj, root)), [], [], False)
     if object_gather_list is not None:
-        object_gather_list[:] = found
+        object_gather_list[:] = result
 
 
 def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
@@ -101,13 +101,13 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
         return
     pg = member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
-    found: list[Any] = []
-    launch(pg, "BROADCAST", lambda: found.extend(_broadcast_pickle(pg, object_list, root)), [], [],
+    result: list[Any] = []
+    launch(pg, "BROADCAST", lambda: result.extend(_broadcast_pickle(pg, object_list, root)), [], [],
            False)  # fmt: skip
-    if len(found) != len(object_list):
-        raise ValueError(f"object_list has {len(object_list)} elements, and {len(found)} on the "
+    if len(result) != len(object_list):
+        raise ValueError(f"object_list has {len(object_list)} elements, and {len(result)} on the "
                          "source rank")  # fmt: skip
-    object_list[:] = found
+    object_list[:] = result
 
 
 def scatter_object_list(
@@ -126,9 +126,11 @@ def scatter_object_list(
     if pg.rank() == root and (objects is None or len(objects) != pg.size()):
         raise ValueError("Expected argument scatter_object_input_list to have an object for each "
                          "rank")  # fmt: skip
-    found: list[Any] = []
-    launch(pg, "SCATTER", lambda: found.append(_broadcast_pickle(pg, objects, root)), [], [], False)
-    scatter_object_output_list[0] = found[0][pg.rank()]
+    result: list[Any] = []
+    launch(
+        pg, "SCATTER", lambda: result.append(_broadcast_pickle(pg, objects, root)), [], [], False
+    )
+    scatter_object_output_list[0] = result[0][pg.rank()]
 
 
 def send_object_list(object_list: list[Any], dst: int | None = None, group: Any = None,
@@ -152,15 +154,15 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
     """Receives the objects that process `src` sends; returns its number."""
     pg = member(group)
     peer = None if src is None and group_src is None else rank_in(pg, src, group_src)
-    found: list[Any] = []
+    result: list[Any] = []
 
     def call() -> None:
         size = np.empty(1, np.int64)
         sender = pg._engine.receive(size, peer, 0)
         data = np.empty(int(size[0]), np.uint8)
         pg._engine.receive(data, sender, 0)
-        found.extend((sender, _unpacked(data)))
+        result.extend((sender, _unpacked(data)))
 
     pg._communicator.run(call, lane=("receive", peer, 0))
-    object_list[:] = found[1]
-    return pg._ranks[found[0]]
+    object_list[:] = result[1]
+    return pg._ranks[result[0]]

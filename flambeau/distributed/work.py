@@ -35,9 +35,9 @@ class Work:
     @classmethod
     def completed(cls, outputs: Any = None) -> Work:
         """A work that is done already."""
-        made = cls(outputs)
-        made.finish(None)
-        return made
+        result = cls(outputs)
+        result.finish(None)
+        return result
 
     def finish(self, error: BaseException | None) -> None:
         """Says that the collective has ended; for the thread that ran it."""

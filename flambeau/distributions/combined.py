@@ -113,7 +113,7 @@ class TransformedDistribution(Distribution):
             raise ValueError(f"transforms must be a Transform or a list of Transforms, but was "
                              f"{transforms}")  # fmt: skip
         whole = ComposeTransform(self.transforms)
-        taken, given = whole.domain.event_dim, whole.codomain.event_dim
+        taken, supplied = whole.domain.event_dim, whole.codomain.event_dim
         shape = base_distribution.batch_shape + base_distribution.event_shape
         events = len(base_distribution.event_shape)
         if len(shape) < taken:
@@ -127,7 +127,7 @@ class TransformedDistribution(Distribution):
             base_distribution = Independent(base_distribution, taken - events)
         self.base_dist = base_distribution
         events = len(base_distribution.event_shape)
-        cut = len(result) - max(given, events + given - taken)
+        cut = len(result) - max(supplied, events + supplied - taken)
         super().__init__(result[:cut], result[cut:], validate_args=validate_args)
 
     @property
@@ -256,8 +256,8 @@ class _Folded(TransformedDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        found = self.base_dist.log_prob(value) + math.log(2)
-        return ops.where(value >= 0, found, -math.inf)
+        result = self.base_dist.log_prob(value) + math.log(2)
+        return ops.where(value >= 0, result, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

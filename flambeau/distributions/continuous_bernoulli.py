@@ -34,15 +34,15 @@ class ContinuousBernoulli(Binary):
     def __init__(self, probs: Any = None, logits: Any = None,
                  lims: tuple[float, float] = (0.499, 0.501),
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._flambeau_hold(probs, logits)
+        (result,) = self._flambeau_hold(probs, logits)
         if validate_args is not None:
             self._validate_args = validate_args
         if probs is not None:
-            if self._validate_args and not all_true(self.arg_constraints["probs"].check(made)):
+            if self._validate_args and not all_true(self.arg_constraints["probs"].check(result)):
                 raise ValueError("The parameter probs has invalid values")
-            self.probs = clamp_probs(made)
+            self.probs = clamp_probs(result)
         self._lims = lims
-        super().__init__(made.shape, validate_args=validate_args)
+        super().__init__(result.shape, validate_args=validate_args)
 
     def _flambeau_outside(self) -> Tensor:
         """Where the exact formulas are safe."""

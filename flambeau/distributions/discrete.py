@@ -16,14 +16,9 @@ from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import (
-    EVENTLESS,
-    Distribution,
-    ExponentialFamily,
-    all_true,
-    broadcast_all,
-    clamp_probs,
+    EVENTLESS, Distribution, ExponentialFamily, all_true, broadcast_all, clamp_probs,
     lazy_property,
-)
+)  # fmt: skip
 from .positive import Gamma
 
 
@@ -48,10 +43,10 @@ class Binary(ExponentialFamily):
     }
 
     def _flambeau_hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
-        name, given = one_of(probs, logits)
-        made, *rest = broadcast_all(given, *others)
-        self.__dict__[name] = made
-        return [made, *rest]
+        name, supplied = one_of(probs, logits)
+        result, *rest = broadcast_all(supplied, *others)
+        self.__dict__[name] = result
+        return [result, *rest]
 
     @lazy_property
     def probs(self) -> Tensor:
@@ -78,8 +73,8 @@ class Bernoulli(Binary):
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._flambeau_hold(probs, logits)
-        super().__init__(made.shape, validate_args=validate_args)
+        (result,) = self._flambeau_hold(probs, logits)
+        super().__init__(result.shape, validate_args=validate_args)
 
     @property
     def _natural_params(self) -> Any:
@@ -106,8 +101,8 @@ class Bernoulli(Binary):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        logits, given = broadcast_all(self.logits, value)
-        return -binary_cross_entropy_with_logits(logits, given, reduction="none")
+        logits, supplied = broadcast_all(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, supplied, reduction="none")
 
     def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
@@ -130,8 +125,8 @@ class Geometric(Binary):
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._flambeau_hold(probs, logits)
-        super().__init__(made.shape, validate_args=validate_args)
+        (result,) = self._flambeau_hold(probs, logits)
+        super().__init__(result.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not all_true(self.probs > 0):
             p = self.probs.detach()
             raise ValueError(
@@ -183,9 +178,9 @@ class Binomial(Binary):
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        made, self.total_count = self._flambeau_hold(probs, logits, total_count)
-        self.total_count = self.total_count.type_as(made)
-        super().__init__(made.shape, validate_args=validate_args)
+        result, self.total_count = self._flambeau_hold(probs, logits, total_count)
+        self.total_count = self.total_count.type_as(result)
+        super().__init__(result.shape, validate_args=validate_args)
 
     has_enumerate_support = True
 
@@ -253,9 +248,9 @@ class NegativeBinomial(Binary):
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        made, self.total_count = self._flambeau_hold(probs, logits, total_count)
-        self.total_count = self.total_count.type_as(made)
-        super().__init__(made.shape, validate_args=validate_args)
+        result, self.total_count = self._flambeau_hold(probs, logits, total_count)
+        self.total_count = self.total_count.type_as(result)
+        super().__init__(result.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -341,15 +336,15 @@ class Categorical(Distribution):
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        name, given = one_of(probs, logits)
-        if given.dim() < 1:
+        name, supplied = one_of(probs, logits)
+        if supplied.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:
-            self.logits = given - given.logsumexp(dim=-1, keepdim=True)
-        self._num_events = given.size(-1)
-        super().__init__(given.shape[:-1], validate_args=validate_args)
+            self.logits = supplied - supplied.logsumexp(dim=-1, keepdim=True)
+        self._num_events = supplied.size(-1)
+        super().__init__(supplied.shape[:-1], validate_args=validate_args)
 
     @lazy_property
     def probs(self) -> Tensor:

@@ -43,8 +43,8 @@ def broadcast_all(*values: Any) -> list[Tensor]:
                              "objects implementing __torch_function__.")  # fmt: skip
     kinds = [v.dtype for v in values if isinstance(v, Tensor)]
     kind = kinds[0] if kinds else types.get_default_dtype()
-    made = [ops.tensor(v, dtype=kind) if isinstance(v, Number) else v for v in values]
-    return list(ops.broadcast_tensors(*made))
+    result = [ops.tensor(v, dtype=kind) if isinstance(v, Number) else v for v in values]
+    return list(ops.broadcast_tensors(*result))
 
 
 def standard_normal(like: Tensor, shape: Sequence[int]) -> Tensor:
@@ -84,9 +84,9 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
         raise ValueError(f"The size of last dimension is {many} which cannot be expressed as the "
                          "lower triangular part of a square D x D matrix.")  # fmt: skip
     size = round(n)
-    made = vec.new_zeros((*vec.shape[:-1], size, size))
-    made[..., ops.ones(size, size, dtype=types.bool_).tril(diag)] = vec
-    return made
+    result = vec.new_zeros((*vec.shape[:-1], size, size))
+    result[..., ops.ones(size, size, dtype=types.bool_).tril(diag)] = vec
+    return result
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     >>> probs_to_logits(torch.tensor([0.5, 0.75]), is_binary=True)
     tensor([0.0000, 1.0986])
     """
-    kept = clamp_probs(probs)
-    return kept.log() - (-kept).log1p() if is_binary else kept.log()
+    retained = clamp_probs(probs)
+    return retained.log() - (-retained).log1p() if is_binary else retained.log()
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:

@@ -34,15 +34,18 @@ class MultivariateNormal(Distribution):
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        given: dict[str, Any] = {"covariance_matrix": covariance_matrix, "scale_tril": scale_tril,
-                                 "precision_matrix": precision_matrix}  # fmt: skip
-        given = {name: m for name, m in given.items() if m is not None}
+        supplied: dict[str, Any] = {
+            "covariance_matrix": covariance_matrix,
+            "scale_tril": scale_tril,
+            "precision_matrix": precision_matrix,
+        }
+        supplied = {name: m for name, m in supplied.items() if m is not None}
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        if len(given) != 1:
+        if len(supplied) != 1:
             raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
                              "may be specified.")  # fmt: skip
-        ((name, matrix),) = given.items()
+        ((name, matrix),) = supplied.items()
         if matrix.dim() < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading "
                              "batch dimensions")  # fmt: skip

@@ -149,8 +149,8 @@ class Cauchy(_Located):
         return ops.full_like(self.loc, math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        made = ops.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_()
-        return self.loc + made * self.scale
+        result = ops.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_()
+        return self.loc + result * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         return -math.log(math.pi) - self.scale.log() - (self._flambeau_standard(value) ** 2).log1p()

@@ -30,8 +30,8 @@ class LogitRelaxedBernoulli(Binary):
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._flambeau_hold(probs, logits)
-        super().__init__(made.shape, validate_args=validate_args)
+        (result,) = self._flambeau_hold(probs, logits)
+        super().__init__(result.shape, validate_args=validate_args)
         self.temperature = temperature
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:

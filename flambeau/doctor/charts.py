@@ -57,8 +57,8 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
 
 
 def _finite(curves: dict[str, Curve]) -> dict[str, Curve]:
-    found = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
-    return {name: points for name, points in found.items() if points}
+    result = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
+    return {name: points for name, points in result.items() if points}
 
 
 def _axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:

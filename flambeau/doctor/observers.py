@@ -54,7 +54,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
 def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     """The functions that are patched for the whole session, with their observers."""
     modules = ModuleObserver(session)
-    found: list[tuple[Any, Observer]] = [
+    result: list[tuple[Any, Observer]] = [
         (Module.__init__, modules.made),
         (Module.train, modules.mode),
         (Module.state_dict, _told_after(session, "on_state")),
@@ -62,21 +62,21 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
         (optimizers.Optimizer.__init__, _optimizer_observer(session)),
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
-    found.append((schedulers.LRScheduler.__init__, _made(session, "on_scheduler")))
+    result.append((schedulers.LRScheduler.__init__, _made(session, "on_scheduler")))
     names = importlib.import_module("flambeau.optim.lr_scheduler")
     steps = {
         vars(kind)["step"] for kind in vars(names).values()
         if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
         and "step" in vars(kind)
     }  # fmt: skip
-    found += [(step, _schedule_observer(session)) for step in steps]
+    result += [(step, _schedule_observer(session)) for step in steps]
     loaders = importlib.import_module("flambeau.utils.data.iterator")
-    found.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
+    result.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
-    found.append((loader.__init__, _made(session, "on_loader")))
+    result.append((loader.__init__, _made(session, "on_loader")))
     namespace = importlib.import_module("flambeau")
-    found.append((namespace.manual_seed, _seed_observer(session)))
-    return found
+    result.append((namespace.manual_seed, _seed_observer(session)))
+    return result
 
 
 # ------------------------------------------------------------------------- compiled steps
@@ -344,8 +344,8 @@ def _load_observer(session: Session) -> Observer:
 
 def _clip_observer(session: Session) -> Observer:
     def clip(original: Callable, args: tuple, kwargs: dict) -> Any:
-        given = args[0] if args else kwargs.get("parameters")
-        every = [given] if isinstance(given, Tensor) else list(given or ())
+        supplied = args[0] if args else kwargs.get("parameters")
+        every = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
         limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
         if not session.busy:
             session.emit("on_clip", every, here(), float(limit))

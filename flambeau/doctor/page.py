@@ -80,11 +80,11 @@ def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
 
 def _checks(session: Session) -> str:
     title, undecided = titles(), session.undecided()
-    found = {f.id: f.level for f in session.findings}
+    result = {f.id: f.level for f in session.findings}
     rows = []
-    for rule in sorted(session.rules, key=lambda r: (r.id not in found, r.id in undecided, r.id)):
+    for rule in sorted(session.rules, key=lambda r: (r.id not in result, r.id in undecided, r.id)):
         id = rule.id
-        level = found.get(id)
+        level = result.get(id)
         state = str(level) if level else "not judged" if id in undecided else "passed"
         style = str(level) if level else "undecided" if id in undecided else "passed"
         reason = escape(undecided.get(id, "")) if level is None else ""

@@ -26,12 +26,12 @@ def counts(session: Session) -> dict[Level, int]:
 def summary(session: Session) -> str:
     """One line: what was found, what passed, what could not be judged and why, and the cost."""
     number = counts(session)
-    found = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
+    result = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
              for level, n in number.items() if n]  # fmt: skip
     undecided = session.undecided()
     reasons = sorted(set(undecided.values()), key=lambda r: -list(undecided.values()).count(r))
     clock = session.clock
-    text = f"doctor: {', '.join(found) or 'nothing found'}; {len(session.passed())} checks passed"
+    text = f"doctor: {', '.join(result) or 'nothing found'}; {len(session.passed())} checks passed"
     if undecided:
         shown = "; ".join(reasons[:3])
         text += f", {len(undecided)} not judged ({shown}{', ...' if len(reasons) > 3 else ''})"

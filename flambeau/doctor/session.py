@@ -191,10 +191,10 @@ class Session:
         if self.updates < self.trusted_from and not self.ended:
             return
         same = [f for f in self.findings if f.id == id]
-        for found in same:
-            if found.places[:1] == places[:1]:
-                if len(found.steps) < 16:
-                    found.steps.append(self.clock.passes)
+        for result in same:
+            if result.places[:1] == places[:1]:
+                if len(result.steps) < 16:
+                    result.steps.append(self.clock.passes)
                 return
         if len(same) >= _SAME_ID:
             return
@@ -238,13 +238,13 @@ class Session:
 
     def undecided(self) -> dict[str, str]:
         """Checks that could not be judged, and why."""
-        found = dict(self.faults)
+        result = dict(self.faults)
         reported = {finding.id for finding in self.findings}
         for rule in self.rules:
             lacking = [need for need in rule.needs if need not in self.seen]
             if lacking and rule.id not in reported:
-                found.setdefault(rule.id, LACKING.get(lacking[0], f"no {lacking[0]} was seen"))
-        return dict(sorted(found.items()))
+                result.setdefault(rule.id, LACKING.get(lacking[0], f"no {lacking[0]} was seen"))
+        return dict(sorted(result.items()))
 
     def passed(self) -> list[str]:
         """Checks that were judged and found nothing."""

@@ -217,19 +217,19 @@ def _functions() -> dict[str, Any]:
 
 
 def _function(name: str) -> Any:
-    found = _OPERATORS.get(name)
-    if found is not None:
-        return found
+    known = _OPERATORS.get(name)
+    if known is not None:
+        return known
     parts = name.split(".")
     if parts[:3] == ["torch", "ops", "aten"] and len(parts) == 5:
         packet = getattr(aten.aten, _identifier(parts[3]))
         if parts[3] in _REFUSED or parts[3].startswith("__"):
             raise ArchiveError(f"torch.export.load: a call of {name}")
         return getattr(packet, _identifier(parts[4]))
-    found = _functions().get(name)
-    if found is None:
+    known = _functions().get(name)
+    if known is None:
         raise ArchiveError(f"torch.export.load: a call of {name}, which is no operator")
-    return found
+    return known
 
 
 def _read(value: Any, nodes: dict[str, Node]) -> Any:
@@ -256,7 +256,7 @@ def _read(value: Any, nodes: dict[str, Node]) -> Any:
     if kind == "device":
         return device(content)
     if kind == "torch":
-        found = getattr(torch_module(), _identifier(content))
-        if isinstance(found, (dtype, layout, memory_format)):
-            return found
+        result = getattr(torch_module(), _identifier(content))
+        if isinstance(result, (dtype, layout, memory_format)):
+            return result
     raise ArchiveError(f"torch.export.load: an argument of kind {kind!r}")

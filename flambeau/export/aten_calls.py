@@ -182,11 +182,11 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
     form = ATEN_FORMS.get(path)
     if form is not None:
         try:
-            made = form(*args, **kwargs)
+            new = form(*args, **kwargs)
         except TypeError:
-            made = None
-        if made is not None:
-            steps = made if isinstance(made, list) else [made]
+            new = None
+        if new is not None:
+            steps = new if isinstance(new, list) else [new]
             return [(_overload(name, a), a, k) for name, a, k in steps]
     if isinstance(function, str):
         raise NotImplementedError(f"torch.export: the attribute {function} of a tensor")
@@ -194,9 +194,11 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
     name = _OPERATORS.get(name, name) if path.startswith("torch.Tensor.") else name
     if path.startswith("torch.nn.functional."):
         return [(function, list(args), kwargs)]
-    found = _found(name)
-    same = found is function or method_name(function) is not None or path.startswith("torch._C._nn")
-    if found is None or not same or name.startswith("__"):
+    result = _found(name)
+    same = (
+        result is function or method_name(function) is not None or path.startswith("torch._C._nn")
+    )
+    if result is None or not same or name.startswith("__"):
         return [(function, list(args), kwargs)]
     return [(_overload(name, list(args)), list(args), kwargs)]
 

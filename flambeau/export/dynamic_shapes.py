@@ -49,10 +49,10 @@ class Dim:
         self.factor, self.offset = 1, 0
 
     def _derived(self, factor: int, offset: int) -> Dim:
-        made = Dim(self.root.__name__, min=self.root.min, max=self.root.max)
-        made.root = self.root
-        made.factor, made.offset = self.factor * factor, self.offset * factor + offset
-        return made
+        result = Dim(self.root.__name__, min=self.root.min, max=self.root.max)
+        result.root = self.root
+        result.factor, result.offset = self.factor * factor, self.offset * factor + offset
+        return result
 
     def __mul__(self, other: int) -> Dim:
         return self._derived(other, 0)
@@ -115,26 +115,26 @@ def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict
             f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
             f"names {list(values)} of `inputs`, but here they are {list(spec)}."
         )
-    found: dict[int, dict] = {}
+    result: dict[int, dict] = {}
     place = 0
     for name, value in values.items():
         count = len(pytree.tree_leaves(value))
-        _collect(spec.get(name), value, place, found)
+        _collect(spec.get(name), value, place, result)
         place += count
-    return found
+    return result
 
 
-def _collect(spec: Any, value: Any, place: int, found: dict[int, dict]) -> None:
+def _collect(spec: Any, value: Any, place: int, result: dict[int, dict]) -> None:
     if spec is None:
         return
     if isinstance(value, Tensor):
-        found[place] = _of_tensor(spec)
+        result[place] = _of_tensor(spec)
         return
     if isinstance(value, (list, tuple, dict)):
         keys = value if isinstance(value, dict) else range(len(value))
         for key in keys:
             inner = spec[key] if not isinstance(spec, dict) or key in spec else None
-            _collect(inner, value[key], place, found)
+            _collect(inner, value[key], place, result)
             place += len(pytree.tree_leaves(value[key]))
 
 

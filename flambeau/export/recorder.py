@@ -192,10 +192,10 @@ class Recorder(TorchFunctionMode):
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
         """Adds a node, with where it comes from."""
-        made = tuple(pytree.tree_map(self.node_of, list(args)))
+        result = tuple(pytree.tree_map(self.node_of, list(args)))
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
-        node = self.graph.create_node("call_function", target, made, words,
+        node = self.graph.create_node("call_function", target, result, words,
                                       None if name is None else name.__name__)  # fmt: skip
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["val"] = value

@@ -189,16 +189,16 @@ class _Export:
 
         A length None is dynamic.
         """
-        found: dict[str, list[list[Any]]] = {}
+        result: dict[str, list[list[Any]]] = {}
         for i, (label, leaf) in enumerate(zip(self.labels, self.leaves, strict=True)):
-            found[label] = []
+            result[label] = []
             if isinstance(leaf, Tensor):
                 dims = self.dims.get(i, {})
-                found[label] = [
+                result[label] = [
                     [None, dims[d].min, dims[d].max] if d in dims else [int(n), int(n), int(n)]
                     for d, n in enumerate(leaf.shape)
                 ]
-        return found
+        return result
 
     def verify(self, program: ExportedProgram, others: list[Any]) -> None:
         """The graph has to compute for other sizes what the program does."""

@@ -34,10 +34,10 @@ def functional_call(
     >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([3., 4.]))
     tensor([7.])
     """
-    given = parameter_and_buffer_dicts
-    if not isinstance(given, dict):
-        given = _joined(given)
-    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+    supplied = parameter_and_buffer_dicts
+    if not isinstance(supplied, dict):
+        supplied = _joined(supplied)
+    return _functional_call(module, supplied, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def _joined(dictionaries: Any) -> dict[str, Tensor]:
@@ -47,16 +47,16 @@ def _joined(dictionaries: Any) -> dict[str, Tensor]:
             "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
             f"{type(dictionaries)}"
         )
-    if not all(isinstance(one, dict) for one in dictionaries):
+    if not all(isinstance(dictionary, dict) for dictionary in dictionaries):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
-    counts = Counter(key for one in dictionaries for key in one)
+    counts = Counter(key for dictionary in dictionaries for key in dictionary)
     repeated = [key for key, count in counts.items() if count > 1]
     if repeated:
         raise ValueError(
             f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
             "ambiguous"
         )
-    return {key: value for one in dictionaries for key, value in one.items()}
+    return {key: value for dictionary in dictionaries for key, value in dictionary.items()}
 
 
 def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -23,10 +23,10 @@ def rebuilt(nested: Any, ends: Iterator[Any]) -> Any:
         pairs = [(key, rebuilt(value, ends)) for key, value in nested.items()]
         return dict(pairs) if type(nested) is dict else type(nested)(pairs)
     if isinstance(nested, (tuple, list)):
-        made = [rebuilt(value, ends) for value in nested]
+        result = [rebuilt(value, ends) for value in nested]
         if hasattr(nested, "_fields"):
-            return type(nested)(*made)
-        return tuple(made) if isinstance(nested, tuple) else made
+            return type(nested)(*result)
+        return tuple(result) if isinstance(nested, tuple) else result
     return next(ends)
 
 
@@ -37,11 +37,11 @@ def mapped(function: Callable[[Any], Any], nested: Any) -> Any:
 
 def tensors_of(nested: Any, what: str) -> list[Tensor]:
     """The ends, which must all be tensors; RuntimeError names `what`."""
-    found = leaves(nested)
-    for x in found:
+    result = leaves(nested)
+    for x in result:
         if not isinstance(x, Tensor):
             raise RuntimeError(f"{what}: expected only tensors, got {type(x).__name__}")
-    return found
+    return result
 
 
 def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
@@ -54,7 +54,7 @@ def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
             pairs = [(prefix[key], nested[key]) for key in nested]
         else:
             pairs = list(zip(prefix, nested, strict=True))
-        return [entry for one, below in pairs for entry in spread(one, below, what)]
+        return [entry for single, below in pairs for entry in spread(single, below, what)]
     if isinstance(prefix, (tuple, list, dict)):
         raise ValueError(f"{what} is deeper than the inputs: got {prefix!r}")
     return [prefix] * len(leaves(nested))

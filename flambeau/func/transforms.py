@@ -37,8 +37,8 @@ def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callabl
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        found, value = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        result, value = both(*args, **kwargs)
+        return (result, value[1]) if has_aux else result
 
     return wrapper
 
@@ -56,8 +56,8 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
             level = _Level(args, argnums)
             y, aux = _split(func(*level.args, **kwargs), has_aux, "grad_and_value")
             _check_scalar(y)
-            found = level.gradients([y], None)
-        result = level.like_arguments(level.freed(found))
+            match = level.gradients([y], None)
+        result = level.like_arguments(level.freed(match))
         value = level.freed([y])[0]
         return result, ((value, mapped(level.free_one, aux)) if has_aux else value)
 
@@ -86,14 +86,14 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         outputs = tensors_of(y, "vjp(f, *primals): the outputs of f")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
-        given = tensors_of(cotangents, "vjp_fn(cotangents)")
-        if len(given) != len(outputs):
+        supplied = tensors_of(cotangents, "vjp_fn(cotangents)")
+        if len(supplied) != len(outputs):
             raise RuntimeError(f"vjp_fn(cotangents): Expected cotangents to have the same "
                                f"structure as the outputs: {len(outputs)} tensors, got "
-                               f"{len(given)}")  # fmt: skip
+                               f"{len(supplied)}")  # fmt: skip
         with enable_grad():
-            found = level.gradients(outputs, given)
-        return tuple(level.like_arguments(level.freed(found)))
+            match = level.gradients(outputs, supplied)
+        return tuple(level.like_arguments(level.freed(match)))
 
     result = rebuilt(y, iter(level.freed(outputs)))
     return (result, pull, mapped(level.free_one, aux)) if has_aux else (result, pull)
@@ -113,15 +113,15 @@ def jvp(
         duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
         y, aux = _split(func(*rebuilt(primals, duals)), has_aux, "jvp")
         outputs = tensors_of(y, "jvp(f, primals, tangents): the outputs of f")
-        found = [tangent_at(t, level) for t in outputs]
-        if strict and any(t is None for t in found):
+        result = [tangent_at(t, level) for t in outputs]
+        if strict and any(t is None for t in result):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
                                "independent of the inputs")  # fmt: skip
         values = [primal_at(t, level) for t in outputs]
-        made = [ops.zeros_like(x) if t is None else t for x, t in zip(values, found, strict=True)]
+        new = [ops.zeros_like(x) if t is None else t for x, t in zip(values, result, strict=True)]
     finally:
         pop_level(level)
-    value, product = rebuilt(y, iter(values)), rebuilt(y, iter(made))
+    value, product = rebuilt(y, iter(values)), rebuilt(y, iter(new))
     if not has_aux:
         return value, product
     return value, product, mapped(lambda x: primal_at(x, level), aux)
@@ -135,10 +135,10 @@ def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
 
 
 def _check_tangents(primals: Any, tangents: Any) -> None:
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple) or not given:
+    for name, supplied in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(supplied, tuple) or not supplied:
             raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple with at "
-                               f"least one tensor, got {type(given).__name__}")  # fmt: skip
+                               f"least one tensor, got {type(supplied).__name__}")  # fmt: skip
     xs, ts = tensors_of(primals, "primals"), tensors_of(tangents, "tangents")
     if [tuple(x.shape) for x in xs] != [tuple(t.shape) for t in ts]:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the "
@@ -162,14 +162,14 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 
     def push(*tangents: Any) -> Any:
         """A vjp is linear in its cotangents: its own vjp is the jvp, whatever they are."""
-        given = leaves(tangents)
-        pairs = [(g, t) for g, t in zip(once, given, strict=True) if g.requires_grad]
-        found: Sequence[Tensor | None] = [None] * len(slots)
+        supplied = leaves(tangents)
+        pairs = [(g, t) for g, t in zip(once, supplied, strict=True) if g.requires_grad]
+        result: Sequence[Tensor | None] = [None] * len(slots)
         if pairs:
             gs, ts = zip(*pairs, strict=True)
-            found = autograd_grad(gs, slots, ts, retain_graph=True, allow_unused=True)
-        made = [ops.zeros_like(t) if g is None else g for g, t in zip(found, outputs, strict=True)]
-        return rebuilt(y, iter(made))
+            result = autograd_grad(gs, slots, ts, retain_graph=True, allow_unused=True)
+        new = [ops.zeros_like(t) if g is None else g for g, t in zip(result, outputs, strict=True)]
+        return rebuilt(y, iter(new))
 
     return mapped(level.free_one, y), push
 
@@ -193,8 +193,8 @@ def jacrev(
             level = _Level(args, argnums)
             y, aux = _split(func(*level.args, **kwargs), has_aux, "jacrev")
             outputs = tensors_of(y, "jacrev(f): the outputs of f")
-            found = [level.like_arguments(level.freed(_rows(t, level))) for t in outputs]
-        matrices = rebuilt(y, iter(found))
+            result = [level.like_arguments(level.freed(_rows(t, level))) for t in outputs]
+        matrices = rebuilt(y, iter(result))
         return (matrices, mapped(level.free_one, aux)) if has_aux else matrices
 
     return wrapper
@@ -213,7 +213,7 @@ def jacfwd(
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = _positions(argnums, len(args))
-        given = tuple(args[i] for i in positions)
+        supplied = tuple(args[i] for i in positions)
 
         def chosen(*inputs: Any) -> Any:
             every = list(args)
@@ -221,18 +221,18 @@ def jacfwd(
                 every[i] = x
             return func(*every, **kwargs)
 
-        y, columns, aux = _columns(chosen, given, has_aux)
-        per_output = [mapped_back(given, parts) for parts in columns]
-        found = [made[0] if isinstance(argnums, int) else made for made in per_output]
-        matrices = rebuilt(y, iter(found))
+        y, columns, aux = _columns(chosen, supplied, has_aux)
+        per_output = [mapped_back(supplied, parts) for parts in columns]
+        result = [new[0] if isinstance(argnums, int) else new for new in per_output]
+        matrices = rebuilt(y, iter(result))
         return (matrices, aux) if has_aux else matrices
 
     return wrapper
 
 
-def _columns(func: Callable, given: tuple, has_aux: bool) -> tuple[Any, list[list[Tensor]], Any]:
+def _columns(func: Callable, supplied: tuple, has_aux: bool) -> tuple[Any, list[list[Tensor]], Any]:
     """(a result, for each output its Jacobians with respect to each input, aux)."""
-    inputs = tensors_of(given, "jacfwd(f): the inputs")
+    inputs = tensors_of(supplied, "jacfwd(f): the inputs")
     zeros = [ops.zeros_like(x) for x in inputs]
     y, aux, columns = None, None, []
     for i, x in enumerate(inputs):
@@ -241,17 +241,17 @@ def _columns(func: Callable, given: tuple, has_aux: bool) -> tuple[Any, list[lis
             tangents = list(zeros)
             tangents[i] = ops.zeros_like(x)
             tangents[i].view(-1)[k] = 1
-            result = jvp(func, given, rebuilt(given, iter(tangents)), has_aux=has_aux)
+            result = jvp(func, supplied, rebuilt(supplied, iter(tangents)), has_aux=has_aux)
             y, aux = result[0], result[2] if has_aux else None
             parts.append(tensors_of(result[1], "jacfwd(f): the outputs of f"))
         columns.append(parts)
     outputs = tensors_of(y, "jacfwd(f): the outputs of f")
-    found = [
+    matches = [
         [ops.stack([parts[j] for parts in column], -1).reshape((*t.shape, *x.shape))
          for column, x in zip(columns, inputs, strict=True)]
         for j, t in enumerate(outputs)
     ]  # fmt: skip
-    return y, found, aux
+    return y, matches, aux
 
 
 def mapped_back(given: tuple, parts: list[Tensor]) -> tuple:
@@ -312,15 +312,15 @@ class _Level:
         if not pairs:
             return [ops.zeros_like(x) for x in self.wanted]
         ys, gs = zip(*pairs, strict=True)
-        found = autograd_grad(ys, self.wanted, gs, create_graph=True, allow_unused=True)
+        result = autograd_grad(ys, self.wanted, gs, create_graph=True, allow_unused=True)
         return [ops.zeros_like(x) if g is None else g
-                for g, x in zip(found, self.wanted, strict=True)]  # fmt: skip
+                for g, x in zip(result, self.wanted, strict=True)]  # fmt: skip
 
     def like_arguments(self, found: list[Tensor]) -> Any:
         """Results in the structure of the arguments: one, or a tuple with one for each."""
         ends = iter(found)
-        made = tuple(rebuilt(x, ends) for x in self.given)
-        return made[0] if isinstance(self.argnums, int) else made
+        result = tuple(rebuilt(x, ends) for x in self.given)
+        return result[0] if isinstance(self.argnums, int) else result
 
     def freed(self, tensors: list[Tensor]) -> list[Tensor]:
         """Tensors without their history, where it leads to the level's own inputs only."""
@@ -345,10 +345,10 @@ def _positions(argnums: Argnums, count: int) -> list[int]:
     for i in every:
         if not -count <= i < count:
             raise RuntimeError(f"Got argnum={i}, but only {count} positional inputs")
-    found = [i % count for i in every]
-    if len(set(found)) != len(found):
+    result = [i % count for i in every]
+    if len(set(result)) != len(result):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
-    return found
+    return result
 
 
 def _alias(x: Tensor) -> Tensor:

@@ -61,8 +61,8 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
                          "trying to vmap over a function with no inputs. The latter is "
                          "unsupported.")  # fmt: skip
     prefix = tuple(in_dims) if isinstance(in_dims, list) else in_dims
-    found = spread(prefix, args, f"{called}: in_dims")
-    for dim, x in zip(found, leaves(args), strict=True):
+    result = spread(prefix, args, f"{called}: in_dims")
+    for dim, x in zip(result, leaves(args), strict=True):
         if dim is None:
             continue
         if not isinstance(dim, int):
@@ -76,7 +76,7 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
             raise ValueError(f"{called}: Got in_dim={dim} for some input, but that input is a "
                              f"Tensor of dimensionality {x.dim()} so expected in_dim to satisfy "
                              f"-{x.dim()} <= in_dim < {x.dim()}.")  # fmt: skip
-    return found
+    return result
 
 
 def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
@@ -121,13 +121,13 @@ def _stacked(results: list[Any], out_dims: Any, func: Callable) -> Any:
     dims = spread(list(out_dims) if isinstance(first, list) and isinstance(out_dims, tuple)
                   else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")  # fmt: skip
     columns = zip(*[leaves(result) for result in results], strict=True)
-    made = []
+    new = []
     for dim, column in zip(dims, columns, strict=True):
         if not isinstance(column[0], Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
                              f"got type {type(column[0])}.")  # fmt: skip
         if dim is None:
-            made.append(column[0])
+            new.append(column[0])
             continue
-        made.append(ops.stack(column, canonical_dim(dim, column[0].dim() + 1)))
-    return rebuilt(first, iter(made))
+        new.append(ops.stack(column, canonical_dim(dim, column[0].dim() + 1)))
+    return rebuilt(first, iter(new))

@@ -65,10 +65,10 @@ class ProxyableClassMeta(type):
         if not is_fx_tracing():
             instance.__init__(*args, **kwargs)
             return instance
-        found: list[Proxy] = []
-        pytree.tree_map_(lambda x: found.append(x) if isinstance(x, Proxy) else x, (args, kwargs))
-        if found:
-            return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
+        result: list[Proxy] = []
+        pytree.tree_map_(lambda x: result.append(x) if isinstance(x, Proxy) else x, (args, kwargs))
+        if result:
+            return result[0].tracer.create_proxy("call_function", cls, args, kwargs)
         instance.__init__(*args, **kwargs)
         return instance
 

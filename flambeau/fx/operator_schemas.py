@@ -42,8 +42,8 @@ def _signature(target: Any) -> inspect.Signature | None:
         signature = inspect.signature(inspect.unwrap(_operator_of(target)))
     except (TypeError, ValueError):
         return None
-    kept = [p for p in signature.parameters.values() if p.name != "out"]
-    return signature.replace(parameters=kept)
+    retained = [p for p in signature.parameters.values() if p.name != "out"]
+    return signature.replace(parameters=retained)
 
 
 @compatibility(is_backward_compatible=False)

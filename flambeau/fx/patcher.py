@@ -73,9 +73,9 @@ class Patcher:
 
 
 def _proxy_in(*values: Any) -> Proxy | None:
-    found: list[Proxy] = []
-    map_aggregate(values, lambda x: found.append(x) if isinstance(x, Proxy) else None)
-    return found[-1] if found else None
+    result: list[Proxy] = []
+    map_aggregate(values, lambda x: result.append(x) if isinstance(x, Proxy) else None)
+    return result[-1] if result else None
 
 
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -133,9 +133,9 @@ class TracerBase:
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:  # fmt: skip
         """Adds a node for arguments in which proxies stand; gives the proxy for its result."""
-        made: Any = self.create_arg(args)
+        result: Any = self.create_arg(args)
         words: Any = self.create_arg(kwargs)
-        node = self.create_node(kind, target, made, words, name, type_expr)
+        node = self.create_node(kind, target, result, words, name, type_expr)
         return (proxy_factory_fn or self.proxy)(node)
 
     def _find_user_frame(self) -> FrameType | None:
@@ -173,9 +173,9 @@ class TracerBase:
     def _create_key(self, key: Any) -> Any:
         if isinstance(key, str):
             return key
-        made = self.create_arg(key)
-        map_arg(made, _no_nodes_error)
-        return made
+        result = self.create_arg(key)
+        map_arg(result, _no_nodes_error)
+        return result
 
     def to_bool(self, obj: Proxy) -> bool:
         """Called where a proxy decides over control flow: TraceError."""

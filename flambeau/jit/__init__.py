@@ -203,8 +203,8 @@ def __getattr__(name: str) -> Any:
     if name == "ScriptModule":  # without TorchScript a plain module
         from ..nn import Module
 
-        made = globals()[name] = type(name, (Module,), {"__module__": "torch.jit"})
-        return made
+        result = globals()[name] = type(name, (Module,), {"__module__": "torch.jit"})
+        return result
     return _lacking(name)
 
 

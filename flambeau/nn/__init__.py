@@ -26,13 +26,13 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     >>> torch.nn.factory_kwargs({"dtype": torch.float64})
     {'dtype': torch.float64}
     """
-    given = dict(kwargs or {})
-    result = dict(given.pop("factory_kwargs", {}))
-    if not given.keys() <= _FACTORY:
-        raise TypeError(f"unexpected kwargs {given.keys() - _FACTORY}")
-    for name in given.keys() & result.keys():
+    supplied = dict(kwargs or {})
+    result = dict(supplied.pop("factory_kwargs", {}))
+    if not supplied.keys() <= _FACTORY:
+        raise TypeError(f"unexpected kwargs {supplied.keys() - _FACTORY}")
+    for name in supplied.keys() & result.keys():
         raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
-    return result | given
+    return result | supplied
 
 
 def __getattr__(name: str) -> Any:

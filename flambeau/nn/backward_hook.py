@@ -51,8 +51,8 @@ class _Passed:
     def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
         """The gradients in the places of the arguments; zeros for tensors that are constants."""
         if len(grads) != len(self.indices):
-            found = iter(grads)
-            grads = [next(found) if c is None else _zeros(c) for c in self.constant]
+            result = iter(grads)
+            grads = [next(result) if c is None else _zeros(c) for c in self.constant]
         return _spread(self.indices, grads, self.size)
 
     def gathered(self, grads: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
@@ -68,7 +68,7 @@ def _zeros(constant: tuple[Any, Any]) -> Tensor:
     return ops.zeros(shape, dtype=dtype)
 
 
-def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
+def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
     """`args` with its tensors passed through the identity, whose node `found` is given.
 
     Also gives where the tensors are; None where none of them is being differentiated.
@@ -79,13 +79,13 @@ def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, _Passed |
     tensors = [args[i] for i in indices]
     passed = BackwardHookFunction.apply(*tensors)
     node = next(y.grad_fn for x, y in zip(tensors, passed, strict=True) if x.requires_grad)
-    found(node)
+    result(node)
     changed = list(args)
     for index, tensor in zip(indices, passed, strict=True):
         changed[index] = tensor
     # A named tuple takes its fields one by one.
-    made = tuple(changed) if type(args) is tuple else type(args)(*changed)
-    return made, _Passed(indices, tensors, len(changed))
+    new = tuple(changed) if type(args) is tuple else type(args)(*changed)
+    return new, _Passed(indices, tensors, len(changed))
 
 
 class BackwardHook:
@@ -163,8 +163,8 @@ class BackwardHook:
         )
         for hook in self.user_hooks:
             changed = hook(self.module, (None,) * self.n_inputs, self.grad_outputs)
-            given = isinstance(changed, tuple) and all(g is None for g in changed)
-            if changed is not None and not given:
+            supplied = isinstance(changed, tuple) and all(g is None for g in changed)
+            if changed is not None and not supplied:
                 raise RuntimeError(
                     "Backward hook for Modules where no input requires gradient should always "
                     "return None or None for all gradients."

@@ -141,10 +141,10 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
         if grad is not None and applied_grad is not None:
             grad.data = applied_grad
         return parameter
-    made = Parameter(applied, parameter.requires_grad)
+    result = Parameter(applied, parameter.requires_grad)
     if grad is not None and applied_grad is not None:
-        made.grad = applied_grad.requires_grad_(grad.requires_grad)
-    return made
+        result.grad = applied_grad.requires_grad_(grad.requires_grad)
+    return result
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

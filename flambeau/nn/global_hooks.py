@@ -76,12 +76,12 @@ def replace(name: str, hooks: dict[int, Any]) -> None:
 
     The dictionary stays the same object: guards of compiled steps and handles refer to it.
     """
-    kept = HOOKS[name]
+    retained = HOOKS[name]
     with _lock:
-        if hooks is not kept:
+        if hooks is not retained:
             contents = dict(hooks)
-            kept.clear()
-            kept.update(contents)
+            retained.clear()
+            retained.update(contents)
         _set_flag()
 
 

@@ -14,17 +14,17 @@ from . import functional as F
 
 
 def _gradient(
-    conv: Any, wanted: str, size: Sequence[int], given: Tensor, grad_output: Tensor,
+    conv: Any, wanted: str, size: Sequence[int], supplied: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:  # fmt: skip
     """The cotangent of the input or weight of `size`, the other being `given`."""
-    zero = given.new_zeros(tuple(size)).requires_grad_()
+    zero = supplied.new_zeros(tuple(size)).requires_grad_()
     with autograd.enable_grad():
-        pair = (zero, given.detach()) if wanted == "input" else (given.detach(), zero)
+        pair = (zero, supplied.detach()) if wanted == "input" else (supplied.detach(), zero)
         output = conv(*pair, None, *options)
-    found = autograd.grad(output, zero, grad_output)[0]
-    assert found is not None
-    return found
+    actual = autograd.grad(output, zero, grad_output)[0]
+    assert actual is not None
+    return actual
 
 
 def conv1d_input(

@@ -56,11 +56,11 @@ class Parameter(Tensor, metaclass=_ParameterType):
             data = ops.empty(0)
         if data.__class__ is Tensor or data.__class__ is Parameter:
             return data._alias(cls).requires_grad_(requires_grad)
-        made: Any = data.detach().requires_grad_(requires_grad)
-        if type(made) is not type(data):
-            made = data._alias(type(data)).requires_grad_(requires_grad)
-        made._is_param = True
-        return made
+        result: Any = data.detach().requires_grad_(requires_grad)
+        if type(result) is not type(data):
+            result = data._alias(type(data)).requires_grad_(requires_grad)
+        result._is_param = True
+        return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -93,19 +93,19 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
     """A Parameter from what was pickled."""
-    made = Parameter(data, requires_grad)
+    result = Parameter(data, requires_grad)
     if backward_hooks:
-        made.__dict__["_backward_hooks"] = backward_hooks
-    return made
+        result.__dict__["_backward_hooks"] = backward_hooks
+    return result
 
 
 def _rebuild_parameter_with_state(
     data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any
 ) -> Parameter:
     """As `_rebuild_parameter`, with the attributes that the user had set on it."""
-    made = _rebuild_parameter(data, requires_grad, backward_hooks)
-    made.__dict__.update(state[0] if isinstance(state, tuple) else state)
-    return made
+    result = _rebuild_parameter(data, requires_grad, backward_hooks)
+    result.__dict__.update(state[0] if isinstance(state, tuple) else state)
+    return result
 
 
 class _BufferType(_TensorType):
@@ -136,10 +136,10 @@ class Buffer(Tensor, metaclass=_BufferType):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = ops.empty(0)
-        made: Any = data.detach().requires_grad_(data.requires_grad)
-        made.persistent = persistent
-        made._is_buffer = True
-        return made
+        result: Any = data.detach().requires_grad_(data.requires_grad)
+        result.persistent = persistent
+        result._is_buffer = True
+        return result
 
 
 def is_lazy(param: Any) -> bool:
@@ -191,9 +191,9 @@ class UninitializedTensorMixin:
         _WINDOW.__set__(self, value._array)
 
     def _alias_of_window(self) -> Tensor:
-        made = ops.empty(0)
-        made._array = _WINDOW.__get__(self)
-        return made
+        result = ops.empty(0)
+        result._array = _WINDOW.__get__(self)
+        return result
 
     @property
     def shape(self) -> Any:
@@ -237,9 +237,9 @@ class UninitializedTensorMixin:
 
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
         """Becomes an ordinary parameter or buffer of this shape, its values not set."""
-        held = self.data
-        device = held.device if device is None else device
-        dtype = held.dtype if dtype is None else dtype
+        stored = self.data
+        device = stored.device if device is None else device
+        dtype = stored.dtype if dtype is None else dtype
         self.data = ops.empty(shape, device=device, dtype=dtype)
         self.__class__ = self.cls_to_become
 
@@ -277,8 +277,8 @@ for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "lo
 
 
 def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> Any:
-    made = ops.empty(0, device=device, dtype=dtype)._alias(cls)
-    return made.requires_grad_(requires_grad)
+    result = ops.empty(0, device=device, dtype=dtype)._alias(cls)
+    return result.requires_grad_(requires_grad)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
@@ -318,7 +318,7 @@ class UninitializedBuffer(  # type: ignore[misc]
         dtype: Any = None,
         persistent: bool = True,
     ) -> Any:
-        made = _without_shape(cls, requires_grad, device, dtype)
-        made.persistent = persistent
-        made._is_buffer = True
-        return made
+        result = _without_shape(cls, requires_grad, device, dtype)
+        result.persistent = persistent
+        result._is_buffer = True
+        return result

@@ -141,15 +141,15 @@ class Registration(Members):
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         if "_parameters" in own:
-            found = own["_parameters"]
-            if name in found:
-                return found[name]
-            found = own["_modules"]
-            if name in found:
-                return found[name]
-            found = own["_buffers"]
-            if name in found:
-                return found[name]
+            result = own["_parameters"]
+            if name in result:
+                return result[name]
+            result = own["_modules"]
+            if name in result:
+                return result[name]
+            result = own["_buffers"]
+            if name in result:
+                return result[name]
             if name in HOOK_TABLES:
                 return self._flambeau_hook_dictionary(name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -202,9 +202,9 @@ class Registration(Members):
     def _flambeau_set_parameter(self, name: str, value: Parameter) -> None:
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameters before Module.__init__() call")
-        held = self._parameters
-        if name in held and value.grad_fn is None and not global_hooks.parameter_registration:
-            held[name] = value
+        stored = self._parameters
+        if name in stored and value.grad_fn is None and not global_hooks.parameter_registration:
+            stored[name] = value
             return
         self._flambeau_forget(name, "_buffers", "_modules")
         self.register_parameter(name, value)
@@ -265,12 +265,12 @@ class Registration(Members):
 
     def get_submodule(self, target: str) -> Any:
         """The submodule at a path such as "encoder.layers.0"; itself for the empty path."""
-        found = self
+        result = self
         for name in target.split(".") if target else ():
-            found = _member(found, name)
-            if not isinstance(found, Registration):
+            result = _member(result, name)
+            if not isinstance(result, Registration):
                 raise AttributeError(f"`{name}` is not an nn.Module")
-        return found
+        return result
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
         """Puts a module at a path, in place of the one there; `strict` wants one to be there."""
@@ -289,19 +289,19 @@ class Registration(Members):
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path such as "encoder.layers.0.weight"."""
         path, _, name = target.rpartition(".")
-        found = _member(self.get_submodule(path), name)
-        if not isinstance(found, Parameter):
+        result = _member(self.get_submodule(path), name)
+        if not isinstance(result, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
+        return result
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a path such as "encoder.norm.running_mean"."""
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
-        found = _member(parent, name)
+        result = _member(parent, name)
         if name not in parent._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found
+        return result
 
 
 def _member(module: Any, name: str) -> Any:

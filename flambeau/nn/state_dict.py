@@ -93,14 +93,14 @@ class StateDict(Members):
 
     def _flambeau_persistent(self) -> dict[str, Tensor]:
         """Its own parameters and persistent buffers that are there."""
-        held: dict[str, Tensor] = {}
+        stored: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                held[name] = parameter
+                stored[name] = parameter
         for name, buffer in self._buffers.items():
             if buffer is not None and name not in self._non_persistent_buffers_set:
-                held[name] = buffer
-        return held
+                stored[name] = buffer
+        return stored
 
     def get_extra_state(self) -> Any:
         """A subclass returns here what else its state consists of; it must pickle."""
@@ -163,9 +163,9 @@ class StateDict(Members):
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
                 error_msgs,
             )  # fmt: skip
-        held = self._flambeau_persistent()
+        stored = self._flambeau_persistent()
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, target in held.items():
+        for name, target in stored.items():
             key = prefix + name
             if key in state_dict:
                 error = _load_one(self, name, target, key, state_dict[key], assign)
@@ -182,19 +182,19 @@ class StateDict(Members):
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         if strict:
-            unexpected_keys.extend(self._flambeau_unexpected(state_dict, prefix, held, extra))
+            unexpected_keys.extend(self._flambeau_unexpected(state_dict, prefix, stored, extra))
 
     def _flambeau_unexpected(
-        self, state_dict: dict, prefix: str, held: Any, extra: str
+        self, state_dict: dict, prefix: str, stored: Any, extra: str
     ) -> list[str]:
         """The keys under `prefix` that belong to no member."""
-        found = []
+        result = []
         for key in state_dict:
             if key.startswith(prefix) and key != extra:
                 first, dot, _ = key[len(prefix) :].partition(".")
-                if first not in (self._modules if dot else held):
-                    found.append(key)
-        return found
+                if first not in (self._modules if dot else stored):
+                    result.append(key)
+        return result
 
     # ---------------------------------------------------------------- hooks
 

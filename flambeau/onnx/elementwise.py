@@ -159,7 +159,7 @@ def _silu(b: GraphBuilder, node: Node, x: Any) -> str:
 @converts("gelu")
 def _gelu(b: GraphBuilder, node: Node, x: Any, approximate: str = "none") -> str:
     dtype = node.meta["val"].dtype
-    value, half, one = b.value(x), b.constant(0.5, short(dtype)), b.constant(1.0, short(dtype))
+    value, half, single = b.value(x), b.constant(0.5, short(dtype)), b.constant(1.0, short(dtype))
     if approximate == "none":
         inner = b.op("Erf", b.op("Mul", value, b.constant(1 / math.sqrt(2), short(dtype))))
     else:
@@ -167,7 +167,7 @@ def _gelu(b: GraphBuilder, node: Node, x: Any, approximate: str = "none") -> str
         cubed = b.op("Mul", cube, b.constant(0.044715, short(dtype)))
         scale = b.constant(math.sqrt(2 / math.pi), short(dtype))
         inner = b.op("Tanh", b.op("Mul", b.op("Add", value, cubed), scale))
-    return b.op("Mul", b.op("Mul", value, half), b.op("Add", inner, one))
+    return b.op("Mul", b.op("Mul", value, half), b.op("Add", inner, single))
 
 
 @converts("leaky_relu")
@@ -200,10 +200,10 @@ def _rsqrt(b: GraphBuilder, node: Node, x: Any) -> str:
 
 @converts("log1p", "expm1")
 def _near_zero(b: GraphBuilder, node: Node, x: Any) -> str:
-    one = b.value(1.0, node.meta["val"].dtype)
+    single = b.value(1.0, node.meta["val"].dtype)
     if node.target.__name__.startswith("log1p"):
-        return b.op("Log", b.op("Add", b.value(x), one))
-    return b.op("Sub", b.op("Exp", b.value(x)), one)
+        return b.op("Log", b.op("Add", b.value(x), single))
+    return b.op("Sub", b.op("Exp", b.value(x)), single)
 
 
 @converts("to", "type_as", "float", "half", "double", "long", "int", "bool", "_to_copy")

@@ -98,12 +98,12 @@ def export(
     fixed = _fixed_nodes(program)
     _check_operators(program, fixed)
     _check_writes(program, fixed)
-    made = ONNXProgram(
+    result = ONNXProgram(
         _model(program, fixed, input_names, output_names, opset_version), program
     )
     if f is not None:
-        made.save(f, external_data=None)
-    return made
+        result.save(f, external_data=None)
+    return result
 
 
 def _require_onnx() -> None:

@@ -28,12 +28,12 @@ def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, st
     pads: Any = None
     if not isinstance(padding, str):
         pads = _list(padding, count) * 2
-    made = b.op(
+    result = b.op(
         "Conv", *inputs, strides=_list(stride, count), dilations=_list(dilation, count),
         group=groups, pads=pads, auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
         if isinstance(padding, str) else None,
     )  # fmt: skip
-    return made if batched else b.op("Squeeze", made, b.sizes([0]))
+    return result if batched else b.op("Squeeze", result, b.sizes([0]))
 
 
 @converts("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -184,11 +184,11 @@ def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: An
     groups = b.op("Reshape", b.value(x), b.sizes([0, num_groups, -1]))
     plain = b.op("InstanceNormalization", groups, _ones(b, (num_groups,), kind),
                  b.constant([0.0] * num_groups, kind), epsilon=float(eps))  # fmt: skip
-    made = b.op("Reshape", plain, b.op("Shape", b.value(x)))
+    result = b.op("Reshape", plain, b.op("Shape", b.value(x)))
     wide = b.sizes([-1] + [1] * (rank - 2))
     if weight is not None:
-        made = b.op("Mul", made, b.op("Reshape", b.value(weight), wide))
-    return made if bias is None else b.op("Add", made, b.op("Reshape", b.value(bias), wide))
+        result = b.op("Mul", result, b.op("Reshape", b.value(weight), wide))
+    return result if bias is None else b.op("Add", result, b.op("Reshape", b.value(bias), wide))
 
 
 @converts("softmax", "log_softmax", "_softmax", "_log_softmax")
@@ -204,8 +204,8 @@ def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None) -
 def _linear(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None) -> str:
     if b.rank(x) == 2 and bias is not None:
         return b.op("Gemm", b.value(x), b.value(weight), b.value(bias), transB=1)
-    made = b.op("MatMul", b.value(x), b.op("Transpose", b.value(weight), perm=[1, 0]))
-    return made if bias is None else b.op("Add", made, b.value(bias))
+    result = b.op("MatMul", b.value(x), b.op("Transpose", b.value(weight), perm=[1, 0]))
+    return result if bias is None else b.op("Add", result, b.value(bias))
 
 
 @converts("matmul", "bmm", "mm", "mv", "dot")
@@ -330,5 +330,5 @@ def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = T
     axes = b.sizes(dims)
     centred = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
     total = b.op("ReduceSum", b.op("Mul", centred, centred), axes, keepdims=int(keepdim))
-    made = b.op("Div", total, b.value(float(count - less), kind))
-    return b.op("Sqrt", made) if node.target.__name__.startswith("std") else made
+    result = b.op("Div", total, b.value(float(count - less), kind))
+    return b.op("Sqrt", result) if node.target.__name__.startswith("std") else result

@@ -226,8 +226,8 @@ def _triangle(b: GraphBuilder, node: Node, x: Any, diagonal: int = 0) -> str:
     boolean = short(b.tensor(x).dtype) == "bool"
     if boolean:
         value = b.op("Cast", value, to=7)
-    made = b.op("Trilu", value, b.constant(diagonal, "int64"), upper=upper)
-    return b.op("Cast", made, to=9) if boolean else made
+    result = b.op("Trilu", value, b.constant(diagonal, "int64"), upper=upper)
+    return b.op("Cast", result, to=9) if boolean else result
 
 
 # ----------------------------------------------------------------------------- new tensors
@@ -284,8 +284,8 @@ def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
         return b.op("Cast", b.value(x), to=DTYPES[work]) if isinstance(x, Node) \
             else b.constant(x, work)  # fmt: skip
 
-    made = b.op("Range", number(start), number(end), number(step))
-    return made if work == short(dtype) else b.op("Cast", made, to=DTYPES[short(dtype)])
+    result = b.op("Range", number(start), number(end), number(step))
+    return result if work == short(dtype) else b.op("Cast", result, to=DTYPES[short(dtype)])
 
 
 @converts("tensor", "scalar_tensor", "as_tensor")

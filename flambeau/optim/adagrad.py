@@ -97,8 +97,8 @@ class Adagrad(Elementwise):
     def _flambeau_start(self, group: dict[str, Any], param: Tensor) -> None:
         value = self.defaults["initial_accumulator_value"]
         filling = complex(value, value) if param.is_complex() else value
-        made = {"step": new_counter(group["fused"]), "sum": ops.full_like(param, filling)}
-        self.state[param].update(made)
+        result = {"step": new_counter(group["fused"]), "sum": ops.full_like(param, filling)}
+        self.state[param].update(result)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -127,11 +127,11 @@ class Adam(Elementwise):
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            made = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
+            result = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
                     "exp_avg_sq": ops.zeros_like(param)}  # fmt: skip
             if group["amsgrad"]:
-                made["max_exp_avg_sq"] = ops.zeros_like(param)
-            state.update(made)
+                result["max_exp_avg_sq"] = ops.zeros_like(param)
+            state.update(result)
         return tick(state["step"])
 
     def _flambeau_run_sparse(self, *_: Any) -> None:

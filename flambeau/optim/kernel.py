@@ -55,10 +55,10 @@ class Table:
         if self.unfit:
             return
         self.sizes = [self.arrays[k].size for k in firsts]
-        held = np.zeros(max(kernel.scalars, 1))
-        self._numbers = held.data
+        stored = np.zeros(max(kernel.scalars, 1))
+        self._numbers = stored.data
         self._pack = struct.Struct(f"{kernel.scalars}d").pack_into
-        numbers = held.ctypes.data
+        numbers = stored.ctypes.data
         records = []
         for k, size in zip(firsts, self.sizes, strict=True):
             param, *states = [a.ctypes.data for a in self.arrays[k : k + columns]]
@@ -102,12 +102,12 @@ def kernel_for(
     """The kernel of `formula(flags, scalars, param, grad, *states)`; None without llvmlite."""
     if dtype not in ELEMENTS:
         return None
-    made = traced(formula, flags, scalars, states, ELEMENTS[dtype])
+    result = traced(formula, flags, scalars, states, ELEMENTS[dtype])
     try:
         from flambeau.native.jit.kernel_function import compile_kernel
 
         writes = count_writes(formula, flags, scalars, states)
-        return Kernel(compile_kernel(made).address, len(scalars._fields), writes)
+        return Kernel(compile_kernel(result).address, len(scalars._fields), writes)
     except ImportError:
         return None
 
@@ -122,8 +122,8 @@ def count_writes(
         Symbol(Load(Buffer(Type.F32, f"x{k}"), here)) for k in range(2 + states)
     )
     numbers = Buffer(Type.F64, "numbers")
-    given = [Number(Load(numbers, Affine(k)), Type.F32) for k in range(len(scalars._fields))]
-    formula(flags, scalars(*given), param, grad, *rest)
+    supplied = [Number(Load(numbers, Affine(k)), Type.F32) for k in range(len(scalars._fields))]
+    formula(flags, scalars(*supplied), param, grad, *rest)
     return param.writes, *(state.writes for state in rest)
 
 
@@ -135,10 +135,10 @@ def traced(
     here = Affine(0, ((index, 1),))
     names = ["param", "grad", *(f"state{k}" for k in range(states))]
     buffers = [Buffer(type, name) for name in names]
-    given = Buffer(Type.F64, "numbers")
+    supplied = Buffer(Type.F64, "numbers")
     loads = [Load(b, here) for b in buffers]
     symbols = [Symbol(load) for load in loads]
-    numbers = [Number(Load(given, Affine(k)), type) for k in range(len(scalars._fields))]
+    numbers = [Number(Load(supplied, Affine(k)), type) for k in range(len(scalars._fields))]
     formula(flags, scalars(*numbers), *symbols)
     if symbols[1].value is not loads[1]:
         raise ValueError(f"{formula.__qualname__} writes to the gradient")
@@ -146,8 +146,8 @@ def traced(
     stores: list[Statement] = []
     for buffer, load, symbol in zip(buffers, loads, symbols, strict=True):
         if symbol.value is not load:
-            held = Accumulator(ReduceOp.SUM, type, buffer.name)
-            begins.append(Begin(held, symbol.value))
-            stores.append(Store(buffer, here, held))
+            stored = Accumulator(ReduceOp.SUM, type, buffer.name)
+            begins.append(Begin(stored, symbol.value))
+            stores.append(Store(buffer, here, stored))
     loop = Loop(index, size, [*begins, *stores], LoopKind.PARALLEL)
-    return ir.Kernel(formula.__qualname__, [*buffers, given], [loop], [size], True)
+    return ir.Kernel(formula.__qualname__, [*buffers, supplied], [loop], [size], True)

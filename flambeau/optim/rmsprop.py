@@ -110,12 +110,12 @@ class RMSprop(Elementwise):
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
-            made = {"step": new_counter(), "square_avg": ops.zeros_like(param)}
+            result = {"step": new_counter(), "square_avg": ops.zeros_like(param)}
             if group["momentum"] > 0:
-                made["momentum_buffer"] = ops.zeros_like(param)
+                result["momentum_buffer"] = ops.zeros_like(param)
             if group["centered"]:
-                made["grad_avg"] = ops.zeros_like(param)
-            state.update(made)
+                result["grad_avg"] = ops.zeros_like(param)
+            state.update(result)
         tick(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:

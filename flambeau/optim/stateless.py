@@ -125,12 +125,12 @@ def _checked_group(index: int, live: dict[str, Any], group: Any) -> list[int]:
             f"swapin_optim_state param group {index} has a different number of params than the "
             "live optimizer param group."
         )
-    given = [key for key in group if key not in live]
+    supplied = [key for key in group if key not in live]
     lacking = [key for key in live if key not in group]
-    if given or lacking:
+    if supplied or lacking:
         raise RuntimeError(
             f"{_NAME} requires optimizer.state_dict()-style param group keys to exactly match "
-            f"the live optimizer group keys for group {index}. Keys only in swap-in: {given}. "
+            f"the live optimizer group keys for group {index}. Keys only in swap-in: {supplied}. "
             f"Keys only in live: {lacking}."
         )
     return numbers

@@ -36,15 +36,15 @@ class Symbol(TensorFacade):
         return Constant(self.type, float(value))
 
     def _do(self, operation: Scalar, *operands: Any) -> Symbol:
-        given = tuple(self._operand(x) for x in operands)
-        return Symbol(Apply(operation, given, self.type))
+        supplied = tuple(self._operand(x) for x in operands)
+        return Symbol(Apply(operation, supplied, self.type))
 
     def _test(self, operation: Scalar, a: Any, b: Any) -> Expression:
         return Apply(operation, (self._operand(a), self._operand(b)), Type.BOOL)
 
     def _choose(self, condition: Expression, a: Any, b: Any) -> Symbol:
-        given = (condition, self._operand(a), self._operand(b))
-        return Symbol(Apply(Scalar.WHERE, given, self.type))
+        supplied = (condition, self._operand(a), self._operand(b))
+        return Symbol(Apply(Scalar.WHERE, supplied, self.type))
 
     def _set(self, other: Symbol) -> Symbol:
         self.value = other.value

@@ -91,11 +91,11 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
     >>> torch.overrides.get_testing_overrides()[torch.add](1, 2)
     -1
     """
-    found = {}
+    result = {}
     for functions in get_overridable_functions().values():
         for function in functions:
-            found[function] = _with_parameters_of(function)
-    return found
+            result[function] = _with_parameters_of(function)
+    return result
 
 
 def _with_parameters_of(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,10 +37,10 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     if STATE.skipped is not None:
         return False
     values = list(relevant_args)
-    found = False
+    result = False
     for value in values:
-        found = torch_function.meet(type(value)) or found
-    return found and not state.no_subclasses
+        result = torch_function.meet(type(value)) or result
+    return result and not state.no_subclasses
 
 
 def has_torch_function_unary(value: Any) -> bool:
@@ -57,15 +57,15 @@ def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """What the mode, or the first class that does not pass, gives; TypeError if all pass."""
-    found = [] if STATE.no_subclasses else torch_function.overloaded(relevant_args)
-    kinds = tuple(map(type, found))
+    match = [] if STATE.no_subclasses else torch_function.overloaded(relevant_args)
+    kinds = tuple(map(type, match))
     mode = None
     if STATE.modes and not STATE.nothing:
         mode = STATE.modes[-1]
         result = torch_function.ask_mode(public_api, kinds, args, kwargs)
         if result is not NotImplemented:
             return result
-    for value in found:
+    for value in match:
         hook = value.__torch_function__
         if getattr(hook, "__self__", None) is value:
             warn(torch_function.PLAIN_METHOD, DeprecationWarning)

@@ -106,9 +106,9 @@ def _directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -
 def is_archive(file: IO[bytes]) -> bool:
     """Whether a zip archive starts where the file stands; leaves the file there."""
     start = file.tell()
-    found = file.read(4) == b"PK\3\4"
+    result = file.read(4) == b"PK\3\4"
     file.seek(start)
-    return found
+    return result
 
 
 def _failed(why: object) -> RuntimeError:
@@ -195,9 +195,9 @@ class ArchiveReader:
         window = memory.data if memory.size else memoryview(bytearray())
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
-            found = self._fill(name, self._file, window)
+            result = self._fill(name, self._file, window)
             # PyTorch can be told to write no checksums; it then writes zero.
-            if crc32 and entry.CRC != 0 and memory.size == entry.file_size and found != entry.CRC:
+            if crc32 and entry.CRC != 0 and memory.size == entry.file_size and result != entry.CRC:
                 raise _failed(f"record {name} does not match its checksum")
             return
         try:

@@ -79,7 +79,7 @@ def load(
     if type(system) is not dict:
         raise RuntimeError("the description of the system is missing; corrupt file?")
     order = "little" if system.get("little_endian", True) else "big"
-    made = unpickle(file, storages, module, options)
+    result = unpickle(file, storages, module, options)
     keys = unpickle(file, storages, module, options)
     if type(keys) is not list:
         raise RuntimeError("the list of storages is missing; corrupt file?")
@@ -87,7 +87,7 @@ def load(
         if type(key) is not str or key not in storages.found:
             raise RuntimeError("a storage key was not found in deserialized_objects")
         _fill(file, *storages.found[key], map_location, order)
-    return made
+    return result
 
 
 def _refuse_tar(file: IO[bytes], start: int) -> None:

@@ -53,10 +53,10 @@ class StorageSource:
             self._loaded[key] = TypedStorage(
                 wrap_storage=self._load(kind, key, location, nbytes), dtype=kind
             )
-        found = self._loaded[key]
-        if found.dtype == kind:
-            return found
-        return TypedStorage(wrap_storage=found._untyped_storage, dtype=kind)
+        result = self._loaded[key]
+        if result.dtype == kind:
+            return result
+        return TypedStorage(wrap_storage=result._untyped_storage, dtype=kind)
 
     def _load(self, kind: dtype, key: str, location: str, nbytes: int) -> Any:
         if self._meta:
@@ -322,8 +322,8 @@ def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         data = ArchiveReader(file).read("data.pkl")
     allowed = safe_globals.user_globals() | safe_globals.default_globals()
-    found = {".".join(pair) for pair in _globals_in(data)}
-    return sorted(name for name in found if name not in allowed)
+    result = {".".join(pair) for pair in _globals_in(data)}
+    return sorted(name for name in result if name not in allowed)
 
 
 def _globals_in(data: bytes) -> Iterator[tuple[str, str]]:

@@ -15,14 +15,8 @@ from flambeau.tensor.devices import device
 from flambeau.tensor.dtypes import ALIASES, all_dtypes, dtype
 from flambeau.tensor.random.generator import Generator
 from flambeau.tensor.layout import (
-    layout,
-    sparse_bsc,
-    sparse_bsr,
-    sparse_coo,
-    sparse_csc,
-    sparse_csr,
-    strided,
-)
+    layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
+)  # fmt: skip
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import rebuild
@@ -32,8 +26,8 @@ class FunctionTable:
     """Stands for the class under which PyTorch pickles its functions: `getattr(table, 'relu')`."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(importlib.import_module("flambeau"), name, None)
-        return getattr(ops, name) if found is None else found
+        result = getattr(importlib.import_module("flambeau"), name, None)
+        return getattr(ops, name) if result is None else result
 
 
 FUNCTIONS = FunctionTable()
@@ -47,8 +41,8 @@ def _get_layout(name: str) -> layout:
 
 
 _LAYOUTS = {
-    str(one): one
-    for one in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
+    str(item): item
+    for item in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
 }
 
 
@@ -70,15 +64,15 @@ def _special_names() -> dict[str, Any]:
         table[f"torch._utils.{function.__name__}"] = function
     for name, storage_type in rebuild.STORAGE_TYPES.items():
         table[f"torch.{name}"] = storage_type
-    for name, one in {**ALIASES, **all_dtypes()}.items():
-        table[f"torch.{name}"] = one
+    for name, single in {**ALIASES, **all_dtypes()}.items():
+        table[f"torch.{name}"] = single
     return table
 
 
 SPECIAL = _special_names()
 _NAME_OF = {
-    id(made): (module, last)
-    for name, made in SPECIAL.items() for module, _, last in [name.rpartition(".")]
+    id(result): (module, last)
+    for name, result in SPECIAL.items() for module, _, last in [name.rpartition(".")]
 }  # fmt: skip
 # Where an older file put what a name means, beside its present name.
 _OTHER_NAMES = {
@@ -92,17 +86,17 @@ def special(full_name: str) -> Any:
     """The object that a file means by a name which no module of flambeau has; None otherwise."""
     module, _, name = full_name.rpartition(".")
     if name.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda"):
-        found = rebuild.STORAGE_TYPES.get(name)
-        if found is not None:
-            return found
+        known = rebuild.STORAGE_TYPES.get(name)
+        if known is not None:
+            return known
     return SPECIAL.get(full_name, _OTHER_NAMES.get(full_name))
 
 
 def torch_name(made: Any) -> tuple[str, str] | None:
     """PyTorch's module and name for an object of flambeau's; None for everything else."""
-    found = _NAME_OF.get(id(made)) or function_name(made)
-    if found is not None:
-        return found
+    result = _NAME_OF.get(id(made)) or function_name(made)
+    if result is not None:
+        return result
     if not isinstance(made, (type, FunctionType)):
         return None
     module = made.__module__ or ""
@@ -135,11 +129,13 @@ def _functions() -> dict[int, tuple[str, str]]:
     for own in _NAMESPACES:
         namespace = vars(importlib.import_module(own))
         for name in sorted(namespace):
-            made = namespace[name]
-            if not isinstance(made, FunctionType) or not made.__module__.startswith("flambeau.ops"):
+            result = namespace[name]
+            if not isinstance(result, FunctionType) or not result.__module__.startswith(
+                "flambeau.ops"
+            ):
                 continue
-            if id(made) not in table or (own == "flambeau" and name == made.__name__):
-                table[id(made)] = "torch" + own[len("flambeau") :], name
+            if id(result) not in table or (own == "flambeau" and name == result.__name__):
+                table[id(result)] = "torch" + own[len("flambeau") :], name
     return table
 
 
@@ -154,16 +150,16 @@ def resolve(module: str, name: str) -> Any:
     AttributeError when flambeau has no such thing.
     """
     if module != "torch" and not module.startswith("torch."):
-        found = sys.modules.get(module) or importlib.import_module(module)
+        result = sys.modules.get(module) or importlib.import_module(module)
     else:
         module, name = _of_operators(module, name)
         known = special(f"{module}.{name}")
         if known is not None:
             return known
-        found = _closest_module(module, name)
+        result = _closest_module(module, name)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
 def _of_operators(module: str, name: str) -> tuple[str, str]:
@@ -181,9 +177,9 @@ def _closest_module(module: str, name: str) -> Any:
     parts = ["flambeau", *module.split(".")[1:]]
     for end in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:end]))
+            result = importlib.import_module(".".join(parts[:end]))
         except ModuleNotFoundError:
             continue
-        if hasattr(found, first):
-            return found
+        if hasattr(result, first):
+            return result
     raise AttributeError(f"flambeau does not have {module}.{name} yet, which this file needs")

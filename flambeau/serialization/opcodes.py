@@ -189,10 +189,10 @@ def _list(u: WeightsUnpickler) -> None:
 
 @opcode(pickle.DICT)
 def _dict(u: WeightsUnpickler) -> None:
-    made: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     items = u.since_mark()
-    _set_items(made, items)
-    u.stack.append(made)
+    _set_items(result, items)
+    u.stack.append(result)
 
 
 @opcode(pickle.FROZENSET)

@@ -126,11 +126,11 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """A class, function or named constant, by reference."""
-        found = names.torch_name(obj)
-        if found is None:
+        result = names.torch_name(obj)
+        if result is None:
             _PythonPickler.save_global(self, obj, name)
             return
-        module, qualname = found
+        module, qualname = result
         _check_resolves(obj, module, qualname)
         if self.proto >= 4:
             self.save(module)
@@ -150,10 +150,10 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
 
 def _check_resolves(obj: Any, module: str, qualname: str) -> None:
     try:
-        found = names.resolve(module, qualname)
+        result = names.resolve(module, qualname)
     except (ImportError, AttributeError) as error:
         raise pickle.PicklingError(f"Can't pickle {obj!r}: {error}") from None
-    if found is not obj:
+    if result is not obj:
         raise pickle.PicklingError(
             f"Can't pickle {obj!r}: it's not the same object as {module}.{qualname}"
         )
@@ -163,8 +163,8 @@ def pickler_for(pickle_module: Any, file: Any, protocol: int, table: StorageTabl
     """A pickler that writes PyTorch's names, or one of a module such as dill, with flambeau's."""
     if pickle_module is pickle:
         return NamingPickler(file, protocol, table)
-    made = type("ForeignPickler", (_Hooks, pickle_module.Pickler), {})(file, protocol=protocol)
-    made.table = table
-    return made
+    result = type("ForeignPickler", (_Hooks, pickle_module.Pickler), {})(file, protocol=protocol)
+    result.table = table
+    return result
 
 

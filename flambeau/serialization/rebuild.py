@@ -160,8 +160,8 @@ def _rebuild_device_tensor_from_cpu_tensor(
     data: Tensor, dtype: dtype, device: Any, requires_grad: bool
 ) -> Tensor:
     data, place = _as_tensor(data), place_of(LoadState.map_location, device)
-    held = data.untyped_storage().nbytes() if data.device.type == "cpu" else 0
-    if data.dtype != dtype and data.numel() * data.element_size() > held:
+    stored = data.untyped_storage().nbytes() if data.device.type == "cpu" else 0
+    if data.dtype != dtype and data.numel() * data.element_size() > stored:
         # A broadcast of a few bytes could ask for any amount of memory here.
         raise RuntimeError(f"a saved tensor of shape {tuple(data.shape)} exceeds its storage")
     return _requiring_grad(data.to(dtype=dtype, device=place), requires_grad)
@@ -188,16 +188,16 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     if form == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
         indices, values, size = data[:3]
         coalesced = data[3] if len(data) == 4 else None
-        made: Tensor = ops.sparse_coo_tensor(
+        result: Tensor = ops.sparse_coo_tensor(
             _as_tensor(indices), _as_tensor(values), _lengths("size", size),
             check_invariants=True, is_coalesced=coalesced)  # fmt: skip
-        return made
+        return result
     if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
         compressed, plain, values, size = data
-        made = ops.sparse_compressed_tensor(
+        result = ops.sparse_compressed_tensor(
             _as_tensor(compressed), _as_tensor(plain), _as_tensor(values), _lengths("size", size),
             layout=layout, check_invariants=True)  # fmt: skip
-        return made
+        return result
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
@@ -227,16 +227,16 @@ def _rebuild_from_type_v2(
         raise RuntimeError(f"{func!r} does not rebuild a tensor")
     if not (isinstance(new_type, type) and issubclass(new_type, Tensor)):
         raise RuntimeError(f"{new_type!r} is not a Tensor class")
-    made = func(*args)
-    if type(made) is not new_type:
-        requires_grad, made = made.requires_grad, made._alias(new_type)
+    result = func(*args)
+    if type(result) is not new_type:
+        requires_grad, result = result.requires_grad, result._alias(new_type)
         with DisableTorchFunction():
-            Tensor.requires_grad_(made, requires_grad)
+            Tensor.requires_grad_(result, requires_grad)
     own = getattr(new_type, "__setstate__", None)
     if own is not None and own is not getattr(Tensor, "__setstate__", None):
-        own(made, state)
-        return made
-    return set_state(made, state)
+        own(result, state)
+        return result
+    return set_state(result, state)
 
 
 REBUILDERS = (

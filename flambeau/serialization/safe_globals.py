@@ -80,13 +80,13 @@ class safe_globals:
 
 def user_globals() -> dict[str, Any]:
     """What the user has added, by full name; ValueError or TypeError for a malformed entry."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for entry in _Added.globals:
         if not isinstance(entry, tuple):
-            found[f"{entry.__module__}.{entry.__qualname__}"] = entry
+            result[f"{entry.__module__}.{entry.__qualname__}"] = entry
             known = names.torch_name(entry)
             if known is not None:
-                found[".".join(known)] = entry
+                result[".".join(known)] = entry
             continue
         if len(entry) != 2:
             raise ValueError(
@@ -98,20 +98,20 @@ def user_globals() -> dict[str, Any]:
                 "Expected second item in tuple to be str of callable full path, but got: "
                 f"{type(entry[1])}"
             )
-        found[entry[1]] = entry[0]
-    return found
+        result[entry[1]] = entry[0]
+    return result
 
 
 def check_key(key: Any) -> Any:
     """Lets through what can be a key cheaply. Hashing a deep tuple would overflow the C stack."""
     pending, budget = [key], _KEY_BUDGET
     while pending:
-        one = pending.pop()
+        single = pending.pop()
         budget -= 1
         if budget < 0:
             raise ValueError("a key or a member of a set is nested too deeply")
-        if isinstance(one, (tuple, frozenset)):
-            pending.extend(one)
+        if isinstance(single, (tuple, frozenset)):
+            pending.extend(single)
     return key
 
 
@@ -177,9 +177,9 @@ CONSTRUCTORS: dict[Any, Callable[..., Any]] = {
 def default_globals() -> dict[str, Any]:
     """What is always allowed, by full name."""
     allowed = {
-        name: made
-        for name, made in names.SPECIAL.items()
-        if made is not names.FUNCTIONS and made is not Generator
+        name: result
+        for name, result in names.SPECIAL.items()
+        if result is not names.FUNCTIONS and result is not Generator
     }
     allowed |= {
         "collections.OrderedDict": OrderedDict,
@@ -201,12 +201,12 @@ def find(module: str, name: str, user: dict[str, Any]) -> Any:
         raise LookupError(
             f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked."
         )
-    found = default_globals().get(full)
-    if found is None and module in ("torch", "torch.storage", "torch.cuda", "torch.tensor"):
-        found = names.special(full)
-    if found is None:
-        found = user.get(full)
-    if found is None:
+    known = default_globals().get(full)
+    if known is None and module in ("torch", "torch.storage", "torch.cuda", "torch.tensor"):
+        known = names.special(full)
+    if known is None:
+        known = user.get(full)
+    if known is None:
         shown = full.removeprefix("builtins.")
         raise LookupError(
             f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
@@ -214,7 +214,7 @@ def find(module: str, name: str, user: dict[str, Any]) -> Any:
             f"`torch.serialization.safe_globals([{shown}])` context manager to allowlist this "
             "global if you trust this class/function."
         )
-    return found
+    return known
 
 
 @cache

@@ -108,11 +108,11 @@ class WeightsUnpickler:
     def find(self, module: str, name: str) -> None:
         """Pushes the allowed object of that name."""
         try:
-            found = find_allowed(module, name, self.user)
+            result = find_allowed(module, name, self.user)
         except LookupError as error:
             raise UnpicklingError(str(error)) from None
-        self.allowed[id(found)] = found
-        self.stack.append(found)
+        self.allowed[id(result)] = result
+        self.stack.append(result)
 
     def must_be_allowed(self, function: Any) -> None:
         """Only what the pickle got by an allowed name may be called."""
@@ -184,30 +184,30 @@ def _make_object(u: WeightsUnpickler, cls: Any, args: Any, keywords: Any) -> Non
 @opcode(pickle.BUILD)
 def _build(u: WeightsUnpickler) -> None:
     state = u.stack.pop()
-    made = u.stack[-1]
-    if type(made) is OrderedDict:
-        made.__dict__.update(state)
+    result = u.stack[-1]
+    if type(result) is OrderedDict:
+        result.__dict__.update(state)
         return
-    if isinstance(made, Tensor) and type(made) in (Tensor, rebuild.parameter_class()):
+    if isinstance(result, Tensor) and type(result) in (Tensor, rebuild.parameter_class()):
         raise UnpicklingError("BUILD on a Tensor: flambeau does not read that old form")
-    if not any(type(made) is allowed for allowed in u.user.values()):
+    if not any(type(result) is allowed for allowed in u.user.values()):
         raise UnpicklingError(
             "Can only build Tensor, Parameter, OrderedDict or types allowlisted via "
-            f"`add_safe_globals`, but got {type(made)}"
+            f"`add_safe_globals`, but got {type(result)}"
         )
-    _restore(made, state)
+    _restore(result, state)
 
 
-def _restore(made: Any, state: Any) -> None:
+def _restore(result: Any, state: Any) -> None:
     """What pickle does with the state of an object of a class that the user allowed."""
-    own = getattr(made, "__setstate__", None)
+    own = getattr(result, "__setstate__", None)
     if own is not None:
         own(state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    made.__dict__.update(attributes or {})
+    result.__dict__.update(attributes or {})
     for name, value in (slots or {}).items():
-        setattr(made, name, value)
+        setattr(result, name, value)
 
 
 @opcode(pickle.BINPERSID)

@@ -85,9 +85,9 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
                 return importlib.import_module(f"{module}.{name}")
             home = names_of(torch_name).get(name)
             if home is not None:
-                found = _found(home) if home else Lacking(f"{torch_name}.{name}")
-                if found.__class__ is not Lacking or not _is_optional_import():
-                    return found
+                result = _found(home) if home else Lacking(f"{torch_name}.{name}")
+                if result.__class__ is not Lacking or not _is_optional_import():
+                    return result
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
 
     return __getattr__
@@ -108,13 +108,13 @@ def _is_optional_import() -> bool:
 
 def _found(path: str) -> Any:
     """What flambeau has at a path below `torch`, or a Lacking of that name."""
-    found: Any = sys.modules[_PACKAGE]
+    result: Any = sys.modules[_PACKAGE]
     for i, part in enumerate(parts := path.split(".")):
         try:
-            found = getattr(found, part)
+            result = getattr(result, part)
         except AttributeError:
             return Lacking("torch." + ".".join(parts[: i + 1]))
-    return found
+    return result
 
 
 class _Loader(SourceFileLoader):

@@ -24,20 +24,20 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "https://github.com/pytorch/pytorch/pull/103001"
         )
     if self._array.strides is None:  # sparse
-        made = self.detach().clone()
+        result = self.detach().clone()
     else:
-        made = wrap(_copied(self._array, memo))
-    if type(self) is not type(made):
-        made = made._alias(type(self))
-    memo[id(self)] = made
+        result = wrap(_copied(self._array, memo))
+    if type(self) is not type(result):
+        result = result._alias(type(self))
+    memo[id(self)] = result
     if self._requires_grad:
-        made._requires_grad = made._tracked = True
+        result._requires_grad = result._tracked = True
     if self._grad is not None:
-        made._grad = copy.deepcopy(self._grad, memo)
-    kept = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
-    if kept:
-        made.__dict__.update(copy.deepcopy(kept, memo))
-    return made
+        result._grad = copy.deepcopy(self._grad, memo)
+    retained = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
+    if retained:
+        result.__dict__.update(copy.deepcopy(retained, memo))
+    return result
 
 
 _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained")
@@ -48,9 +48,9 @@ def _copied(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
         return array.copy()
     owner = owner_of(array)
     if owner is array and array.flags.c_contiguous and id(owner) not in memo:
-        memo[id(owner)] = made = array.copy()
+        memo[id(owner)] = result = array.copy()
         memo.setdefault(id(memo), []).append(owner)  # keeps the id from being used again
-        return made
+        return result
     if id(owner) not in memo:
         memo[id(owner)] = owner.copy("K")
         memo.setdefault(id(memo), []).append(owner)

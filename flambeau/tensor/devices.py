@@ -127,13 +127,15 @@ def usable(wanted: device | str | int) -> device:
     """The device itself when tensors can live there; raises as PyTorch does otherwise."""
     if wanted is CPU or wanted.__class__ is str and wanted == "cpu":
         return CPU
-    found = wanted if wanted.__class__ is device else device(wanted)
-    if found.type in ("cpu", "meta"):
-        return CPU if found.type == "cpu" else META
-    if found.type == "cuda":
+    actual = wanted if wanted.__class__ is device else device(wanted)
+    if actual.type in ("cpu", "meta"):
+        return CPU if actual.type == "cpu" else META
+    if actual.type == "cuda":
         raise noted(
             AssertionError("Torch not compiled with CUDA enabled"),
-            f"flambeau runs on the CPU; device '{found}' is not available. Check "
+            f"flambeau runs on the CPU; device '{actual}' is not available. Check "
             "torch.cuda.is_available() first.",
         )
-    raise NotImplementedError(f"device '{found}' is not available in flambeau; use 'cpu' or 'meta'")
+    raise NotImplementedError(
+        f"device '{actual}' is not available in flambeau; use 'cpu' or 'meta'"
+    )

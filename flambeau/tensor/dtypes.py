@@ -58,9 +58,9 @@ FROM_NUMPY: dict[np.dtype, dtype] = {}
 
 
 def _declare(name: str, scalar_type: type, category: int) -> dtype:
-    made = dtype(name, np.dtype(scalar_type), category)
-    _BY_NAME[name] = FROM_NUMPY[made.numpy] = made
-    return made
+    result = dtype(name, np.dtype(scalar_type), category)
+    _BY_NAME[name] = FROM_NUMPY[result.numpy] = result
+    return result
 
 
 bool_ = _declare("bool", np.bool_, BOOL)
@@ -139,8 +139,8 @@ def as_dtype(wanted: Any) -> Any:
 
 def by_name(name: str) -> dtype:
     """The dtype called `name`, without 'torch.'; raises KeyError when there is none."""
-    found = _BY_NAME.get(name) or NOMINAL.get(name)
-    return ALIASES[name] if found is None else found
+    result = _BY_NAME.get(name) or NOMINAL.get(name)
+    return ALIASES[name] if result is None else result
 
 
 def all_dtypes() -> dict[str, dtype]:
@@ -187,9 +187,9 @@ def _type_name(numpy_dtype: Any) -> str:
 
 def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
     """The dtype for NumPy's; TypeError where a tensor cannot hold it."""
-    found = FROM_NUMPY.get(numpy_dtype)
-    if found is not None:
-        return found
+    known = FROM_NUMPY.get(numpy_dtype)
+    if known is not None:
+        return known
     native = np.dtype(numpy_dtype).newbyteorder("=")
     if native not in FROM_NUMPY:
         raise TypeError(

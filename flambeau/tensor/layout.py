@@ -254,8 +254,8 @@ def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> 
     if form is preserve_format:
         if is_plain(array):
             return array.copy("C")
-        made = empty_preserving(array, array.dtype)
+        result = empty_preserving(array, array.dtype)
     else:
-        made = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
-    np.copyto(made, array)
-    return made
+        result = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
+    np.copyto(result, array)
+    return result

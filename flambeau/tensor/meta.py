@@ -22,8 +22,8 @@ class MetaArray(np.ndarray):
             ones = [_one(x) for x in plain]
             shape = np.broadcast_shapes(*(np.shape(x) for x in plain))
             with np.errstate(all="ignore"):
-                made = ufunc(*ones, **options)
-            result = _each(made, lambda y: meta_array(shape, np.asarray(y).dtype))
+                new = ufunc(*ones, **options)
+            result = _each(new, lambda y: meta_array(shape, np.asarray(y).dtype))
         else:
             result = _meta(getattr(ufunc, method)(*plain, **options))
         return result if out is None else (out[0] if len(out) == 1 else out)
@@ -52,13 +52,13 @@ def _plain(x: Any) -> Any:
     return x
 
 
-def _each(made: Any, change: Any) -> Any:
-    return tuple(map(change, made)) if isinstance(made, tuple) else change(made)
+def _each(result: Any, change: Any) -> Any:
+    return tuple(map(change, result)) if isinstance(result, tuple) else change(result)
 
 
-def _meta(made: Any) -> Any:
-    if isinstance(made, (list, tuple)):
-        return type(made)(_meta(v) for v in made)
-    if isinstance(made, (np.ndarray, np.generic)):
-        return meta_array(made.shape, made.dtype)
-    return made
+def _meta(result: Any) -> Any:
+    if isinstance(result, (list, tuple)):
+        return type(result)(_meta(v) for v in result)
+    if isinstance(result, (np.ndarray, np.generic)):
+        return meta_array(result.shape, result.dtype)
+    return result

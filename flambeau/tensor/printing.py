@@ -59,11 +59,11 @@ def set_printoptions(
     >>> torch.set_printoptions(profile="default")
     """
     chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
-    given = {
+    supplied = {
         "precision": precision, "threshold": threshold,
         "edgeitems": edgeitems, "linewidth": linewidth,
     }  # fmt: skip
-    chosen.update((name, value) for name, value in given.items() if value is not None)
+    chosen.update((name, value) for name, value in supplied.items() if value is not None)
     for name, value in chosen.items():
         setattr(OPTIONS, name, value)
     OPTIONS.sci_mode = sci_mode
@@ -149,11 +149,11 @@ def _corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
     """The first and last `edgeitems` along each axis, and which axes lost something by it."""
     edge = OPTIONS.edgeitems
     cut = [length > 2 * edge for length in array.shape]
-    kept = [
+    retained = [
         np.r_[np.arange(edge), np.arange(length - edge, length)] if short else np.arange(length)
         for length, short in zip(array.shape, cut, strict=True)
     ]
-    return array[np.ix_(*kept)], cut
+    return array[np.ix_(*retained)], cut
 
 
 def _mark_gap(parts: list[str], cut: bool, mark: str) -> list[str]:
@@ -220,21 +220,21 @@ def _is_parameter(tensor: Tensor) -> bool:
 def _suffixes(tensor: Tensor) -> list[str]:
     """What the elements do not tell: device, size, dtype, place in the graph."""
     default = get_default_dtype()
-    found = []
+    result = []
     shown_size = f"size={tuple(tensor.shape)}"
     evident = {default}
     if tensor.is_meta:
-        found += [f"device='{tensor.device}'", shown_size]
+        result += [f"device='{tensor.device}'", shown_size]
     elif tensor.numel() == 0:
         if tensor.ndim != 1:
-            found.append(shown_size)
+            result.append(shown_size)
     else:
         evident |= {complex128 if default is float64 else complex64, int64, bool_}
         if not OPTIONS.edgeitems:
-            found.append(shown_size)
+            result.append(shown_size)
     if tensor.dtype not in evident:
-        found.append(f"dtype={tensor.dtype}")
-    return found + _graph_suffix(tensor)
+        result.append(f"dtype={tensor.dtype}")
+    return result + _graph_suffix(tensor)
 
 
 def _graph_suffix(tensor: Tensor) -> list[str]:

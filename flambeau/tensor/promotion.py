@@ -77,8 +77,8 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
             continue
         else:
             rank, kind = 2, types.of_scalar(x)
-        held = ranked[rank]
-        ranked[rank] = kind if held is None else promote_types(held, kind)
+        stored = ranked[rank]
+        ranked[rank] = kind if stored is None else promote_types(stored, kind)
     chosen = ranked[0]
     for kind in ranked[1:]:  # type: ignore[assignment]
         if kind is None or chosen is kind:

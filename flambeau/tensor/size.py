@@ -27,11 +27,11 @@ class Size(tuple):
     """
 
     def __new__(cls, lengths: Iterable[int] = ()) -> Size:
-        made = tuple.__new__(cls, lengths)
-        for n in made:
+        result = tuple.__new__(cls, lengths)
+        for n in result:
             if n.__class__ is not int:
-                return tuple.__new__(cls, [_length(i, m) for i, m in enumerate(made)])
-        return made
+                return tuple.__new__(cls, [_length(i, m) for i, m in enumerate(result)])
+        return result
 
     def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(str, self))}])"
@@ -40,8 +40,8 @@ class Size(tuple):
         return Size, (tuple(self),)
 
     def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return tuple.__new__(Size, found) if index.__class__ is slice else found
+        result = tuple.__getitem__(self, index)
+        return tuple.__new__(Size, result) if index.__class__ is slice else result
 
     def __add__(self, other: tuple) -> Size:
         if not isinstance(other, tuple):

@@ -350,12 +350,12 @@ def wrap_sparse(array: Any) -> SparseTensor:
     if Created.first is not None:
         first, Created.first = Created.first, None
         first()
-    made: SparseTensor = object.__new__(SparseTensor)
-    made._array = array
-    made._requires_grad = made._tracked = False
-    made._node = made._grad = made._counter = made._base = None
-    made._stamp = creation.stamp
-    return made
+    result: SparseTensor = object.__new__(SparseTensor)
+    result._array = array
+    result._requires_grad = result._tracked = False
+    result._node = result._grad = result._counter = result._base = None
+    result._stamp = creation.stamp
+    return result
 
 
 def wrap_any(array: Any) -> Tensor:

@@ -159,10 +159,10 @@ class UntypedStorage(StorageCasts):
         if self._bytes.__class__ is MetaArray:
             self._bytes = meta_array((size,), self._bytes.dtype)
             return self
-        made = np.empty(size, np.uint8)
-        kept = min(size, self._bytes.size)
-        made[:kept] = self._bytes[:kept]
-        self._bytes = made
+        result = np.empty(size, np.uint8)
+        retained = min(size, self._bytes.size)
+        result[:retained] = self._bytes[:retained]
+        self._bytes = result
         return self
 
     def byteswap(self, dtype: Dtype) -> None:
@@ -347,8 +347,8 @@ class TypedStorage(StorageCasts):
                 )
             self._untyped_storage = wrap_storage
             return
-        given, kind = (args[0] if args else 0), self.dtype.numpy
-        array = np.empty(given, kind) if isinstance(given, int) else np.array(given, kind)
+        supplied, kind = (args[0] if args else 0), self.dtype.numpy
+        array = np.empty(supplied, kind) if isinstance(supplied, int) else np.array(supplied, kind)
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
     def untyped(self) -> UntypedStorage:
@@ -458,8 +458,8 @@ class TypedStorage(StorageCasts):
     def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
         """A copy of a buffer's elements: as UntypedStorage.from_buffer."""
         kind = kwargs.setdefault("dtype", get_default_dtype())
-        made = UntypedStorage.from_buffer(*args, **kwargs)
-        return TypedStorage(wrap_storage=made, dtype=kind)
+        result = UntypedStorage.from_buffer(*args, **kwargs)
+        return TypedStorage(wrap_storage=result, dtype=kind)
 
     @classmethod
     def from_file(
@@ -467,8 +467,8 @@ class TypedStorage(StorageCasts):
     ) -> TypedStorage:
         """The first `size` elements of a file as memory, read when looked at."""
         kind = dtype or get_default_dtype()
-        made = UntypedStorage.from_file(filename, shared, size * kind.itemsize)
-        return TypedStorage(wrap_storage=made, dtype=kind)
+        result = UntypedStorage.from_file(filename, shared, size * kind.itemsize)
+        return TypedStorage(wrap_storage=result, dtype=kind)
 
     def __repr__(self) -> str:
         lines = "...\n" if is_meta(self.device) else "".join(f" {v}\n" for v in self.tolist())

@@ -40,8 +40,8 @@ class StorageCasts:
         from .storage import TypedStorage, UntypedStorage
 
         values = np.array(self._array().astype(kind.numpy, copy=True))
-        made = UntypedStorage(values.view(np.uint8))
-        return TypedStorage(wrap_storage=made, dtype=kind)
+        result = UntypedStorage(values.view(np.uint8))
+        return TypedStorage(wrap_storage=result, dtype=kind)
 
     def get_device(self) -> int | None:
         """The index of its device: None on the CPU.

@@ -212,10 +212,10 @@ class Tensor(Methods, metaclass=_TensorType):
         """
         array = self._array
         if array.__class__ is MetaArray:
-            found = contiguous_strides(array.shape)
+            result = contiguous_strides(array.shape)
         else:
-            found = strides_of(array)
-        return found if dim is None else found[dim]
+            result = strides_of(array)
+        return result if dim is None else result[dim]
 
     def storage_offset(self) -> int:
         """How many elements into its storage it starts.
@@ -356,8 +356,8 @@ class Tensor(Methods, metaclass=_TensorType):
         ...     torch.zeros(2).is_inference()
         True
         """
-        made = self if self._base is None else self._base
-        return made._stamp is INFERENCE
+        result = self if self._base is None else self._base
+        return result._stamp is INFERENCE
 
     def is_conj(self) -> bool:
         """Whether it is a lazy conjugate: never, flambeau conjugates at once.
@@ -454,9 +454,9 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x.grad
         tensor([3., 3.])
         """
-        found = self._grad
+        result = self._grad
         GradLooks.count += 1
-        if found is None and self._node is not None and "_retained" not in self.__dict__:
+        if result is None and self._node is not None and "_retained" not in self.__dict__:
             warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
                 "Its .grad attribute won't be populated during autograd.backward(). If you "
@@ -464,7 +464,7 @@ class Tensor(Methods, metaclass=_TensorType):
                 ".retain_grad() on the non-leaf Tensor.",
                 UserWarning,
             )
-        return found
+        return result
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -515,17 +515,17 @@ class Tensor(Methods, metaclass=_TensorType):
 
     def _alias(self, cls: type | None = None) -> Tensor:
         """A detached tensor, of class `cls`, on the same memory and version counter."""
-        made: Tensor = _new_object(cls or Tensor)
+        result: Tensor = _new_object(cls or Tensor)
         if cls is not None:
             _TensorType.instantiated(cls)
-        made._array = self._array
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._base = made._stamp = None
+        result._array = self._array
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._base = result._stamp = None
         counter = self._counter
         if counter is None:
             counter = self._counter = VersionCounter()
-        made._counter = counter
-        return made
+        result._counter = counter
+        return result
 
     @property
     def data(self) -> Tensor:
@@ -633,12 +633,12 @@ _ndarray, _asarray = np.ndarray, np.asarray
 
 def wrap(array: np.ndarray) -> Tensor:
     """A plain tensor on `array`: a leaf that does not require grad."""
-    made = _new_object(Tensor)
-    made._array = array if isinstance(array, _ndarray) else _asarray(array)
-    made._requires_grad = made._tracked = False
-    made._node = made._grad = made._counter = made._base = None
-    made._stamp = creation.stamp
-    return made
+    result = _new_object(Tensor)
+    result._array = array if isinstance(array, _ndarray) else _asarray(array)
+    result._requires_grad = result._tracked = False
+    result._node = result._grad = result._counter = result._base = None
+    result._stamp = creation.stamp
+    return result
 
 
 class GradLooks:
@@ -649,18 +649,18 @@ class GradLooks:
 
 def view_of(source: Tensor, array: np.ndarray) -> Tensor:
     """A view: a tensor on `array`, which shares the memory and the version counter of `source`."""
-    made = _new_object(Tensor)
-    made._array = array
-    made._requires_grad = False
-    made._tracked = True
-    made._node = made._grad = None
+    result = _new_object(Tensor)
+    result._array = array
+    result._requires_grad = False
+    result._tracked = True
+    result._node = result._grad = None
     counter = source._counter
     if counter is None:
         counter = source._counter = VersionCounter()
-    made._counter = counter
+    result._counter = counter
     base = source._base
     if base is None:
         base = source
-    made._base = base
-    made._stamp = base._node
-    return made
+    result._base = base
+    result._stamp = base._node
+    return result

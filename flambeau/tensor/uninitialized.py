@@ -38,5 +38,5 @@ def fill_new(array: np.ndarray) -> np.ndarray:
 
 def new_memory(shape: Sequence[int] | int, dtype: np.dtype) -> np.ndarray:
     """An array for `torch.empty`."""
-    made = np.empty(shape, dtype)
-    return fill_new(made) if Filling.deterministic and Filling.wanted else made
+    result = np.empty(shape, dtype)
+    return fill_new(result) if Filling.deterministic and Filling.wanted else result

@@ -43,9 +43,9 @@ def assert_close(
     >>> torch.testing.assert_close(torch.tensor([1.]), torch.tensor([1.0000001]))
     """
     if (rtol is None) != (atol is None):
-        name, given = ("atol", "rtol") if atol is None else ("rtol", "atol")
+        name, supplied = ("atol", "rtol") if atol is None else ("rtol", "atol")
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got no "
-                         f"{name} with {given}={rtol if atol is None else atol}")  # fmt: skip
+                         f"{name} with {supplied}={rtol if atol is None else atol}")  # fmt: skip
     if not allow_subclasses and type(actual) is not type(expected):
         raise TypeError(f"{type(actual)} and {type(expected)} are not of one class")
     wanted = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
@@ -100,8 +100,8 @@ def _fail(text: str, rules: _Rules, place: str) -> None:
 def _tolerances(kinds: Sequence[dtype], rules: _Rules) -> tuple[float, float]:
     if rules.rtol is not None and rules.atol is not None:
         return rules.rtol, rules.atol
-    found = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
-    return max(r for r, _ in found), max(a for _, a in found)
+    result = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+    return max(r for r, _ in result), max(a for _, a in result)
 
 
 def _compare_numbers(actual: Any, expected: Any, rules: _Rules, place: str) -> None:

@@ -16,8 +16,8 @@ def _supported(dtype: dtype) -> tuple[float, float, float, float]:
     if dtype is types.bool_:
         return 0, 2, 0, 2
     if dtype.is_floating_point or dtype.is_complex:
-        found = types.finfo(dtype)
-        return -9, 9, found.min, found.max
+        result = types.finfo(dtype)
+        return -9, 9, result.min, result.max
     limits = types.iinfo(dtype)
     return -9, 10, limits.min, limits.max + (dtype is not types.int64)
 
@@ -80,18 +80,18 @@ def make_tensor(
         )
     low, high = _limits(dtype, low, high)
     if dtype.is_complex:
-        made = ops.empty(shape, dtype=dtype)
-        _fill_evenly(ops.view_as_real(made), low, high)
+        result = ops.empty(shape, dtype=dtype)
+        _fill_evenly(ops.view_as_real(result), low, high)
     elif dtype.is_floating_point:
-        made = ops.empty(shape, dtype=dtype if dtype.itemsize > 1 else types.float32)
-        _fill_evenly(made, low, high)
-        made = made.to(dtype)
+        result = ops.empty(shape, dtype=dtype if dtype.itemsize > 1 else types.float32)
+        _fill_evenly(result, low, high)
+        result = result.to(dtype)
     else:
-        made = ops.randint(int(low), int(high), shape, dtype=dtype)
-    if noncontiguous and made.numel() > 1:
-        made = ops.repeat_interleave(made, 2, dim=-1)[..., ::2]
+        result = ops.randint(int(low), int(high), shape, dtype=dtype)
+    if noncontiguous and result.numel() > 1:
+        result = ops.repeat_interleave(result, 2, dim=-1)[..., ::2]
     elif memory_format is not None:
-        made = made.clone(memory_format=memory_format)
+        result = result.clone(memory_format=memory_format)
     if exclude_zero:
-        made[made == 0] = types.finfo(dtype).tiny if is_floating else True
-    return made.to(device).requires_grad_(requires_grad)
+        result[result == 0] = types.finfo(dtype).tiny if is_floating else True
+    return result.to(device).requires_grad_(requires_grad)

@@ -127,10 +127,10 @@ class Trainer(Loop):
     @property
     def optimizers(self) -> Mapping[str, Any]:
         """The optimisers by name; a single one is called "optimizer"."""
-        held = self.optimizer
-        if held is None:
+        stored = self.optimizer
+        if stored is None:
             return {}
-        return held if isinstance(held, dict) else {"optimizer": held}
+        return stored if isinstance(stored, dict) else {"optimizer": stored}
 
     @property
     def own_step(self) -> bool:
@@ -282,18 +282,18 @@ class Trainer(Loop):
         from .callbacks.limits import StopAfterSteps, ValidateEvery
         from .reporting.progress import Progress
 
-        found: list[Any] = []
+        result: list[Any] = []
         if max_steps is not None:
-            found.append(StopAfterSteps(max_steps))
+            result.append(StopAfterSteps(max_steps))
         if validate_every is not None:
             if self._valid_data is None:
                 raise ValueError("validate_every needs data to validate with: valid=...")
-            found.append(ValidateEvery(validate_every))
+            result.append(ValidateEvery(validate_every))
         attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
         has_bar = any(isinstance(callback, Progress) for callback in attached)
         if progress is not False and not (progress is None and has_bar):
-            found.append(Progress(progress if isinstance(progress, str) else None))
-        return found
+            result.append(Progress(progress if isinstance(progress, str) else None))
+        return result
 
     @contextmanager
     def _weighing(self, class_weight: Any) -> Iterator[None]:
@@ -374,12 +374,12 @@ class Trainer(Loop):
         if self.net is not None:
             self.net.train()
         self.supervised.attend()
-        kept, self.measures = self.measures, self.measures.copy()
+        retained, self.measures = self.measures, self.measures.copy()
         try:
             self._steps(iter([batch[0] if len(batch) == 1 else batch]))
             return self.measures.results()
         finally:
-            self.measures = kept
+            self.measures = retained
 
     @property
     def logs(self) -> dict[str, Any]:
@@ -462,7 +462,7 @@ class Trainer(Loop):
         words = [net]
         if self.net is not None:
             words.append(f"{sum(p.numel() for p in self.net.parameters()):,} parameters")
-        words += [type(held).__name__ for held in self.optimizers.values()]
+        words += [type(optimizer).__name__ for optimizer in self.optimizers.values()]
         if self.loss is not None:
             words.append(getattr(self.loss, "__name__", type(self.loss).__name__))
         if self.state.epoch:
@@ -529,8 +529,8 @@ class Trainer(Loop):
         saved["measures"] = self.measures.state_dict()
         parts: dict[str, Any] = {
             "run": saved,
-            "optimizers": {name: held.state_dict() for name, held in self.optimizers.items()},
-            "tracked": {name: held.state_dict() for name, held in self.tracked.items()},
+            "optimizers": {name: stored.state_dict() for name, stored in self.optimizers.items()},
+            "tracked": {name: stored.state_dict() for name, stored in self.tracked.items()},
         }
         learning = self._learning()
         parts.update({name: module.state_dict() for name, module in learning.items()})
@@ -560,13 +560,13 @@ class Trainer(Loop):
         for where, module in learning.items():
             module.load_state_dict(saved[where])
         for group in ("optimizers", "tracked"):
-            held: Mapping[str, Any] = getattr(self, group)
-            if set(held) != set(saved[group]):
+            stored: Mapping[str, Any] = getattr(self, group)
+            if set(stored) != set(saved[group]):
                 raise KeyError(
-                    f"the state has {group} {sorted(saved[group])}, this run has {sorted(held)}"
+                    f"the state has {group} {sorted(saved[group])}, this run has {sorted(stored)}"
                 )
             for name, state in saved[group].items():
-                held[name].load_state_dict(state)
+                stored[name].load_state_dict(state)
         for name, optimizer in self.optimizers.items():
             check_loaded(optimizer, name)
         if self.supervised.scaler is not None:

@@ -346,8 +346,8 @@ def _register_builtins() -> None:
                       lambda values, keys: OrderedDict(zip(keys, values, strict=True)),
                       _dict_flatten_with_keys, "collections.OrderedDict"),
         defaultdict: (lambda x: (list(x.values()), [x.default_factory, list(x)]),
-                      lambda values, kept: defaultdict(
-                          kept[0], zip(kept[1], values, strict=True)),
+                      lambda values, retained: defaultdict(
+                          retained[0], zip(retained[1], values, strict=True)),
                       _defaultdict_flatten_with_keys, "collections.defaultdict"),
         deque: (lambda x: (list(x), x.maxlen),
                 lambda values, most: deque(values, maxlen=most),
@@ -390,7 +390,7 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
         return _LEAF
     kind = _get_node_type(tree)
     children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
-    return TreeSpec(kind, context, [_flatten_into(one, leaves, is_leaf) for one in children])
+    return TreeSpec(kind, context, [_flatten_into(child, leaves, is_leaf) for child in children])
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:

@@ -83,7 +83,7 @@ class Timer:
         names = dict(globals or {})
         names.setdefault("torch", importlib.import_module("flambeau"))
         self._timer = timeit.Timer(stmt, setup, timer, names)
-        self._title = " ".join(one for one in (label or stmt, sub_label, description) if one)
+        self._title = " ".join(item for item in (label or stmt, sub_label, description) if item)
         self._threads = num_threads
 
     def timeit(self, number: int = 1000000) -> Measurement:
@@ -99,10 +99,10 @@ class Timer:
             number *= 2
 
         def blocks() -> list[float]:
-            found: list[float] = []
-            while not found or sum(found) < min_run_time:
-                found.append(self._run(number))
-            return found
+            result: list[float] = []
+            while not result or sum(result) < min_run_time:
+                result.append(self._run(number))
+            return result
 
         return self._blocks(number, blocks)
 
@@ -111,12 +111,12 @@ class Timer:
         callback: Any = None,
     ) -> Measurement:  # fmt: skip
         """Blocks until their quartiles lie within `threshold` of the median, or time is up."""
-        made = self.blocked_autorange(min_run_time=min_run_time)
-        while len(made.raw_times) < 4 or made.iqr > threshold * made.median:
-            made.raw_times.append(self._run(made.number_per_run))
-            if sum(made.raw_times) > max_run_time:
+        result = self.blocked_autorange(min_run_time=min_run_time)
+        while len(result.raw_times) < 4 or result.iqr > threshold * result.median:
+            result.raw_times.append(self._run(result.number_per_run))
+            if sum(result.raw_times) > max_run_time:
                 break
-        return made
+        return result
 
     def _run(self, number: int) -> float:
         before = thread_pool.threads()

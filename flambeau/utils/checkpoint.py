@@ -168,12 +168,12 @@ class _Region:
                 f"recomputed metadata: {_description(x)}"
             )
         ticket = self.tickets[number]()
-        kept = x.detach() if x.requires_grad else x  # its history would keep the second graph
+        retained = x.detach() if x.requires_grad else x  # its history would keep the second graph
         if ticket is not None:
-            self.tensors[ticket] = kept
+            self.tensors[ticket] = retained
         if self.early_stop and self.count == len(self.tickets):
             raise _Enough
-        return kept
+        return retained
 
 
 def _call(

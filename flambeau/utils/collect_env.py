@@ -90,9 +90,9 @@ def _version(distribution: str) -> str:
 
 def get_pretty_env_info() -> str:
     """The system in lines for a report."""
-    found = get_env_info()
-    lines = [f"{title}: {getattr(found, field)}" for title, field in _LINES.items()]
-    packages = [f"[pip3] {package}" for package in found.pip_packages.splitlines()]
+    result = get_env_info()
+    lines = [f"{title}: {getattr(result, field)}" for title, field in _LINES.items()]
+    packages = [f"[pip3] {package}" for package in result.pip_packages.splitlines()]
     return "\n".join([*lines, "", "Versions of relevant libraries:", *packages])
 
 

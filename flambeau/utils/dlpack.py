@@ -22,5 +22,5 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """The tensor on another library's memory: of an object with `__dlpack__`, or a capsule."""
-    found: Tensor = ops.from_dlpack(ext_tensor)
-    return found.clone() if copy else found
+    result: Tensor = ops.from_dlpack(ext_tensor)
+    return result.clone() if copy else result

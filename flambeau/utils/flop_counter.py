@@ -187,7 +187,7 @@ class FlopCounterMode:
 
         return record
 
-    def _add(self, found: Count, y: Tensor) -> None:
+    def _add(self, result: Count, y: Tensor) -> None:
         node = _running()
         if node is None:
             places = tuple(name for _, name in self._stack)
@@ -195,13 +195,13 @@ class FlopCounterMode:
                 self._places[id(y._node)] = places
         else:
             places = self._places.get(id(node), ())
-        if found is None:
+        if result is None:
             return
-        name = found[0]
+        name = result[0]
         if name == "convolution" and node is not None:
             name = "convolution_backward"
         for place in {*places, "Global"}:
-            self.flop_counts[place][getattr(aten, name)] += found[1]
+            self.flop_counts[place][getattr(aten, name)] += result[1]
 
 
 def _running() -> Any:

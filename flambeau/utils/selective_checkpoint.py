@@ -59,9 +59,9 @@ class _Saved:
     def _detached(self, x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        made = x.detach()
-        self.versions.append((made, made._version))
-        return made
+        result = x.detach()
+        self.versions.append((result, result._version))
+        return result
 
     def value(self, allow_mutation: bool) -> Any:
         """The result again, as tensors of their own."""
@@ -155,5 +155,5 @@ def create_selective_checkpoint_contexts(
         policy = policy_fn_or_list
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
-    kept: Kept = defaultdict(list)
-    return _FirstRun(policy, kept), _SecondRun(policy, kept, allow_cache_entry_mutation)
+    retained: Kept = defaultdict(list)
+    return _FirstRun(policy, retained), _SecondRun(policy, retained, allow_cache_entry_mutation)

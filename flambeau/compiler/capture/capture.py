@@ -231,8 +231,8 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     outputs = live_outputs(trace)
     if not outputs or trace.problems:
         return
-    given = {id(t): t for t in tensors_in((args, kwargs))}
-    inputs = [t for t in {**given, **trace.externals}.values() if t.requires_grad]
+    supplied = {id(t): t for t in tensors_in((args, kwargs))}
+    inputs = [t for t in {**supplied, **trace.externals}.values() if t.requires_grad]
     problem = backward_problem(trace, outputs, inputs)
     if problem is not None:
         trace.problem(problem, "")
@@ -241,21 +241,21 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     cotangents = []
     for y in outputs:
         shape = y._array.shape
-        made = np.asarray(draw.standard_normal(shape)).astype(y._array.dtype)
-        trace.known.add(id(made))
-        cotangents.append(made)
+        cotangent = np.asarray(draw.standard_normal(shape)).astype(y._array.dtype)
+        trace.known.add(id(cotangent))
+        cotangents.append(cotangent)
     backward = trace.backward = Backward(len(trace.events), outputs, cotangents, inputs)
-    for made in cotangents:
-        storage = trace.storage(made)
+    for cotangent in cotangents:
+        storage = trace.storage(cotangent)
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
     try:
-        found = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
+        result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
         trace.problem("it returns a tensor of whose graph backward has been through a part; return "
                       "tensor.detach()", "")  # fmt: skip
         return
-    for g in found:
+    for g in result:
         backward.grads.append(None if g is None else trace.value(g._array))
         backward.arrays.append(None if g is None else trace.copied(g._array))
 

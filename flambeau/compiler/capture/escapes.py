@@ -48,13 +48,13 @@ def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
 
 def live_outputs(trace: Trace) -> list[Tensor]:
     """The tensors returned that backward can still go through, each once."""
-    found: dict[int, Tensor] = {}
+    result: dict[int, Tensor] = {}
     for tensor in tensors_of(trace.result):
         node = tensor._history()
         node = node.node if node.__class__ is Output else node
         if trace.made(tensor) and _can_go_backward(trace, node):
-            found[id(tensor)] = tensor
-    return list(found.values())
+            result[id(tensor)] = tensor
+    return list(result.values())
 
 
 def _can_go_backward(trace: Trace, node: Any) -> bool:
@@ -64,13 +64,13 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
     stack, met = [node], {id(node)}
     while stack:
         for edge in stack.pop().edges:
-            one = edge.node if edge.__class__ is Output else edge
-            if not isinstance(one, Node) or id(one) in met:
+            single = edge.node if edge.__class__ is Output else edge
+            if not isinstance(single, Node) or id(single) in met:
                 continue
-            if one.saved is None and id(one) in trace.walked:
+            if single.saved is None and id(single) in trace.walked:
                 return False
-            met.add(id(one))
-            stack.append(one)
+            met.add(id(single))
+            stack.append(single)
     return True
 
 
@@ -102,7 +102,7 @@ def written_storages(trace: Trace) -> set[int]:
     """The numbers of the storages that recorded events write to."""
     from ..lowering import writes
 
-    found: set[int] = set()
+    result: set[int] = set()
     for event in trace.events:
         targets: Any = ()
         if event.kind in (WRITE, DRAW):
@@ -113,8 +113,8 @@ def written_storages(trace: Trace) -> set[int]:
             targets = event.written
         elif event.kind == OPERATOR:
             targets = [event.args[i] for i in writes(event.operator)]
-        found.update(value.storage for value in values_in(targets))
-    return found
+        result.update(value.storage for value in values_in(targets))
+    return result
 
 
 def tensors_of(x: Any) -> Iterator[Tensor]:
@@ -122,8 +122,8 @@ def tensors_of(x: Any) -> Iterator[Tensor]:
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
-        for one in x:
-            yield from tensors_of(one)
+        for item in x:
+            yield from tensors_of(item)
     elif isinstance(x, dict):
         yield from tensors_of(list(x.values()))
 
@@ -132,11 +132,11 @@ def walk(trace: Trace, target: Any) -> None:
     """Notes the nodes that a backward pass from a target goes through and frees."""
     stack = [target]
     while stack:
-        one = stack.pop()
-        one = one.node if one.__class__ is Output else one
-        if isinstance(one, Node) and id(one) not in trace.walked:
-            trace.walked[id(one)] = one
-            stack.extend(one.edges)
+        single = stack.pop()
+        single = single.node if single.__class__ is Output else single
+        if isinstance(single, Node) and id(single) not in trace.walked:
+            trace.walked[id(single)] = single
+            stack.extend(single.edges)
 
 
 def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
@@ -152,12 +152,12 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
         if tensor is not None and id(tensor) not in allowed:
             allowed.add(id(tensor))
             stack.append(tensor._base)
-    kept = _kept(trace, allowed)
-    if kept:
+    retained = _kept(trace, allowed)
+    if retained:
         gc.collect()
-        kept = _kept(trace, allowed)
-    if kept:
-        line = _line_of(trace, kept[0])
+        retained = _kept(trace, allowed)
+    if retained:
+        line = _line_of(trace, retained[0])
         trace.problem(
             "it keeps a tensor that it made in a list or an attribute, without returning it", line
         )
@@ -166,24 +166,24 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
 def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
     """The leaves that the graph of outputs leads to, which may be the step's own; with `saved` the
     tensors that it holds for its backward pass too."""
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     stack: list[Any] = [y._node for y in outputs]
     seen: set[int] = set()
     while stack:
-        one = stack.pop()
-        one = one.node if one.__class__ is Output else one
-        if isinstance(one, Tensor):
-            found.append(one)
-        elif isinstance(one, Node) and id(one) not in seen:
-            seen.add(id(one))
-            found.extend(tensors_of(one.saved) if saved else ())
-            stack.extend(one.edges)
-    return found
+        single = stack.pop()
+        single = single.node if single.__class__ is Output else single
+        if isinstance(single, Tensor):
+            result.append(single)
+        elif isinstance(single, Node) and id(single) not in seen:
+            seen.add(id(single))
+            result.extend(tensors_of(single.saved) if saved else ())
+            stack.extend(single.edges)
+    return result
 
 
 def _kept(trace: Trace, allowed: set[int]) -> list[Tensor]:
-    found = [reference() for reference in trace.tensors.values()]
-    return [t for t in found if t is not None and id(t) not in allowed]
+    result = [reference() for reference in trace.tensors.values()]
+    return [t for t in result if t is not None and id(t) not in allowed]
 
 
 def _line_of(trace: Trace, tensor: Tensor) -> str:

@@ -105,12 +105,12 @@ def _combined(symbol: str, a: Any, b: Any) -> Any:
     """The number that an operation gives, of which one is a Number; without one where the other is
     no plain number."""
     value = OPERATIONS[symbol](plain(a), plain(b))
-    one = a if isinstance(a, Number) else b
+    single = a if isinstance(a, Number) else b
     if not all(isinstance(x, Number) or x.__class__ in (int, float) for x in (a, b)):
-        one._used()
+        single._used()
         return value
     sides = [x.read if isinstance(x, Number) else x for x in (a, b)]
-    return Number(value, Read(symbol, *sides), one.recorder, one.added)
+    return Number(value, Read(symbol, *sides), single.recorder, single.added)
 
 
 def _arithmetic() -> None:
@@ -131,14 +131,14 @@ _arithmetic()
 
 def plain(x: Any) -> Any:
     """A structure with plain numbers for Numbers: what the caller of a recorded step gets."""
-    return _mapped(x, lambda one: one.value if one.__class__ is Number else one)
+    return _mapped(x, lambda single: single.value if single.__class__ is Number else single)
 
 
 def reads(x: Any, floats: Mapping[int, tuple[float, Read]]) -> Any:
     """A structure with Reads for Numbers, and for `floats`, which are known by their ids: what a
     program has to give."""
-    return _mapped(x, lambda one: one.read if one.__class__ is Number else
-                   floats[id(one)][1] if id(one) in floats else one)  # fmt: skip
+    return _mapped(x, lambda single: single.read if single.__class__ is Number else
+                   floats[id(single)][1] if id(single) in floats else single)  # fmt: skip
 
 
 def kept_read(x: Any, before: Any, place: Any, key: Any) -> Any:
@@ -171,26 +171,26 @@ def put_back(place: Any, key: Any, start: int) -> None:
 
 def of_numbers(x: Any) -> bool:
     """Whether a structure has Numbers in it."""
-    return any(one.__class__ is Number for one in _leaves(x))
+    return any(leaf.__class__ is Number for leaf in _leaves(x))
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
     """A structure with other leaves; the same object where none changes."""
     if isinstance(x, (tuple, list)):
-        found = [_mapped(one, change) for one in x]
-        if all(a is b for a, b in zip(x, found, strict=True)):
+        result = [_mapped(item, change) for item in x]
+        if all(a is b for a, b in zip(x, result, strict=True)):
             return x
-        return type(x)(*found) if hasattr(x, "_fields") else x.__class__(found)
+        return type(x)(*result) if hasattr(x, "_fields") else x.__class__(result)
     if x.__class__ is dict:
-        inner = {key: _mapped(one, change) for key, one in x.items()}
-        return x if all(x[key] is one for key, one in inner.items()) else inner
+        inner = {key: _mapped(single, change) for key, single in x.items()}
+        return x if all(x[key] is single for key, single in inner.items()) else inner
     return change(x)
 
 
 def _leaves(x: Any) -> Iterator[Any]:
     if isinstance(x, (tuple, list)):
-        for one in x:
-            yield from _leaves(one)
+        for item in x:
+            yield from _leaves(item)
     elif x.__class__ is dict:
         yield from _leaves(list(x.values()))
     else:
@@ -224,15 +224,17 @@ def handed_on(r: Recorder, tensor: Tensor, value: Any, exact: bool = False) -> A
 
 def forgotten(numbers: list[weakref.ref[Number]]) -> bool:
     """Whether nothing holds Numbers any more; what does gets plain numbers."""
-    left = [one for one in (each() for each in numbers) if one is not None]
-    for one in left:
-        for place in gc.get_referrers(one):
-            held = place if isinstance(place, (dict, list)) else getattr(place, "__dict__", None)
-            if held is left or held is None:
+    left = [element for element in (each() for each in numbers) if element is not None]
+    for item in left:
+        for place in gc.get_referrers(item):
+            stored = place if isinstance(place, (dict, list)) else getattr(place, "__dict__", None)
+            if stored is left or stored is None:
                 continue
-            for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-                if value is one:
-                    held[key] = one.value
+            for key, value in list(
+                stored.items() if isinstance(stored, dict) else enumerate(stored)
+            ):
+                if value is item:
+                    stored[key] = item.value
     return not left
 
 
@@ -243,14 +245,20 @@ def _flow(code: types.CodeType, at: int) -> _Flow | None:
     if function is None:
         return None
     wanted = list(code.co_positions())[at // 2]
-    call = next((one for one in ast.walk(function) if isinstance(one, ast.Call)
-                 and (one.lineno, one.end_lineno, one.col_offset, one.end_col_offset) == wanted),
-                None)  # fmt: skip
+    call = next(
+        (
+            item
+            for item in ast.walk(function)
+            if isinstance(item, ast.Call)
+            and (item.lineno, item.end_lineno, item.col_offset, item.end_col_offset) == wanted
+        ),
+        None,
+    )
     if call is None or _name(call.func) not in ("item", "float"):
         return None
-    if any(isinstance(one, (ast.Yield, ast.YieldFrom, ast.Await))
-           or (isinstance(one, ast.Name) and one.id in _LOOKS)
-           for one in ast.walk(function)):  # fmt: skip
+    if any(isinstance(item, (ast.Yield, ast.YieldFrom, ast.Await))
+           or (isinstance(item, ast.Name) and item.id in _LOOKS)
+           for item in ast.walk(function)):  # fmt: skip
         return None
     flow = _Flow(function, isinstance(call.func, ast.Name))
     return flow if flow.ends_well(call) and flow.is_unseen() else None
@@ -264,13 +272,13 @@ class _Flow:
     def __init__(self, function: ast.FunctionDef, exact: bool) -> None:
         self.function, self.exact = function, exact
         self.changed = False
-        self.parents = {id(below): one for one in ast.walk(function)
-                        for below in ast.iter_child_nodes(one)}  # fmt: skip
+        self.parents = {id(below): item for item in ast.walk(function)
+                        for below in ast.iter_child_nodes(item)}  # fmt: skip
         self.shared = {
             name
-            for one in ast.walk(function)
-            if isinstance(one, (ast.Global, ast.Nonlocal))
-            for name in one.names
+            for item in ast.walk(function)
+            if isinstance(item, (ast.Global, ast.Nonlocal))
+            for name in item.names
         }
         self.names: set[str] = set()  # local ones that are looked at
         self.outside: dict[str, bool] = {}
@@ -294,12 +302,14 @@ class _Flow:
             return self._target(above.target, True)
         return self._is_appended(above, one)
 
-    def _scope(self, one: ast.AST) -> ast.AST:
+    def _scope(self, single: ast.AST) -> ast.AST:
         """The innermost function or class that something stands in."""
         while True:
-            one = self.parents[id(one)]
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-                return one
+            single = self.parents[id(single)]
+            if isinstance(
+                single, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+            ):
+                return single
 
     def _target(self, target: ast.AST, added: bool) -> bool:
         """Whether all that is read from what is assigned to ends well."""
@@ -308,15 +318,15 @@ class _Flow:
         if target.id in self.names:
             return True
         self.names.add(target.id)
-        found = [one for one in ast.walk(self.function)
-                 if isinstance(one, ast.Name) and one.id == target.id]  # fmt: skip
-        return all(self._scope(one) is self.function for one in found) and all(
-            self.ends_well(one) for one in found if isinstance(one.ctx, ast.Load)
+        result = [item for item in ast.walk(self.function)
+                 if isinstance(item, ast.Name) and item.id == target.id]  # fmt: skip
+        return all(self._scope(item) is self.function for item in result) and all(
+            self.ends_well(item) for item in result if isinstance(item.ctx, ast.Load)
         )
 
-    def _is_appended(self, call: ast.AST, one: ast.AST) -> bool:
+    def _is_appended(self, call: ast.AST, single: ast.AST) -> bool:
         """Whether it is added to the end of a list."""
-        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.args[0] is not one:
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.args[0] is not single:
             return False
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "append" or call.keywords:
             return False
@@ -333,41 +343,41 @@ class _Flow:
 
     def is_unseen(self) -> bool:
         """Whether the function does nothing else with the places outside."""
-        for one in ast.walk(self.function):
-            name = _name(one)
-            if name in self.outside and not self._is_put(one, self.outside[name]):
+        for item in ast.walk(self.function):
+            name = _name(item)
+            if name in self.outside and not self._is_put(item, self.outside[name]):
                 return False
         return True
 
-    def _is_put(self, one: ast.AST, added: bool) -> bool:
-        above = self.parents[id(one)]
-        if isinstance(above, ast.Subscript) and above.value is one:
-            one, above = above, self.parents[id(above)]
+    def _is_put(self, single: ast.AST, added: bool) -> bool:
+        above = self.parents[id(single)]
+        if isinstance(above, ast.Subscript) and above.value is single:
+            single, above = above, self.parents[id(above)]
         if isinstance(above, ast.AugAssign):
-            return added and above.target is one
+            return added and above.target is single
         if isinstance(above, ast.Assign):
-            return not added and any(target is one for target in above.targets)
+            return not added and any(target is single for target in above.targets)
         return not added and isinstance(above, ast.Attribute) and above.attr == "append"
 
 
-def _hands_up(above: ast.AST, one: ast.AST) -> bool:
+def _hands_up(above: ast.AST, single: ast.AST) -> bool:
     """Whether an expression's value is that of a part of it, or worked out from it."""
     if isinstance(above, ast.BinOp):
         return isinstance(above.op, _ARITHMETIC)
     if isinstance(above, ast.UnaryOp):
         return isinstance(above.op, ast.USub)
     if isinstance(above, ast.IfExp):
-        return above.test is not one
+        return above.test is not single
     if isinstance(above, ast.Dict):
-        return all(key is not one for key in above.keys)
+        return all(key is not single for key in above.keys)
     return isinstance(above, (ast.Tuple, ast.List)) and isinstance(above.ctx, ast.Load)
 
 
-def _name(one: ast.AST) -> str | None:
+def _name(single: ast.AST) -> str | None:
     """The name of a variable or an attribute."""
-    if isinstance(one, ast.Attribute):
-        return one.attr
-    return one.id if isinstance(one, ast.Name) else None
+    if isinstance(single, ast.Attribute):
+        return single.attr
+    return single.id if isinstance(single, ast.Name) else None
 
 
 @lru_cache(maxsize=64)
@@ -378,25 +388,25 @@ def _source(code: types.CodeType) -> ast.FunctionDef | None:
     text = "".join(linecache.getlines(code.co_filename))
     try:
         tree = ast.parse(text)
-        made = compile(text, code.co_filename, "exec")
+        result = compile(text, code.co_filename, "exec")
     except (SyntaxError, ValueError):
         return None
-    known = any(_same_code(one, code) for one in _codes(made))
-    for one in ast.walk(tree):
-        if isinstance(one, ast.FunctionDef) and one.name == code.co_name:
-            first = min([one.lineno, *(d.lineno for d in one.decorator_list)])
+    known = any(_same_code(element, code) for element in _codes(result))
+    for item in ast.walk(tree):
+        if isinstance(item, ast.FunctionDef) and item.name == code.co_name:
+            first = min([item.lineno, *(d.lineno for d in item.decorator_list)])
             if first == code.co_firstlineno and known:
-                return one
+                return item
     return None
 
 
-def _same_code(one: types.CodeType, code: types.CodeType) -> bool:
-    same = one.co_name == code.co_name and one.co_firstlineno == code.co_firstlineno
-    return same and one.co_code == code.co_code and one.co_names == code.co_names
+def _same_code(single: types.CodeType, code: types.CodeType) -> bool:
+    same = single.co_name == code.co_name and single.co_firstlineno == code.co_firstlineno
+    return same and single.co_code == code.co_code and single.co_names == code.co_names
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _codes(one)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)

@@ -81,18 +81,18 @@ class Deferred:
             tensors = [None if y is None else
                        view_of(source, y) if operator.kind is Kind.VIEW and source is not None
                        else wrap(y) for y in arrays]  # fmt: skip
-            made: Any = tuple(tensors) if many else tensors[0]
-            _hang(operator, made, bound)
-        return made if operator.result_type is None else operator.result_type(*made)
+            result: Any = tuple(tensors) if many else tensors[0]
+            _hang(operator, result, bound)
+        return result if operator.result_type is None else operator.result_type(*result)
 
     def _arrays(self, at: int) -> list[np.ndarray | None] | None:
         """New memory for the results of an event; None where they lie on memory that is known."""
         owners: dict[int, np.ndarray] = {}
-        found: list[np.ndarray | None] = []
+        result: list[np.ndarray | None] = []
         _, parts = self.precedent.forms[at]
         for value, part in zip(self.precedent.results[at], parts, strict=True):
             if value is None:
-                found.append(None)
+                result.append(None)
                 continue
             if value.storage < len(self.trace.storages):
                 return None
@@ -101,19 +101,19 @@ class Deferred:
             if owner is None:
                 owner = owners[value.storage] = laid_out(whole)
             if not part:
-                found.append(owner)
+                result.append(owner)
             elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
-                found.append(owner[...])
+                result.append(owner[...])
             else:
-                found.append(window_on(_as_bytes(owner), value))
-        return found
+                result.append(window_on(_as_bytes(owner), value))
+        return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
         """A cotangent as a leaf's own grad, without values; None where it is none of its own."""
         at = len(self.trace.events)
-        given = self.precedent.given
+        supplied = self.precedent.given
         order = dense_order(leaf._array)
-        if at >= len(given) or not given[at].startswith(WRITE) or order is None:
+        if at >= len(supplied) or not supplied[at].startswith(WRITE) or order is None:
             return None
         array = g._array
         strides = [n // leaf._array.itemsize for n in leaf._array.strides]
@@ -125,13 +125,13 @@ class Deferred:
         a rule; NOT_NOW where it makes values."""
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
         try:
-            made = original(*args, **kwargs)
+            result = original(*args, **kwargs)
         except Exception:
             return NOT_NOW  # it may be that there are no values
-        for y in made if isinstance(made, (tuple, list)) else (made,):
+        for y in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
                 return NOT_NOW
-        return made
+        return result
 
     def added(self, event: Event) -> None:
         """Looks at an event that was recorded: where it is another, values are computed."""
@@ -230,9 +230,9 @@ class _Computation:
         args = tuple(x if k in at else as_arrays(x) for k, x in enumerate(args))
         plain, named = unbind(operator, args)
         original, swapped = self.deferred.originals.get(i, (operator.function, False))
-        made = original(*(plain[::-1] if swapped and len(plain) == 2 else plain), **named)
-        made = made if isinstance(made, (tuple, list)) else (made,)
-        for y, value in zip(made, event.results, strict=True):
+        result = original(*(plain[::-1] if swapped and len(plain) == 2 else plain), **named)
+        result = result if isinstance(result, (tuple, list)) else (result,)
+        for y, value in zip(result, event.results, strict=True):
             if value is not None:
                 self.array(value)[...] = y._array
 
@@ -261,12 +261,12 @@ class _Computation:
 
     def update(self, i: int, event: Event) -> None:
         """An optimiser's formula."""
-        given = event.kwargs
+        supplied = event.kwargs
         scalars = self.deferred.scalars[i]
         for param, grad, states in event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
-            given["optimiser"]._flambeau_run_formula(
-                given["flags"], scalars, *tensors[:2], tensors[2:]
+            supplied["optimiser"]._flambeau_run_formula(
+                supplied["flags"], scalars, *tensors[:2], tensors[2:]
             )
 
 
@@ -280,9 +280,9 @@ def laid_out(whole: Geometry) -> np.ndarray:
     """An array of its own memory; zeros where it is short or may be taken for indices."""
     shape, strides, kind = whole
     short = kind.kind in "biu" or math.prod(shape) <= SHORT
-    made = np.zeros(shape, kind) if short else np.empty(shape, kind)
-    if made.strides == strides:
-        return made
+    result = np.zeros(shape, kind) if short else np.empty(shape, kind)
+    if result.strides == strides:
+        return result
     like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
     return np.empty_like(like, order="K", subok=False)
 
@@ -294,34 +294,34 @@ def _owner(storage: Storage) -> np.ndarray:
     return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
 
 
-def _hang(operator: Operator, made: Any, bound: tuple) -> None:
+def _hang(operator: Operator, result: Any, bound: tuple) -> None:
     """Hangs results on the tape, as the operator's function does."""
     if not operator.differentiable:
         return
     if operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
     ) and len(bound) == len(operator.tensor_positions) <= 2:  # fmt: skip
-        _hang_plain(operator, made, bound)
+        _hang_plain(operator, result, bound)
     elif any(t is not None and t._tracked for i in operator.tensor_positions
              for t in _tensors(bound[i])):  # fmt: skip
-        record(operator, made, bound)
+        record(operator, result, bound)
 
 
-def _hang_plain(operator: Operator, made: Any, bound: tuple) -> None:
+def _hang_plain(operator: Operator, result: Any, bound: tuple) -> None:
     tensors = [isinstance(x, Tensor) for x in bound]
     if len(bound) == 1:
         if bound[0]._tracked:
-            record_unary(operator, made, bound[0])
+            record_unary(operator, result, bound[0])
     elif all(tensors):
         if bound[0]._tracked or bound[1]._tracked:
-            record_binary(operator, made, *bound)
+            record_binary(operator, result, *bound)
     elif any(tensors) and bound[tensors.index(True)]._tracked:
-        record_number(operator, made, bound, tensors.index(True))
+        record_number(operator, result, bound, tensors.index(True))
 
 
 def _tensors(x: Any) -> Iterator[Tensor]:
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
-        for one in x:
-            yield from _tensors(one)
+        for item in x:
+            yield from _tensors(item)

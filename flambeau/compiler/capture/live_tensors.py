@@ -18,7 +18,7 @@ def live_tensors() -> list[Any]:
     A list of all objects would also hold tuples that other threads are about to fill, which would
     be a SystemError there.
     """
-    kinds = {one for one in _classes(Tensor) if not issubclass(one, _WITHOUT_MEMORY)}
+    kinds = {cls for cls in _classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
     return [o for o in gc.get_referrers(*kinds) if type(o) in kinds and hasattr(o, "_array")]
 
 

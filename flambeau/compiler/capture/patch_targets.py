@@ -19,28 +19,28 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
     """Every function to swap, with its recorder."""
     from .record_writes import bypasses
 
-    found: dict[int, tuple[Any, Callable, Operator | None]] = {}
+    result: dict[int, tuple[Any, Callable, Operator | None]] = {}
     for function, record in bypasses(recorder):
-        found[id(function)] = (function, record, None)
+        result[id(function)] = (function, record, None)
     for operator in OPERATORS.values():
         if operator.kind is not Kind.COMPOSITE:
             entry = (operator.function, recorder.operator(operator), operator)
-            found.setdefault(id(operator.function), entry)
+            result.setdefault(id(operator.function), entry)
             twin = getattr(operator, "twin", None)
             if twin is not None:
-                found.setdefault(id(twin), (twin, _through(twin), None))
+                result.setdefault(id(twin), (twin, _through(twin), None))
     for function in vars(Tensor).values():
-        if _is_function(function) and id(function) not in found:
+        if _is_function(function) and id(function) not in result:
             free = own_code(function).co_freevars
             if "operator" in free and "body" in free:  # the closures of Python's own operators
                 operator = function.__closure__[free.index("operator")].cell_contents
                 record = recorder.operator(operator, swapped="forward" in free)
-                found[id(function)] = (function, record, operator)
+                result[id(function)] = (function, record, operator)
     for names in PUBLIC.values():
         for name, function in names.items():
-            if _is_function(function) and id(function) not in found:
-                found[id(function)] = (function, recorder.checked(name), None)
-    return list(found.values())
+            if _is_function(function) and id(function) not in result:
+                result[id(function)] = (function, recorder.checked(name), None)
+    return list(result.values())
 
 
 def _is_function(x: Any) -> bool:

@@ -95,14 +95,17 @@ class Surroundings:
     def looks_at(self, name: str, code: types.CodeType) -> bool:
         """Whether functions that a function's code may call, as their names say, know a name."""
         known: set[str] = set()
-        left, found = [one for one in self._codes if one is not code], [code]
-        while found:
-            for one in found:
-                strings = (x for x in one.co_consts if isinstance(x, str))
-                known |= {*one.co_names, *one.co_freevars, *strings}
-            found = [one for one in left if _may_run(one, known)]
-            left = [one for one in left if one not in found]
-            if any(name in (*one.co_names, *one.co_freevars, *one.co_consts) for one in found):
+        left, result = [element for element in self._codes if element is not code], [code]
+        while result:
+            for item in result:
+                strings = (x for x in item.co_consts if isinstance(x, str))
+                known |= {*item.co_names, *item.co_freevars, *strings}
+            result = [element for element in left if _may_run(element, known)]
+            left = [element for element in left if element not in result]
+            if any(
+                name in (*element.co_names, *element.co_freevars, *element.co_consts)
+                for element in result
+            ):
                 return True
         return False
 
@@ -110,10 +113,14 @@ class Surroundings:
         """Where the code stores under such a name; "" where that cannot be said."""
         for code in self._codes:
             line = code.co_firstlineno
-            for one in dis.get_instructions(code):
-                line = one.starts_line if isinstance(one.starts_line, int) and not isinstance(
-                    one.starts_line, bool) else line  # fmt: skip
-                if one.opname.startswith("STORE") and one.argval == key:
+            for instruction in dis.get_instructions(code):
+                line = (
+                    instruction.starts_line
+                    if isinstance(instruction.starts_line, int)
+                    and not isinstance(instruction.starts_line, bool)
+                    else line
+                )
+                if instruction.opname.startswith("STORE") and instruction.argval == key:
                     return f"{code.co_filename}:{line}"
         return ""
 
@@ -129,15 +136,23 @@ class Surroundings:
                     continue
                 self._seen[id(x)] = x
                 self._look(x, path)
-            more = [(one, name) for one in self.namespaces for name in self.names & set(vars(one))
-                    if id(vars(one)[name]) not in self._seen]  # fmt: skip
-            more = [(vars(one)[name], f"{one.__name__}.{name}") for one, name in more
-                    if not isinstance(vars(one)[name], (*PLAIN, Tensor, np.ndarray, np.generic))]
+            more = [
+                (item, name)
+                for item in self.namespaces
+                for name in self.names & set(vars(item))
+                if id(vars(item)[name]) not in self._seen
+            ]
+            more = [(vars(single)[name], f"{single.__name__}.{name}") for single, name in more
+                    if not isinstance(vars(single)[name], (*PLAIN, Tensor, np.ndarray, np.generic))]
             if not more or len(self._seen) >= _MOST:
                 break
             self._stack = more
-        for one in self.namespaces:
-            self._hold(one.__name__, functools.partial(_named, vars(one), self.names), vars(one))
+        for namespace in self.namespaces:
+            self._hold(
+                namespace.__name__,
+                functools.partial(_named, vars(namespace), self.names),
+                vars(namespace),
+            )
 
     def _look(self, x: Any, path: str) -> None:
         if isinstance(x, types.FunctionType):
@@ -175,8 +190,8 @@ class Surroundings:
         else:
             self._object(x, path)
 
-    def _push(self, *found: tuple[Any, str]) -> None:
-        self._stack.extend(found)
+    def _push(self, *result: tuple[Any, str]) -> None:
+        self._stack.extend(result)
 
     def _hold(
         self, path: str, read: Callable, place: Any, form: str = "{path}.{key}", inner: bool = True
@@ -197,12 +212,12 @@ class Surroundings:
             self._hold("", functools.partial(_content, cell, name), cell, "{key}", False)
             self._push(*((value, name) for value in _content(cell, name).values()))
         names: set[str] = set()
-        for one in _nested(code):
-            self._codes.append(one)
-            strings = (x for x in one.co_consts if isinstance(x, str))
-            self.names.update(x for x in (*one.co_names, *strings)
+        for item in _nested(code):
+            self._codes.append(item)
+            strings = (x for x in item.co_consts if isinstance(x, str))
+            self.names.update(x for x in (*item.co_names, *strings)
                               if not x.startswith(("__", "@")))  # fmt: skip
-            names.update(i.argval for i in dis.get_instructions(one)
+            names.update(i.argval for i in dis.get_instructions(item)
                          if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
                          and i.argval in self.names)  # fmt: skip
         space = function.__globals__
@@ -292,16 +307,16 @@ def _may_run(code: types.CodeType, known: set[str]) -> bool:
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _nested(one)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _nested(const)
 
 
 def _containers(x: Any) -> Iterator[Any]:
     if isinstance(x, (tuple, list, dict)):
         yield x
-        for one in x.values() if isinstance(x, dict) else x:
-            yield from _containers(one)
+        for item in x.values() if isinstance(x, dict) else x:
+            yield from _containers(item)
 
 
 def _content(cell: Any, name: str) -> dict[str, Any]:
@@ -347,15 +362,15 @@ def _as_dict(x: set) -> dict[Any, Any]:
 
 
 def _slots(base: type) -> tuple[str, ...]:
-    found = base.__dict__.get("__slots__", ())
-    found = (found,) if isinstance(found, str) else tuple(found)
-    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+    known = base.__dict__.get("__slots__", ())
+    known = (known,) if isinstance(known, str) else tuple(known)
+    return tuple(name for name in known if name not in ("__dict__", "__weakref__"))
 
 
 def _attributes(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
     read = object.__getattribute__  # runs no code of the class
-    found = {}
+    result = {}
     for name in names:
         with suppress(AttributeError):
-            found[name] = read(x, name)
-    return found
+            result[name] = read(x, name)
+    return result

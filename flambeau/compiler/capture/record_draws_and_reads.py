@@ -50,11 +50,11 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         return original(*args, **kwargs)
     if r.counter and _draw_counted(r, original, args, kwargs):
         return args[0]
-    made, later = args[0], r.deferred is not None
+    result, later = args[0], r.deferred is not None
     if not later:
         r.drawing = True
         try:
-            made = original(*args, **kwargs)
+            result = original(*args, **kwargs)
         finally:
             r.drawing = False
     line = r.line()[0]
@@ -62,15 +62,15 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         r.trace.problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
           kwargs=kwargs, array=None if later else r.trace.copied(args[0]))  # fmt: skip
-    return made
+    return result
 
 
 def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bool:
     """Draws from a counter, where there is such a draw."""
-    found = counted(original, args, kwargs, r.streams)
-    if found is None:
+    result = counted(original, args, kwargs, r.streams)
+    if result is None:
         return False
-    draw, generator = found
+    draw, generator = result
     r.streams += 1
     key = r.keys.get(generator)
     if key is None:
@@ -99,14 +99,14 @@ def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
 def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator: Any = None) -> Any:
     r.compute()
     with r.silence():
-        made = original(n, dtype, generator)
+        result = original(n, dtype, generator)
 
     def randperm(array: np.ndarray, *_: Any) -> None:
         array[...] = original(n, dtype, generator)
 
-    r.add(DRAW, function=randperm, args=(r.trace.value(made, fresh=True), n, dtype, generator),
-          array=r.trace.copied(made))  # fmt: skip
-    return made
+    r.add(DRAW, function=randperm, args=(r.trace.value(result, fresh=True), n, dtype, generator),
+          array=r.trace.copied(result))  # fmt: skip
+    return result
 
 
 def _seeded(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -148,11 +148,11 @@ def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs:
     optimiser = self.optimizer
     updates = updates_of(r.trace, optimiser)
     with r.silence():
-        found = original(self, *args, **kwargs)
+        result = original(self, *args, **kwargs)
     r.trace.host_calls.append(HostCall(self.step, optimiser, updates, r.line()[0]))
     assert r.surroundings is not None
     r.surroundings.refresh()
-    return found
+    return result
 
 
 def _kinds(base: type) -> Iterator[type]:
@@ -179,9 +179,9 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         if name in ("item", "__float__") and args and not kwargs:
             with r.silence():
                 value = original(*args)
-            found = handed_on(r, args[0], value, name == "__float__")
-            if found is not None:
-                return found
+            result = handed_on(r, args[0], value, name == "__float__")
+            if result is not None:
+                return result
         r.problem(f"{name}() reads a tensor's values in Python")
         with r.silence():
             return original(*args, **kwargs)

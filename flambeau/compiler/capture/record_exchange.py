@@ -19,8 +19,8 @@ from .recorder import Recorder
 
 def recorder() -> Recorder | None:
     """The recorder of this thread, where a call is being recorded."""
-    found = current()
-    return found if found is not None and found.on else None
+    result = current()
+    return result if result is not None and result.on else None
 
 
 class Transfer:
@@ -53,7 +53,7 @@ class Transfer:
         if recorder.trace.values:
             results = [copy for array in arrays if (copy := self._copied(array)) is not None]
             self._exchange.recorded = self._sent, results
-        windows = tuple(tuple(recorder.refer(one) for one in group) for group in groups)
+        windows = tuple(tuple(recorder.refer(item) for item in group) for group in groups)
         recorder.add(
             EXCHANGE, function=self._exchange, args=windows,
             kwargs={"scale": self._scale, "of": _Identity(self._of)},

@@ -56,7 +56,7 @@ def _alpha_dropped(
         return original(input, p, train, channels, inplace)
     a = 1 / math.sqrt((dropout._ALPHA**2 * p + 1) * (1 - p))
     noise = tensors.wrap(
-        dropout._drawn(input, channels, lambda made: distributions.fill_bernoulli(made, 1 - p))
+        dropout._drawn(input, channels, lambda result: distributions.fill_bernoulli(result, 1 - p))
     )
     shift = (noise - 1) * (dropout._ALPHA * a) + dropout._ALPHA * a * p
     if inplace:
@@ -118,16 +118,16 @@ def _repeat_interleave(
 
 
 def _total_norm(
-    r: Recorder, original: Callable, given: Any, norm_type: Any = 2.0,
+    r: Recorder, original: Callable, supplied: Any, norm_type: Any = 2.0,
     error_if_nonfinite: Any = False, foreach: Any = None,
 ) -> Any:
-    given = [given] if isinstance(given, Tensor) else list(given)
-    if not given or float(norm_type) != 2.0:
-        return original(given, norm_type, error_if_nonfinite, foreach)
+    supplied = [supplied] if isinstance(supplied, Tensor) else list(supplied)
+    if not supplied or float(norm_type) != 2.0:
+        return original(supplied, norm_type, error_if_nonfinite, foreach)
     if error_if_nonfinite:
         r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
     with no_grad():
-        return ops.stack([(t * t).sum() for t in given]).sum().sqrt()
+        return ops.stack([(t * t).sum() for t in supplied]).sum().sqrt()
 
 
 @no_grad()
@@ -158,7 +158,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
         r.compute()
         r.problem(f"{type(self).__name__} runs with differentiable or capturable")
         return original(self, group)
-    number = next(i for i, one in enumerate(self.param_groups) if one is group)
+    number = next(i for i, item in enumerate(self.param_groups) if item is group)
     names = self._flambeau_states(group)
     alike: dict[Any, list[Any]] = {}
     for position, param in enumerate(group["params"]):
@@ -190,13 +190,13 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
     counters = _counters(state)
     with r.silence():
         key = optimiser._flambeau_begin(group, param, state)
-    made = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
-    for tensor in made:
+    result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
+    for tensor in result:
         r.trace.existing.add(id(tensor))
         r.trace.known.add(id(owner_of(tensor._array)))
         r.held.append((tensor, owner_of(tensor._array)))
         r.note_version(tensor)
-    if made and _goes_on_otherwise(r, optimiser, group, param, state, key):
+    if result and _goes_on_otherwise(r, optimiser, group, param, state, key):
         r.problem(f"{type(optimiser).__name__} does something else in its first step")
     if r.deferred is not None:
         r.deferred.note_state(optimiser.state, param, state, counters)

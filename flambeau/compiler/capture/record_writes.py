@@ -95,10 +95,10 @@ def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> An
 
 def _before_write(r: Recorder, original: Callable, x: Any, keep: Any) -> Any:
     r.refer(x)
-    made = original(x, keep)
+    result = original(x, keep)
     if keep:
-        r.write(made._array, x._array)
-    return made
+        r.write(result._array, x._array)
+    return result
 
 
 def _fill_(r: Recorder, original: Callable, input: Any, value: Any) -> Any:
@@ -110,10 +110,10 @@ def _fill_(r: Recorder, original: Callable, input: Any, value: Any) -> Any:
         r.constant(source._array, original)
     r.refer((input, source))
     before = len(r.trace.events)
-    made = original(input, source)
+    result = original(input, source)
     if not any(e.kind == WRITE for e in r.trace.events[before:]):
         r.write(input._array, source._array)
-    return made
+    return result
 
 
 def _zero_(r: Recorder, original: Callable, input: Any) -> Any:
@@ -146,21 +146,21 @@ def _setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) 
 
 def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     with r.silence():
-        made = original(self, value)
+        result = original(self, value)
     if not isinstance(value, (Tensor, np.ndarray)):
-        r.constant(made._array, original)
-    return made
+        r.constant(result._array, original)
+    return result
 
 
 def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
     if isinstance(item, Tensor) and item._array.size == 1:
         r.compute()
-    made = original(item)
-    if isinstance(item, Tensor) and isinstance(made, int):
+    result = original(item)
+    if isinstance(item, Tensor) and isinstance(result, int):
         r.problem("a tensor of one element is used as an index, which Python reads")
-    elif isinstance(item, (list, tuple, range, bool)) and isinstance(made, np.ndarray):
-        r.constant(made, original)
-    return made
+    elif isinstance(item, (list, tuple, range, bool)) and isinstance(result, np.ndarray):
+        r.constant(result, original)
+    return result
 
 
 def _writes(r: Recorder) -> Pairs:
@@ -199,67 +199,67 @@ def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any)
     if tensors_in((args[1:], kwargs)):
         r.compute()
     with r.silence():
-        made = original(*args, **kwargs)
+        result = original(*args, **kwargs)
     if target is not None:
         r.problem("out= of a factory is not captured")
-    elif type(made._array) is np.ndarray:
-        r.constant(made._array, original)
-    return made
+    elif type(result._array) is np.ndarray:
+        r.constant(result._array, original)
+    return result
 
 
 def _reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     with r.silence():
-        made = original(*args, **kwargs)
-    if type(made._array) is np.ndarray:
-        r.empty(made._array, original)
-    return made
+        result = original(*args, **kwargs)
+    if type(result._array) is np.ndarray:
+        r.empty(result._array, original)
+    return result
 
 
 def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
     if not isinstance(data, Tensor) and tensors_in(data):
         r.compute()
     with r.silence():
-        made = original(data, **kwargs)
+        result = original(data, **kwargs)
     if isinstance(data, (Tensor, np.ndarray)):
-        r.write(made._array, data._array if isinstance(data, Tensor) else data)
+        r.write(result._array, data._array if isinstance(data, Tensor) else data)
     else:
-        r.constant(made._array, original)
-    return made
+        r.constant(result._array, original)
+    return result
 
 
 def _from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
-    made = original(ndarray)
+    result = original(ndarray)
     storage = r.trace.storage(ndarray)
     if storage is not None:
-        r.trace.alias(made._array, storage)
-    return made
+        r.trace.alias(result._array, storage)
+    return result
 
 
 def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
     with r.silence():
-        made = original(shape, kind)
-    for one in made:
-        r.empty(one._array, original)
-    return made
+        result = original(shape, kind)
+    for item in result:
+        r.empty(item._array, original)
+    return result
 
 
 def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
-    made = original(array)
-    if r.trace.storage(made._array) is None:
+    result = original(array)
+    if r.trace.storage(result._array) is None:
         frame: Any = sys._getframe(3)  # past guarded and the stub
         place = frame.f_globals.get("__name__"), frame.f_code.co_name
-        zero = place[1] == "_" and made._array.size == 1 and not made._array.any()
+        zero = place[1] == "_" and result._array.size == 1 and not result._array.any()
         if place in _OF_SHAPES or (zero and str(place[0]).startswith("flambeau.ops")):
-            r.constant(made._array, original)
+            r.constant(result._array, original)
         else:
-            r.trace.makers[id(owner_of(made._array))] = f"{place[0]}.{place[1]}"
-    return made
+            r.trace.makers[id(owner_of(result._array))] = f"{place[0]}.{place[1]}"
+    return result
 
 
 def _viewed(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
-    made = original(source, array)
-    r.trace.views[id(made)] = weakref.ref(made)
-    return made
+    result = original(source, array)
+    r.trace.views[id(result)] = weakref.ref(result)
+    return result
 
 
 def _factories(r: Recorder) -> Pairs:
@@ -318,12 +318,12 @@ def _detach(r: Recorder, original: Callable, tensor: Any) -> Any:
 
 
 def _owned(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
-    made = None if r.deferred is None else r.deferred.copy_of(leaf, g)
-    if made is None:
-        made = original(leaf, g)
-    if made is not g:
-        r.write(made._array, g._array)
-    return made
+    result = None if r.deferred is None else r.deferred.copy_of(leaf, g)
+    if result is None:
+        result = original(leaf, g)
+    if result is not g:
+        r.write(result._array, g._array)
+    return result
 
 
 def _engine_run(
@@ -342,9 +342,9 @@ def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
     ref = r.refer(g)
     shape = tuple(getattr(geometry, name) for name in geometry.__slots__)
     with r.silence():
-        made = original(g, geometry)
-    r.add(WINDOW, function=original, args=(ref, shape), results=(r.made(made),))
-    return made
+        result = original(g, geometry)
+    r.add(WINDOW, function=original, args=(ref, shape), results=(r.made(result),))
+    return result
 
 
 def _gradients(r: Recorder) -> Pairs:

@@ -108,12 +108,12 @@ class Recorder:
             return x
         if isinstance(x, tuple):
             if isinstance(x, Size) or not hasattr(x, "_fields"):
-                return tuple(self.refer(one, line) for one in x)
-            return type(x)(*(self.setting(one, line) for one in x))
+                return tuple(self.refer(item, line) for item in x)
+            return type(x)(*(self.setting(item, line) for item in x))
         if isinstance(x, list):
-            return [self.refer(one, line) for one in x]
+            return [self.refer(item, line) for item in x]
         if isinstance(x, dict):
-            return {key: self.refer(one, line) for key, one in x.items()}
+            return {key: self.refer(single, line) for key, single in x.items()}
         return x
 
     def setting(self, x: Any, line: str) -> Any:
@@ -123,17 +123,17 @@ class Recorder:
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array; a problem where nobody knows how its memory came to be."""
-        found = self.trace.value(array)
-        if found is None and _caller() in _OF_SHAPES:
+        result = self.trace.value(array)
+        if result is None and _caller() in _OF_SHAPES:
             return self.constant(array)
-        if found is None:
+        if result is None:
             maker = self.trace.makers.get(id(owner_of(array)), "NumPy")
-            found = self.trace.value(array, fresh=True)
+            result = self.trace.value(array, fresh=True)
             self.trace.problem(
                 "it uses a tensor whose values were not computed by flambeau's operators, but by "
                 f"{maker}", line or self.line()[0],
             )  # fmt: skip
-        return found
+        return result
 
     def made(self, result: Any) -> Any:
         """Results as Values on new memory."""
@@ -141,7 +141,7 @@ class Recorder:
             self.trace.tensors[id(result)] = weakref.ref(result)
             return self.trace.value(result._array, fresh=True)
         if isinstance(result, (tuple, list)):
-            return tuple(self.made(one) for one in result)
+            return tuple(self.made(item) for item in result)
         return None
 
     # ---------------------------------------------------------------------------- events
@@ -163,10 +163,10 @@ class Recorder:
         while frame is not None:
             code = frame.f_code
             if code.co_name == "apply" and isinstance(frame.f_locals.get("self"), Node):
-                found = self.lines.get(id(frame.f_locals["self"]))
+                known = self.lines.get(id(frame.f_locals["self"]))
                 backward = True
-                if found is not None:
-                    return found[0], True
+                if known is not None:
+                    return known[0], True
             elif code.co_filename == _ENGINE:  # which adds gradients up
                 backward = True
             if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
@@ -206,10 +206,10 @@ class Recorder:
                 return original(*args, **kwargs)
             self.public.add(operator.name)
             if self.numbers:
-                args = tuple(one._used() if one.__class__ is Number else one for one in args)
+                args = tuple(arg._used() if arg.__class__ is Number else arg for arg in args)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
-            given = (args[1], args[0]) if swapped and len(args) == 2 else args
-            bound = bind(operator, given, kwargs)
+            supplied = (args[1], args[0]) if swapped and len(args) == 2 else args
+            bound = bind(operator, supplied, kwargs)
             if bound is None:  # it says what is wrong with them, or puts them in order
                 return original(*args, **kwargs if out is None else {**kwargs, "out": out})
             if policy is not None and AUTOCAST.count and STATE.enabled:
@@ -310,7 +310,7 @@ class Recorder:
             if name in _SHAPED_BY_VALUES:
                 self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:
-                if any(one.__class__ is np.ndarray for one in _flat((*args, *kwargs.values()))):
+                if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
                     self.problem(f"{name} gets a NumPy array")
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
@@ -365,7 +365,7 @@ def module_recorder(recorder: Recorder) -> Callable:
 
 def _name_in(parent: Module | None, module: Module) -> str:
     if parent is not None:
-        for name, one in parent.named_modules():
-            if one is module and name:
+        for name, single in parent.named_modules():
+            if single is module and name:
                 return name
     return type(module).__name__

@@ -27,7 +27,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
     some were.
     """
     trace.plain = list(_plain_leaves(result))
-    kept = []
+    retained = []
     for holder in (*around.holders, *around.groups):
         for name, key, value in _changes(holder):
             if id(holder.place) in around.given:
@@ -45,8 +45,8 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
                               "would", around.line_of(key))  # fmt: skip
                 return result
             trace.effects.append(Effect(name, holder.place, key))
-            kept.append(value)
-    return (result, tuple(kept)) if kept else result
+            retained.append(value)
+    return (result, tuple(retained)) if retained else result
 
 
 def clean(around: Surroundings) -> None:
@@ -125,8 +125,8 @@ def _changes(holder: Holder) -> Iterator[tuple[str, Any, Any]]:
 
 def _plain_leaves(x: Any) -> Iterator[Any]:
     if isinstance(x, (tuple, list)):
-        for one in x:
-            yield from _plain_leaves(one)
+        for item in x:
+            yield from _plain_leaves(item)
     elif isinstance(x, dict):
         yield from _plain_leaves(list(x.values()))
     elif x.__class__ in PLAIN:

@@ -28,7 +28,7 @@ from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)
 _OURS = ("flambeau.ops.", "flambeau.optim.")  # whose sources are in the key of a precedent
-_KINDS = {str(one): one for one in FROM_NUMPY}
+_KINDS = {str(item): item for item in FROM_NUMPY}
 
 
 class _Unsaid(Exception):
@@ -53,7 +53,7 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
             _circumstances(trace, leaves),
             [[s.kind, s.name, s.shape, s.type.value, s.strides] for s in graph.sources], slots,
             words, form, _gradients(trace, graph, bindings),
-            [_check(one, bindings.slots) for one in bindings.checks],
+            [_check(check, bindings.slots) for check in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes],
         ]  # fmt: skip
@@ -73,29 +73,29 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
     bindings = bind.Bindings()
     bind_arguments(trace, leaves, bindings)
     _updates(trace, bindings)
-    kept: dict[int, np.ndarray] = {}
+    retained: dict[int, np.ndarray] = {}
     accesses = list(trace.grads.values())
     for access, slot in gradients:
         leaf, tensor = accesses[access].tensor, None
         if slot is not None:
             value = trace.value(accesses[access].tensor._grad._array)
             assert value is not None
-            kept[slot], tensor = allocate_gradient(value)
+            retained[slot], tensor = allocate_gradient(value)
         bindings.grads.append((leaf, tensor))
     bindings.entry = gradients_read_before(trace)
     drawn = list_draws(trace)
     for at, said in enumerate(slots):
-        state = bind.State(kept[at]) if at in kept else None
+        state = bind.State(retained[at]) if at in retained else None
         bindings.slots.append(state or _said(said, trace, drawn))
     bindings.recorded = [None] * len(slots)
     bindings.result = _formed(form, _formed_tensors(words, trace))
     ends = [_value(shape, kind) for shape, kind in outputs]
-    given = [Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
+    supplied = [Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
              for (kind, name, shape, type, strides), slot
              in zip(sources, bindings.slots, strict=True)]  # fmt: skip
-    bindings.checks = [_checked(one, bindings.slots, given) for one in checks]
+    bindings.checks = [_checked(check, bindings.slots, supplied) for check in checks]
     edges = [(slot, _value(sources[slot][2], sources[slot][3])) for slot in writes]
-    return Graph(given, [], ends, edges), bindings
+    return Graph(supplied, [], ends, edges), bindings
 
 
 def _is_ours(trace: Trace) -> bool:
@@ -118,21 +118,34 @@ def _is_ours(trace: Trace) -> bool:
 
 def _circumstances(trace: Trace, leaves: list[Any]) -> list:
     """What a graph and its bindings depend on beside a trace's events and external memory."""
-    found: list[Any] = []
+    result: list[Any] = []
     for leaf in leaves:
         array = array_of(leaf)
-        found.append(None if array is None else trace.numbers.get(id(owner_of(array))))
+        result.append(None if array is None else trace.numbers.get(id(owner_of(array))))
     bindings = bind.Bindings()
     bind_arguments(trace, leaves, bindings)
     return [
-        found, [list(one) for one in bindings.together], [list(one) for one in bindings.apart],
+        result,
+        [list(item) for item in bindings.together],
+        [list(item) for item in bindings.apart],
         [[i, j, list(kind)] for i, j, kind in bindings.kinships],
-        [str((one.whole.shape, one.whole.strides, one.whole.dtype)) for one in trace.storages],
-        [_returned(entry, trace) for entry in trace.returned], _layout(trace.layout),
+        [
+            str((storage.whole.shape, storage.whole.strides, storage.whole.dtype))
+            for storage in trace.storages
+        ],
+        [_returned(entry, trace) for entry in trace.returned],
+        _layout(trace.layout),
         [repr(value) for value in trace.plain],
-        [[_window(g.tensor._array, trace), g.read, _grad(g.before, None, trace),
-          _grad(g.tensor._grad, g.before, trace)] for g in trace.grads.values()],
-    ]  # fmt: skip
+        [
+            [
+                _window(g.tensor._array, trace),
+                g.read,
+                _grad(g.before, None, trace),
+                _grad(g.tensor._grad, g.before, trace),
+            ]
+            for g in trace.grads.values()
+        ],
+    ]
 
 
 def _returned(entry: ReturnedTensor, trace: Trace) -> list:
@@ -304,23 +317,30 @@ def _formed_tensors(words: list[list], trace: Trace) -> list[bind.NewTensor]:
 
 def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
     """Which accesses to grads set one, and the slot of its memory."""
-    numbers = {id(one.tensor): i for i, one in enumerate(trace.grads.values())}
+    numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
              if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}  # fmt: skip
     return [[numbers[id(leaf)], None if grad is None else slots[id(owner_of(grad._array))]]
             for leaf, grad in bindings.grads]  # fmt: skip
 
 
-def _check(one: IndexCheck, slots: list[Any]) -> list:
+def _check(single: IndexCheck, slots: list[Any]) -> list:
     """A check in words: of an argument's numbers, or of a small graph's."""
-    node, graph = one.bound.node, ""
-    if one.graph is not None:
-        graph = base64.b64encode(serialize_graph(one.graph)).decode()
-    if one.leaf is None and not graph:
-        raise _Unsaid(one)
+    node, graph = single.bound.node, ""
+    if single.graph is not None:
+        graph = base64.b64encode(serialize_graph(single.graph)).decode()
+    if single.leaf is None and not graph:
+        raise _Unsaid(single)
     numbers = {id(slot): i for i, slot in enumerate(slots)}
-    return [node.shape, node.type.value, one.bound.size, one.bound.ignored, one.leaf, graph,
-            [numbers[id(slot)] for slot in one.slots]]  # fmt: skip
+    return [
+        node.shape,
+        node.type.value,
+        single.bound.size,
+        single.bound.ignored,
+        single.leaf,
+        graph,
+        [numbers[id(slot)] for slot in single.slots],
+    ]
 
 
 def _checked(said: list, slots: list[Any], sources: list[Source]) -> IndexCheck:

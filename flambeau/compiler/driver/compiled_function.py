@@ -84,10 +84,10 @@ class Compiled:
         if session is not None and session.thread == threading.get_ident():
             return self._function(*args, **kwargs)  # part of the call that is followed
         for program in self._programs:
-            found = program.call(args, kwargs)
-            if found is not MISS:
+            result = program.call(args, kwargs)
+            if result is not MISS:
                 self._last = program
-                return found
+                return result
         if self._followed is not None:
             return self._followed(args, kwargs)
         return self._slow(args, kwargs)
@@ -96,9 +96,9 @@ class Compiled:
         """What a program that stands for this call gives; MISS, with nothing run, where none
         does."""
         for program in self._programs:
-            found = program.call(args, {})
-            if found is not MISS:
-                return found
+            result = program.call(args, {})
+            if result is not MISS:
+                return result
         return MISS
 
     @property
@@ -117,11 +117,11 @@ class Compiled:
         if instance is None:
             return self
         name = f"_flambeau_compiled_{id(self)}"
-        found = instance.__dict__.get(name)
-        if found is None:
+        known = instance.__dict__.get(name)
+        if known is None:
             bound = self._function.__get__(instance, owner)
-            found = instance.__dict__[name] = Compiled(bound, self._options)
-        return found
+            known = instance.__dict__[name] = Compiled(bound, self._options)
+        return known
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Functions are their own copies; a method of a copy is compiled anew."""
@@ -130,11 +130,11 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         """By name where it stands in place of its function, as decorated ones do."""
-        found: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
+        known: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
         name = getattr(self._function, "__qualname__", "")
         for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (Compiled, (self._function, self._options))
+            known = getattr(known, part, None)
+        return name if known is self else (Compiled, (self._function, self._options))
 
     def explain(self, level: int = 1, html: Any = None) -> str:
         """Where the program of the last call spends its time, and what it was made into.
@@ -225,9 +225,9 @@ class Compiled:
                 return self._function(*args, **kwargs)
             self._adopt(variant, pending, args, kwargs)
             if variant.program is not None:
-                found = variant.program.call(args, kwargs)
-                if found is not MISS:
-                    return found
+                result = variant.program.call(args, kwargs)
+                if result is not MISS:
+                    return result
                 self._accumulates(variant.program.bindings.absent())
             return self._function(*args, **kwargs)
         if variant.program is not None:
@@ -277,16 +277,16 @@ class Compiled:
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (described(args), described(kwargs), shared((args, kwargs), self._reachable),
                ambient_modes(), self._training(), self._absent())  # fmt: skip
-        found = self._variants.get(key)
-        if found is None:
+        known = self._variants.get(key)
+        if known is None:
             if len(self._variants) >= self._most:
                 idle = self._places.idle(key, {k: v.used for k, v in self._variants.items()})
                 if idle is None:
                     self._tell(self._many(), "")
                     return None
                 self._leave(self._variants.pop(idle))
-            found = self._variants[key] = Variant()
-        return found
+            known = self._variants[key] = Variant()
+        return known
 
     def _many(self) -> str:
         """What is told when there are too many kinds of calls."""
@@ -316,8 +316,8 @@ class Compiled:
         for leaf, absent in (pair for call in seen for pair in call):
             leaves[id(leaf)] = leaf
             met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
-        new = {key: leaves[key] for key, found in met.items()
-               if len(found) > 1 and key not in self._accumulated}  # fmt: skip
+        new = {key: leaves[key] for key, result in met.items()
+               if len(result) > 1 and key not in self._accumulated}  # fmt: skip
         if new:
             self._accumulated.update(new)
             self._programs, self._last = [], None
@@ -384,13 +384,13 @@ class Compiled:
             else:
                 self._stop_skipping(variant, *trace.problems[0])
             return
-        found = self._differs(variant, trace, last)
-        if found is not None and last is not None and self._accumulates(
+        match = self._differs(variant, trace, last)
+        if match is not None and last is not None and self._accumulates(
             last.absent(), trace.absent()
         ):  # fmt: skip
             _compute(trace)
             return
-        agreed = found is None and (last is not None or self._is_kept(variant, trace))
+        agreed = match is None and (last is not None or self._is_kept(variant, trace))
         self._look(variant, trace)
         if agreed and not trace.proof.holds:
             raise Unfit(*trace.proof.why)
@@ -402,8 +402,8 @@ class Compiled:
         if agreed:
             self._build(variant, trace, args, kwargs, last is None)
             return
-        variant.difference, variant.like = found, None
-        if found is None and self._now and self._speculate(variant, trace, args, kwargs):
+        variant.difference, variant.like = match, None
+        if match is None and self._now and self._speculate(variant, trace, args, kwargs):
             return
         if plain:
             self._pass_over(variant)
@@ -417,10 +417,10 @@ class Compiled:
         """What a recorded call did otherwise than the last one, and the line."""
         if last is None:
             return self._moved(variant, trace)
-        found = difference(last, trace) or self._moved(variant, trace)
-        if found and variant.calls < PATIENT and last.accumulated() != trace.accumulated():
+        result = difference(last, trace) or self._moved(variant, trace)
+        if result and variant.calls < PATIENT and last.accumulated() != trace.accumulated():
             variant.recorded -= 1  # the grads' memory stays only once a program made it
-        return found
+        return result
 
     def _is_plain(self, variant: Variant) -> bool:
         """Whether a call may do what no other does: fill caches, make state."""
@@ -464,13 +464,13 @@ class Compiled:
     # ------------------------------------------------------------------------- building
 
     def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any],
-               kept: bool = False) -> None:  # fmt: skip
+               retained: bool = False) -> None:  # fmt: skip
         """Makes the program of a call that did what another did, beside the calls that follow
         unless they wait for it. `kept`: the other was one of an earlier process."""
-        made = None if kept else precedent(trace, self._function)
-        pending = self._begun(trace, args, kwargs, made)
+        result = None if retained else precedent(trace, self._function)
+        pending = self._begun(trace, args, kwargs, result)
         if is_possible(pending.graph, pending.bindings, trace.result):
-            pending.precedent, pending.result = made, trace.result
+            pending.precedent, pending.result = result, trace.result
         trace.strip()
         if self._now or trace.communicates or self._options["backend"] == "evaluate":
             self._work(pending)
@@ -481,7 +481,7 @@ class Compiled:
         variant.pending = pending
         if not run_in_background("flambeau compile", self._work, pending):
             self._work(pending)
-        if kept:  # as a rule the program was too, and is there before a plain call is
+        if retained:  # as a rule the program was too, and is there before a plain call is
             pending.done.wait(SOON)
 
     def _speculate(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any]
@@ -489,16 +489,16 @@ class Compiled:
         """Makes the program of the first call that is recorded, and gives this its results: then
         all calls have them, whether a precedent was there or not. It serves no others before one
         does the same."""
-        made = precedent(trace, self._function)
-        pending = self._begun(trace, args, kwargs, made)
-        if made is None or not is_possible(pending.graph, pending.bindings, trace.result):
+        result = precedent(trace, self._function)
+        pending = self._begun(trace, args, kwargs, result)
+        if result is None or not is_possible(pending.graph, pending.bindings, trace.result):
             return False
         pending.result = trace.result
         trace.strip()
         self._work(pending)
         if self._is_right(variant, pending, self._is_plain(variant)):
-            made.start = variant.calls
-            pending.precedent = variant.like = made
+            result.start = variant.calls
+            pending.precedent = variant.like = result
             variant.candidate = pending
             pending.bindings.forget()
             return True
@@ -536,11 +536,11 @@ class Compiled:
         known = trace.deferred.precedent
         if known.recipe is None or known.table is None:
             return None
-        found = followed(known.recipe, trace, flat((args, kwargs) if kwargs else args))
-        if found is None or not is_possible(*found, trace.result):
+        result = followed(known.recipe, trace, flat((args, kwargs) if kwargs else args))
+        if result is None or not is_possible(*result, trace.result):
             return None
         pending = Pending()
-        pending.graph, pending.bindings = found
+        pending.graph, pending.bindings = result
         trace.deferred.expect(pending.bindings)
         with suppress(MemoryError):  # once more, from what is recorded, which tells why
             pending.step = restored(pending.graph, known.table, trace.deferred.arena)
@@ -550,7 +550,7 @@ class Compiled:
         return None if pending.step is None else pending
 
     def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
-               made: Precedent | None = None) -> Pending:  # fmt: skip
+               result: Precedent | None = None) -> Pending:  # fmt: skip
         """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
         pending = Pending()
         leaves = flat((args, kwargs) if kwargs else args)
@@ -560,8 +560,8 @@ class Compiled:
             raise
         except Exception as error:
             raise Unfit(describe_failure(error, "trace_to_graph")) from error
-        if made is not None:
-            made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
+        if result is not None:
+            result.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
         pending.modes, pending.given, pending.proof = trace.modes, (args, kwargs), trace.proof
         pending.groups = recorded_groups(pending.bindings)
@@ -687,8 +687,8 @@ _every: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 def reset() -> None:
     """Forgets the programs of all compiled functions."""
-    for one in list(_every):
-        one.forget()
+    for item in list(_every):
+        item.forget()
 
 
 def compiled(function: Any, options: dict[str, Any]) -> Any:

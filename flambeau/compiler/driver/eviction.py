@@ -30,5 +30,5 @@ class Places:
             if len(self._waiting) > WAITING:
                 del self._waiting[next(iter(self._waiting))]  # the one that came last long ago
             return None
-        return next((one for one, calls in used.items()
-                     if calls is not None and before.get(one) == calls), None)  # fmt: skip
+        return next((single for single, calls in used.items()
+                     if calls is not None and before.get(single) == calls), None)  # fmt: skip

@@ -34,17 +34,17 @@ def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     whether they are one object, or views of one tensor. Also which lie on memory that the step
     reaches by itself, of which `reachable` has ids."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
-    found: list[tuple] = []
+    result: list[tuple] = []
     for i, leaf in enumerate(flat(given)):
         array = leaf._array if isinstance(leaf, Tensor) else leaf
         if not isinstance(array, np.ndarray):
             continue
         if reachable and id(owner_of(array)) in reachable:
-            found.append((i, id(array)))
+            result.append((i, id(array)))
         first, earlier, other = met.setdefault(id(owner_of(array)), (i, leaf, array))
         if first != i:
             apart = not np.may_share_memory(array, other)
             same = address(array) == address(other)
             place = "same" if same else "apart" if apart else "partly"
-            found.append((first, i, place, *kinship(earlier, leaf)))
-    return tuple(found)
+            result.append((first, i, place, *kinship(earlier, leaf)))
+    return tuple(result)

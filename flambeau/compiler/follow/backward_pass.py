@@ -41,11 +41,11 @@ class BackwardPass:
     @staticmethod
     def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
         """The pass from a root, which is about to run; None where it cannot be one event."""
-        made = BackwardPass(start)
-        root, made.output = _node_and_output(root)
+        result = BackwardPass(start)
+        root, result.output = _node_and_output(root)
         if not isinstance(root, Node) or SPECIAL.count:
             return None
-        return made if made._describe(root, sequence) else None
+        return result if result._describe(root, sequence) else None
 
     def _describe(self, root: Node, sequence: int) -> bool:
         nodes, numbers = [root], {id(root): 0}
@@ -87,15 +87,15 @@ class BackwardPass:
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
         """Whether nothing after the pass uses what it made, but for the grads."""
-        made: set[int] = set()
+        result: set[int] = set()
         for event in events[self.start : self.end]:
-            made.update(v.storage for v in values_in((event.results, event.args)))
+            result.update(v.storage for v in values_in((event.results, event.args)))
         before: set[int] = set()
         for event in events[: self.start]:
             before.update(v.storage for v in values_in((event.results, event.args)))
         grads = {value.storage for _, _, value, _ in self.grads}
-        inner = {s for s in made - before - grads if memory[s].kind == 0}
-        bound = {s for s in made - before if memory[s].kind != 0}
+        inner = {s for s in result - before - grads if memory[s].kind == 0}
+        bound = {s for s in result - before if memory[s].kind != 0}
         after = {v.storage for e in events[self.end :] for v in values_in((e.results, e.args))}
         return not inner & after and not bound and self.end <= len(events)
 

@@ -51,10 +51,10 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
 
 
 def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
-              made: Any) -> None:  # fmt: skip
+              result: Any) -> None:  # fmt: skip
     """A function that only reserves memory: its results are without values anyway."""
     entries = following.segment.entries[at : following.pos]
-    results = _every(made)
+    results = _every(result)
     if kwargs or len(results) != len(entries) or any(
         entry.kind != EMPTY or len(entry.made) != 1 or y.__class__ is not Tensor
         or y._array is not following.owners[entry.made[0]] or y._requires_grad
@@ -71,7 +71,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     made_of = "".join(f"r{k}, " for k in range(len(entries)))
     body += [f"f.pos = {following.pos}", f"f.next = {writer.constant(following.next)}",
              "ACTIVE.cue = CUE.next",
-             f"return ({made_of})" if made.__class__ is tuple else "return r0"]  # fmt: skip
+             f"return ({made_of})" if result.__class__ is tuple else "return r0"]  # fmt: skip
     cue.take = writer.compile(unpack, compare, body)
 
 
@@ -81,14 +81,14 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
     if not hook.binder.plain or not kwargs.keys() <= set(operator.names) \
             or hook.policy and AUTOCAST.count:  # fmt: skip
         return None
-    found: list[Any] = [(default,) for default in hook.binder.defaults]
+    result: list[Any] = [(default,) for default in hook.binder.defaults]
     if len(args) > hook.binder.positional:
         return None
     for i in range(len(args)):
-        found[i] = f"a{1 - i if hook.swapped and len(args) == 2 else i}"
+        result[i] = f"a{1 - i if hook.swapped and len(args) == 2 else i}"
     for name in kwargs:
-        found[operator.names.index(name)] = f"k_{name}"
-    return found
+        result[operator.names.index(name)] = f"k_{name}"
+    return result
 
 
 class _Writer:
@@ -193,7 +193,7 @@ class _Writer:
         return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
                                              f"    {general}"]  # fmt: skip
 
-    def _node(self, node: Any, made: Any, names: list[str], layout: list[Any], bound: tuple
+    def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> list[str] | None:  # fmt: skip
         """Lines that make the node where the inputs that require grad are those of now."""
         operator, plan = self.cue.hook.operator, node.plan
@@ -207,7 +207,7 @@ class _Writer:
                 edges.append(f"{n}._node or {n}")
             else:
                 tests.append(f"not {n}._tracked")
-        lines, saved, versions = self._saved(node, made, names, layout, bound)
+        lines, saved, versions = self._saved(node, result, names, layout, bound)
         tests += [f"{layout[i]}._stamp is not INFERENCE" for kind, i in plan.sources
                   if kind == INPUT_SOURCE and isinstance(bound[i], Tensor)]  # fmt: skip
         lines += [
@@ -217,19 +217,19 @@ class _Writer:
             f"node.restore = {self.constant(node.restore)}", "node.hooks = None",
             "node.sequence = sequence()",
         ]  # fmt: skip
-        if made.__class__ is tuple:
-            lines.append(f"node.outputs = {len(made)}")
-        for k, (name, y) in enumerate(zip(names, _every(made), strict=True)):
+        if result.__class__ is tuple:
+            lines.append(f"node.outputs = {len(result)}")
+        for k, (name, y) in enumerate(zip(names, _every(result), strict=True)):
             if y is None or y._node is None:
                 continue
-            lines.append(f"{name}._node = " + (f"Output(node, {k})" if made.__class__ is tuple
+            lines.append(f"{name}._node = " + (f"Output(node, {k})" if result.__class__ is tuple
                                                else "node"))  # fmt: skip
             lines.append(f"{name}._requires_grad = {name}._tracked = True")
         self.names.update(SPECIAL=SPECIAL, requires=requires, INFERENCE=INFERENCE,
                           SavedOutput=SavedOutput, Output=Output, sequence=_next_sequence)
         return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines]]
 
-    def _saved(self, node: Any, made: Any, names: list[str], layout: list[Any], bound: tuple
+    def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
                ) -> tuple[list[str], str, str]:  # fmt: skip
         """Lines that go before, and what the node saves and the versions of that."""
         lines, saved, versions = [], "", ""
@@ -240,7 +240,7 @@ class _Writer:
                 value, version = layout[i], f"0 if n{k} is None else n{k}.value"
             elif kind in (INPUT_SOURCE, ATTRIBUTE):
                 value = layout[i]
-            elif kind == OUTPUT and made.__class__ is tuple:
+            elif kind == OUTPUT and result.__class__ is tuple:
                 parts = "".join(f"SavedOutput({name}, {j}), " for j, name in enumerate(names))
                 value, version = f"({parts})", f"{(0,) * len(names)}"
             elif kind == OUTPUT:
@@ -278,7 +278,7 @@ def _comparisons(writer: _Writer, layout: list[Any], expected: tuple, bound: tup
 
 
 def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
-              kwargs: dict[str, Any], made: Any) -> None:  # fmt: skip
+              kwargs: dict[str, Any], result: Any) -> None:  # fmt: skip
     """An operator that was listed."""
     segment, hook = following.segment, cue.hook
     entry: Entry = segment.entries[at]
@@ -292,7 +292,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     compare = _comparisons(writer, layout, entry.event.args, bound)
     names = _named(writer, layout)
     body = writer.memory(entry)
-    arrays = _arrays(writer, following, entry, made, body)
+    arrays = _arrays(writer, following, entry, result, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
         body = [f"made = f.produce({entry_name}, {every})", "ACTIVE.cue = CUE.next", "return made"]
@@ -306,7 +306,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     body.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
-        *writer.history(tuple(made) if several else made, results, names, bound),
+        *writer.history(tuple(result) if several else result, results, names, bound),
         "ACTIVE.cue = CUE.next",
         f"return {writer.constant(hook.operator.result_type)}(*made)"
         if hook.operator.result_type is not None else "return made",
@@ -314,7 +314,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _arrays(writer: _Writer, following: Following, entry: Entry, made: Any, body: list[str]
+def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body: list[str]
             ) -> list[str | None] | None:  # fmt: skip
     """What the results lie on; the lines that make their windows go to `body`. None where it is
     not as simple as that."""
@@ -324,17 +324,17 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, made: Any, body
         value is not None and value.storage not in entry.made for value, _ in entry.results
     ):
         return None
-    found: list[str | None] = []
+    result: list[str | None] = []
     views: list[np.ndarray] = []
     lines: list[str] = []
-    for (value, part), y in zip(entry.results, _every(made), strict=True):
+    for (value, part), y in zip(entry.results, _every(new), strict=True):
         if value is None:
-            found.append(None)
+            result.append(None)
             continue
         owner = following.owners[value.storage]
         assert owner is not None
         if not part:
-            found.append(f"owners[{value.storage}]")
+            result.append(f"owners[{value.storage}]")
             continue
         window = _window_on(owner, value)
         if window.base is not owner:
@@ -342,7 +342,7 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, made: Any, body
         y._array = window  # the same memory in the same form, on the owner itself
         k = len(views)
         views.append(window)
-        found.append(f"w{k}")
+        result.append(f"w{k}")
         lines += [
             f"w{k} = views[{k}]",
             f"if w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
@@ -352,7 +352,7 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, made: Any, body
         writer.cue.views, writer.cue.storage = views, 0
         writer.names["window_on"] = _window_on
         body += ["views = CUE.views", *lines]
-    return found
+    return result
 
 
 def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
@@ -360,16 +360,16 @@ def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
     return window_on(_as_bytes(owner), value)
 
 
-def _every(made: Any) -> Any:
-    return made if made.__class__ in (tuple, list) else (made,)
+def _every(result: Any) -> Any:
+    return result if result.__class__ in (tuple, list) else (result,)
 
 
-def _node_of(made: Any) -> Any:
+def _node_of(result: Any) -> Any:
     """The node of which all results are; None where there is none."""
-    nodes = [y._node for y in _every(made) if y is not None and y._node is not None]
+    nodes = [y._node for y in _every(result) if y is not None and y._node is not None]
     if not nodes:
         return None
-    if made.__class__ is not tuple:
+    if result.__class__ is not tuple:
         return nodes[0] if isinstance(nodes[0], Node) else None
     if any(n.__class__ is not Output or n.node is not nodes[0].node for n in nodes):
         return None
@@ -377,7 +377,7 @@ def _node_of(made: Any) -> Any:
 
 
 def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
-          made: Any) -> None:  # fmt: skip
+          new: Any) -> None:  # fmt: skip
     """An operator that gives windows on memory that it takes."""
     operator, hook = cue.hook.operator, cue.hook
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
@@ -385,28 +385,28 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
         return
     if not isinstance(bound[0], Tensor) or any(isinstance(x, Tensor) for x in bound[1:]):
         return
-    found = _window(following, bound[0]._array)
-    if found is None:
+    result = _window(following, bound[0]._array)
+    if result is None:
         return
-    several = made.__class__ is tuple
-    views = [t._array for t in (made if several else (made,))]
-    owner = following.owners[found.storage]
+    several = new.__class__ is tuple
+    views = [t._array for t in (new if several else (new,))]
+    owner = following.owners[result.storage]
     if not views or any(v.base is not owner for v in views):
         return
-    cue.views, cue.storage = views, found.storage
+    cue.views, cue.storage = views, result.storage
     writer = _Writer(cue, following)
     unpack = writer.unpack(args, kwargs)
-    expected = (found, *bound[1:])
+    expected = (result, *bound[1:])
     compare = _comparisons(writer, layout, expected, bound)
     names = _named(writer, layout)
-    test = " or ".join(["not views", f"views[0].base is not owners[{found.storage}]",
+    test = " or ".join(["not views", f"views[0].base is not owners[{result.storage}]",
                         *[f"count(views[{k}]) > 2" for k in range(len(views))]])  # fmt: skip
     results = [f"r{k}" for k in range(len(views))]
     make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
     body = [
         "views = CUE.views", f"if {test}:", f"    return renew({names[0]}, args, kwargs)", *make,
-        *writer.history(made, results, names, bound),
+        *writer.history(new, results, names, bound),
         "ACTIVE.cue = CUE.next", "return made",
     ]  # fmt: skip
     cue.take = writer.compile(unpack, compare, body)

@@ -79,8 +79,8 @@ class Following:
             owner = owners[s]
             if owner is None:  # inside of a backward pass
                 continue
-            held = count(owner)
-            if held > _HELD and held - given.get(id(owner), 0) > _HELD:
+            stored = count(owner)
+            if stored > _HELD and stored - given.get(id(owner), 0) > _HELD:
                 if computed is not None and computed < pos:
                     alive.add(s)
             elif pool is not None:
@@ -90,8 +90,8 @@ class Following:
     def is_pending(self, array: np.ndarray) -> bool:
         """Whether memory has yet to be computed."""
         owner = owner_of(array)
-        for s, one in enumerate(self.owners):
-            if one is owner:
+        for s, item in enumerate(self.owners):
+            if item is owner:
                 memory = self.segment.memory[s]
                 if memory.kind == INTERNAL:
                     return True
@@ -102,12 +102,12 @@ class Following:
 
     def produce(self, entry: Entry, bound: tuple) -> Any:
         """Lists an operator, which is the next entry: its result, without values."""
-        made = self.make(entry)
+        new = self.make(entry)
         self.step()
         results = entry.results
         if results is None:  # one tensor, on memory of its own
             tensor = _new(Tensor)
-            tensor._array = made  # type: ignore[assignment]
+            tensor._array = new  # type: ignore[assignment]
             tensor._requires_grad = tensor._tracked = False
             tensor._node = tensor._grad = tensor._counter = tensor._base = None
             tensor._stamp = creation.stamp
@@ -145,12 +145,12 @@ class Following:
             array = owner[...] if whole else window_on(_as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
-        made = _new(Tensor)
-        made._array = array
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = None
-        made._stamp = creation.stamp
-        return made
+        result = _new(Tensor)
+        result._array = array
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._counter = result._base = None
+        result._stamp = creation.stamp
+        return result
 
     # --------------------------------------------------------------------------- comparison
 
@@ -160,12 +160,12 @@ class Following:
         if len(operands) != len(bound) or self.ambient != AMBIENT.changes:
             return False
         owners = self.owners
-        for (s, expected), found in zip(operands, bound, strict=True):
+        for (s, expected), result in zip(operands, bound, strict=True):
             if s is None:
-                if found is not expected and not self.same(expected, found):
+                if result is not expected and not self.same(expected, result):
                     return False
-            elif not isinstance(found, Tensor) or (
-                found._array is not owners[s] and not self.same(expected, found)
+            elif not isinstance(result, Tensor) or (
+                result._array is not owners[s] and not self.same(expected, result)
             ):  # fmt: skip
                 return False
         return True

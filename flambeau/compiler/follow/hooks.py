@@ -144,10 +144,10 @@ class _Late:
         hook = self.hook
         if self.written is None:
             hook.operator.source, self.written = written(hook.operator)
-            made: Any = self.written
-            hook.function.__globals__.update(made.__globals__)
-            hook.code, hook.defaults = made.__code__, made.__defaults__
-            hook.kwdefaults, hook.original = made.__kwdefaults__, made
+            result: Any = self.written
+            hook.function.__globals__.update(result.__globals__)
+            hook.code, hook.defaults = result.__code__, result.__defaults__
+            hook.kwdefaults, hook.original = result.__kwdefaults__, result
         return self.written(*args, **kwargs)
 
 

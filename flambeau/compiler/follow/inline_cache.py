@@ -46,11 +46,11 @@ class Cue:
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Makes the windows anew."""
         with ACTIVE.session.silence():
-            made = self.hook.original(*args, **kwargs)
-        several = made.__class__ in (tuple, list)
-        self.views = [t._array for t in (made if several else (made,))]
+            result = self.hook.original(*args, **kwargs)
+        several = result.__class__ in (tuple, list)
+        self.views = [t._array for t in (result if several else (result,))]
         ACTIVE.cue = self.next
-        return made
+        return result
 
 
 def is_due(segment: Segment) -> bool:
@@ -65,7 +65,7 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
     segment.notes += 1
     segment.misses = 0
     segment.cue = None
-    segment.viewing = [one for one in segment.viewing if not isinstance(one, Cue)]
+    segment.viewing = [item for item in segment.viewing if not isinstance(item, Cue)]
     previous: Cue | None = None
     for cue in cues:
         if cue is None:
@@ -82,11 +82,11 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
 def windows_given(segment: Segment) -> dict[int, int]:
     """How many references of cues there are to each owner, by its id, beside those of windows that
     somebody else holds too."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for cue in segment.viewing:
         for view in cue.views or ():
             if sys.getrefcount(view) <= 3:  # the list's, the loop's, the count's
                 key = id(view.base)
-                found[key] = found.get(key, 0) + 1
-    return found
+                result[key] = result.get(key, 0) + 1
+    return result
 

@@ -75,10 +75,10 @@ NOW: Any = _Now()
 
 def hooks() -> list[Hook]:
     """A hook for each function that is intercepted."""
-    found: dict[int, Hook] = {}
+    result: dict[int, Hook] = {}
     for hook in (*_special(), *_operators(), *_others()):
-        found.setdefault(id(hook.function), hook)
-    return list(found.values())
+        result.setdefault(id(hook.function), hook)
+    return list(result.values())
 
 
 # ------------------------------------------------------------------------------------ operators
@@ -119,8 +119,8 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
         if policy is not None and AUTOCAST.count and STATE.enabled:
             bound = cast_inputs(policy, bound)
             args, kwargs = unbind(operator, bound)
-        made = session.operator(hook, operator, bound, args, kwargs)
-        return session.dispatch(hook, args, kwargs) if made is NO else made
+        result = session.operator(hook, operator, bound, args, kwargs)
+        return session.dispatch(hook, args, kwargs) if result is NO else result
 
     hook = Hook(function, Recorder.operator(NOW, operator, swapped), follow, operator)
     hook.binder, hook.swapped, hook.policy = binder, swapped, policy is not None
@@ -240,8 +240,8 @@ def _special() -> Iterator[Hook]:
         if _is_function(function):
             yield _read(function, name in exposing)
     yield _peek()
-    for one in (vars(Tensor)["data"].fset,):
-        yield _barrier(one)
+    for item in (vars(Tensor)["data"].fset,):
+        yield _barrier(item)
 
 
 def _peek() -> Hook:
@@ -288,11 +288,11 @@ def _copy(original: Callable, target: Any, source: Any) -> None:
 
 
 def _before_write(original: Callable, x: Any, keep: Any) -> Any:
-    made = original(x, False)
+    result = original(x, False)
     if keep:
-        made._array = np.empty_like(x._array)
-        ACTIVE.session.write(made._array, x._array)
-    return made
+        result._array = np.empty_like(x._array)
+        ACTIVE.session.write(result._array, x._array)
+    return result
 
 
 def _fill(original: Callable, input: Any, value: Any) -> Any:
@@ -317,10 +317,10 @@ def _as_index(original: Callable, item: Any) -> Any:
     session = ACTIVE.session
     if isinstance(item, Tensor) and item._array.size == 1:
         session.flush()
-    made = original(item)
-    if isinstance(item, (list, tuple, range, bool)) and isinstance(made, np.ndarray):
-        NOW.constant(made, original)
-    return made
+    result = original(item)
+    if isinstance(item, (list, tuple, range, bool)) and isinstance(result, np.ndarray):
+        NOW.constant(result, original)
+    return result
 
 
 # ------------------------------------------------------------------------------- new memory
@@ -350,12 +350,12 @@ def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
     if special:
         session.flush()
     with session.silence():
-        made = original(*args, **kwargs)
-    if not special and type(made._array) is np.ndarray:
-        NOW.constant(made._array, original)
+        result = original(*args, **kwargs)
+    if not special and type(result._array) is np.ndarray:
+        NOW.constant(result._array, original)
     elif session.recorder is not None:
-        session.recorder.adopt(made._array)
-    return made
+        session.recorder.adopt(result._array)
+    return result
 
 
 def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
@@ -366,25 +366,25 @@ def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
         session.flush()
         foreign = True
     with session.silence():
-        made = original(data, **kwargs)
+        result = original(data, **kwargs)
     if isinstance(data, Tensor):
-        NOW.write(made._array, data._array)
+        NOW.write(result._array, data._array)
     elif foreign:
         if session.recorder is not None:
-            session.recorder.adopt(made._array)
+            session.recorder.adopt(result._array)
     else:
-        NOW.constant(made._array, original)
-    return made
+        NOW.constant(result._array, original)
+    return result
 
 
 def _from_numpy(original: Callable, ndarray: Any) -> Any:
     session = ACTIVE.session
     with session.silence():
-        made = original(ndarray)
-    expose(made._array)
+        result = original(ndarray)
+    expose(result._array)
     if session.recorder is not None:
-        session.recorder.adopt(made._array)
-    return made
+        session.recorder.adopt(result._array)
+    return result
 
 
 # -------------------------------------------------------------------------------- gradients
@@ -407,11 +407,11 @@ def _gradients() -> Iterator[Hook]:
 
 def _owned(original: Callable, leaf: Any, g: Any) -> Any:
     session = ACTIVE.session
-    made = session.copy_of(leaf, g)
-    if made is None:
-        made = original(leaf, g)
-        NOW.write(made._array, g._array)
-    return made
+    result = session.copy_of(leaf, g)
+    if result is None:
+        result = original(leaf, g)
+        NOW.write(result._array, g._array)
+    return result
 
 
 def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
@@ -432,13 +432,13 @@ def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **k
     for _, g in roots:
         if recorder.trace.storage(g._array) is None:
             recorder.constant(g._array, original)
-    start, made = len(recorder.trace.events), None
+    start, new = len(recorder.trace.events), None
     if args in _PLAIN_PASS and not kwargs and len(roots) == 1:
-        made = BackwardPass.begun(roots[0][0], start, recorder.sequence)
-    found = original(roots, *args, **kwargs)
-    if made is not None and session.recorder is recorder and made.finish(recorder):
-        recorder.backwards.append(made)
-    return found
+        new = BackwardPass.begun(roots[0][0], start, recorder.sequence)
+    result = original(roots, *args, **kwargs)
+    if new is not None and session.recorder is recorder and new.finish(recorder):
+        recorder.backwards.append(new)
+    return result
 
 
 _PLAIN_PASS = ((False, False), (None, False))  # retain_graph, create_graph
@@ -539,13 +539,13 @@ def _checked(function: Any, name: str) -> Hook:
         recorder = session.recorder
         count = len(recorder.trace.events)
         recorder.calls.setdefault(count, []).append((hook, _plain(args, kwargs)))
-        made = inner(original, args, kwargs)
+        result = inner(original, args, kwargs)
         if session.recorder is recorder:
             events = recorder.trace.events
             opaque = any(e.kind == CALL and e.function is original for e in events[count:])
             if opaque and recorder.cut is not None:
                 recorder.cut = min(recorder.cut, count)
-        return made
+        return result
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         if opaque:
@@ -566,10 +566,10 @@ def _checked(function: Any, name: str) -> Hook:
 
 def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
     """The arguments that are plain, which may decide what a function does."""
-    found = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
+    result = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
     if not kwargs:
-        return found
-    return found, tuple([(k, x if x.__class__ in _DECIDING else x.__class__)
+        return result
+    return result, tuple([(k, x if x.__class__ in _DECIDING else x.__class__)
                          for k, x in kwargs.items()])  # fmt: skip
 
 

@@ -36,20 +36,20 @@ def is_plain_pointwise(operator: Operator, bound: tuple) -> bool:
             and all(p.default is p.empty for p in operator.parameters))  # fmt: skip
 
 
-def _attach_plain(operator: Operator, made: Any, bound: tuple) -> None:
+def _attach_plain(operator: Operator, result: Any, bound: tuple) -> None:
     if len(bound) == 1:
-        record_unary(operator, made, bound[0])
+        record_unary(operator, result, bound[0])
         return
     first, second = isinstance(bound[0], Tensor), isinstance(bound[1], Tensor)
     if first and second:
-        record_binary(operator, made, *bound)
+        record_binary(operator, result, *bound)
     elif first or second:
-        record_number(operator, made, bound, 0 if first else 1)
+        record_number(operator, result, bound, 0 if first else 1)
 
 
 def _tensors(x: Any) -> Iterator[Tensor]:
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
-        for one in x:
-            yield from _tensors(one)
+        for item in x:
+            yield from _tensors(item)

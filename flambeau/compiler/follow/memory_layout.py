@@ -10,8 +10,8 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, 
 def laid_out(whole: Geometry) -> np.ndarray:
     """An array of its own memory with a shape, strides and a dtype."""
     shape, strides, kind = whole
-    made = np.empty(shape, kind)
-    if made.strides == strides:
-        return made
+    result = np.empty(shape, kind)
+    if result.strides == strides:
+        return result
     like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
     return np.empty_like(like, order="K", subok=False)

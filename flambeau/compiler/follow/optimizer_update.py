@@ -22,26 +22,26 @@ class GroupUpdate:
     """One UPDATE entry that is all that a step over a group does."""
 
     def __init__(self, entry: Entry) -> None:
-        given = entry.event.kwargs
-        self.optimizer, names = given["optimiser"], given["names"]
+        supplied = entry.event.kwargs
+        self.optimizer, names = supplied["optimiser"], supplied["names"]
         self.ran, self.listed = [0], [0]
-        update = Update(self.optimizer, given["group"], given["positions"], names,
-                        given["flags"], entry.event)  # fmt: skip
+        update = Update(self.optimizer, supplied["group"], supplied["positions"], names,
+                        supplied["flags"], entry.event)  # fmt: skip
         self.ticker = Ticker(update, self.ran)
-        group = self.optimizer.param_groups[given["group"]]
-        positions = set(given["positions"])
+        group = self.optimizer.param_groups[supplied["group"]]
+        positions = set(supplied["positions"])
         params = group["params"]
         self.group, self.params, self.length = group, params, len(params)
         self.others = [p for i, p in enumerate(params) if i not in positions]
         self.rows: list[tuple[Any, Any, int, Any]] = []
         self.arrays: list[tuple[Any, Any]] = []  # states and their arrays
-        for i, (_, grad, _) in zip(given["positions"], entry.event.args, strict=True):
+        for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
             param = params[i]
             state = self.optimizer.state.get(param, {})
             states = [state[n] for n in names]
             self.rows.append((param, param._array, grad.storage, grad))
             self.arrays += [(t, t._array) for t in states]
-            self._link(given["flags"], param, states)
+            self._link(supplied["flags"], param, states)
 
     def _link(self, flags: Any, param: Any, states: list[Any]) -> None:
         kind = type(self.optimizer)

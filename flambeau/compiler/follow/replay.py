@@ -72,9 +72,9 @@ class Replay:
         args = mapped(event.args, lambda value: wrap(self.array(value)))
         at = operator.tensor_positions
         args = tuple([x if k in at else as_arrays(x) for k, x in enumerate(args)])
-        made = apply(operator, args)
-        made = made if isinstance(made, (tuple, list)) else (made,)
-        for y, value in zip(made, event.results, strict=True):
+        result = apply(operator, args)
+        result = result if isinstance(result, (tuple, list)) else (result,)
+        for y, value in zip(result, event.results, strict=True):
             if value is not None:
                 self.array(value)[...] = y._array
 
@@ -89,11 +89,11 @@ class Replay:
 
     def update(self, i: int, entry: Entry) -> None:
         """An optimizer's formula."""
-        given, scalars = entry.event.kwargs, self.following.updates[i]
+        supplied, scalars = entry.event.kwargs, self.following.updates[i]
         for param, grad, states in entry.event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
-            given["optimiser"]._flambeau_run_formula(
-                given["flags"], scalars, *tensors[:2], tensors[2:]
+            supplied["optimiser"]._flambeau_run_formula(
+                supplied["flags"], scalars, *tensors[:2], tensors[2:]
             )
 
 

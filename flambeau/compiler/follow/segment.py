@@ -137,10 +137,10 @@ class Segment:
 
     def exit(self, at: int) -> Exit:
         """The exit before an event."""
-        found = self.exits.get(at)
-        if found is None:
-            found = self.exits[at] = Exit()
-        return found
+        known = self.exits.get(at)
+        if known is None:
+            known = self.exits[at] = Exit()
+        return known
 
     def _find_origins(self) -> None:
         """Where each storage begins, and where it is first computed."""
@@ -171,7 +171,7 @@ def written_by(event: Event) -> list[Value]:
         return values_in(event.args[0])
     if event.kind == UPDATE:
         return [value for param, _, states in event.args for value in (param, *values_in(states))]
-    found = values_in(event.results)
+    result = values_in(event.results)
     if event.kind == OPERATOR:
-        found += values_in([event.args[i] for i in writes(event.operator)])
-    return found
+        result += values_in([event.args[i] for i in writes(event.operator)])
+    return result

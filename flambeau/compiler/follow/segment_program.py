@@ -140,22 +140,22 @@ class SegmentProgram:
         """What the program takes; None where an index is out of bounds."""
         arrays: list[Any] = [following.inputs.get(s) for s in self.leaves]
         if self.bindings.checks:
-            given = {i: a for i, a in enumerate(arrays) if a is not None}
-            if not all(check.test(given) for check in self.bindings.checks):
+            supplied = {i: a for i, a in enumerate(arrays) if a is not None}
+            if not all(check.test(supplied) for check in self.bindings.checks):
                 return None
-        found: list[Any] = []
+        result: list[Any] = []
         slots = self.bindings.slots
         for i in self.step.changing:
             slot = slots[i]
             kind = slot.__class__
             if kind is Argument:
-                found.append(slot.array(arrays))
+                result.append(slot.array(arrays))
             elif kind is Scalar:
-                found.append(float(following.updates[self.update_at[slot.update]][slot.place]))
+                result.append(float(following.updates[self.update_at[slot.update]][slot.place]))
             else:
                 assert kind is Drawn
-                found.append(slot.view)
-        return found
+                result.append(slot.view)
+        return result
 
     def run(self, following: Following) -> bool:
         """Computes the events that a call listed; False, with nothing done, where it cannot."""
@@ -188,12 +188,12 @@ class SegmentProgram:
             (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
             default=0.0))  # fmt: skip
         outputs = [np.array(y) for y in self.step.run(values)]
-        found = {i: a.copy() for i, a in arrays.items()}
+        result = {i: a.copy() for i, a in arrays.items()}
         for i, array in arrays.items():
             array[...] = before[i]
         replay()
         wrong = self._outputs_differ(following, outputs, least)
-        return wrong or self._writes_differ(arrays, before, found, least)
+        return wrong or self._writes_differ(arrays, before, result, least)
 
     def _outputs_differ(self, following: Following, outputs: list[np.ndarray],
                         least: float) -> str | None:  # fmt: skip
@@ -214,16 +214,16 @@ class SegmentProgram:
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
     def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
-                       found: dict[int, np.ndarray], least: float) -> str | None:  # fmt: skip
+                       actual: dict[int, np.ndarray], least: float) -> str | None:  # fmt: skip
         moved = gap = 0.0
         fine = True
         for i, wanted in arrays.items():
             is_float = wanted.dtype.kind in "fV"
             if is_float and self.bindings.updates:
                 moved += squared_distance(wanted, before[i])
-                gap += squared_distance(found[i], wanted)
-                fine = fine and agree(found[i], wanted)
-            elif not agree(found[i], wanted, least):
+                gap += squared_distance(actual[i], wanted)
+                fine = fine and agree(actual[i], wanted)
+            elif not agree(actual[i], wanted, least):
                 return f"value of {self.step.edges.sources[i].name or 'a state'}"
         if not fine and not gap <= 0.1 * moved + 1e-12:
             return "update of the parameters"

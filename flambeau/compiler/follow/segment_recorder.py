@@ -83,9 +83,9 @@ class SegmentRecorder(Recorder):
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array."""
-        found = self.trace.value(array)
-        if found is not None:
-            return found
+        result = self.trace.value(array)
+        if result is not None:
+            return result
         maker = self.trace.makers.get(id(owner_of(array)), "")
         if maker and not maker.startswith(_WRAPPING):
             self.fault = self.fault or f"{maker} computes values unseen ({line or self.line()[0]})"
@@ -132,11 +132,11 @@ class SegmentRecorder(Recorder):
         segment.group_updates = {i for i in self.group_updates if i < len(events)}
         alive = {s.number for s in trace.storages
                  if s.reference is not None and s.reference() is not None}  # fmt: skip
-        for one in self.backwards:
-            made = {s for e in segment.entries[one.start : one.end] for s in e.made}
-            made -= {value.storage for _, _, value, _ in one.grads}
-            if one.is_closed(events, memory) and not made & alive:
-                segment.backwards[one.start] = one
+        for backward in self.backwards:
+            result = {s for e in segment.entries[backward.start : backward.end] for s in e.made}
+            result -= {value.storage for _, _, value, _ in backward.grads}
+            if backward.is_closed(events, memory) and not result & alive:
+                segment.backwards[backward.start] = backward
         return segment, owners, inputs, alive
 
     def _note_states(self, event: Event) -> None:
@@ -174,8 +174,8 @@ class SegmentRecorder(Recorder):
                 use = first.get(storage.number)
                 if use is not None and owner is not None:
                     array = _window(owner, use)
-            held = owner if kind == STABLE else None
-            memory.append(Memory(kind, storage.whole, held, first.get(storage.number)))
+            stored = owner if kind == STABLE else None
+            memory.append(Memory(kind, storage.whole, stored, first.get(storage.number)))
             owners.append(storage.reference() if storage.reference is not None else owner)
             inputs.append(array)
         return memory, owners, inputs

@@ -116,10 +116,10 @@ class Session:
             return hook.follow(self, args, kwargs)
         at, pos = len(cues), following.pos
         cues.append(None)
-        made = hook.follow(self, args, kwargs)
+        result = hook.follow(self, args, kwargs)
         if self.following is following and following.cues is cues:
-            cues[at] = cue_for(hook, self, following, pos, args, kwargs, made)
-        return made
+            cues[at] = cue_for(hook, self, following, pos, args, kwargs, result)
+        return result
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls a function where no segment is followed: recorded, or eager for good."""
@@ -148,16 +148,16 @@ class Session:
         assert recorder is not None
         with self.silence():
             RECORDING.remove()
-            found = recorder.finish()
+            result = recorder.finish()
             if recorder.why:
                 self.driver.note(recorder.why)
-            if found is None:
+            if result is None:
                 if recorder.trace.events:
                     self._give_up(recorder.why)
                 return
-            segment = found[0]
+            segment = result[0]
             self.exit.segments.insert(0, segment)
-            self.driver.build(segment, segment.count, *found[1:])
+            self.driver.build(segment, segment.count, *result[1:])
         if recorder.cut is None:
             self.exit, self.tried = segment.exit(segment.count), 0
         else:  # something was recorded beyond it that does not count
@@ -205,25 +205,25 @@ class Session:
             if entry.operator is operator and following.matches(entry, bound):
                 return following.produce(entry, bound)
             if is_view or operator.name in following.segment.silent:
-                made = self._windows(hook, bound, args, kwargs)
-                if made is not NO:
-                    return made
+                result = self._windows(hook, bound, args, kwargs)
+                if result is not NO:
+                    return result
             self.mismatch()
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What an operator gives that makes windows on what it takes; NO where it does more."""
         with self.silence():
             try:
-                made = hook.original(*args, **kwargs)
+                result = hook.original(*args, **kwargs)
             except Exception:
                 return NO
         if hook.operator.kind is Kind.VIEW:
-            return made
+            return result
         seen = {id(owner_of(x._array)) for x in bound if isinstance(x, Tensor)}
-        for y in made if isinstance(made, (tuple, list)) else (made,):
+        for y in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
                 return NO
-        return made
+        return result
 
     # ------------------------------------------------------------------------- other events
 
@@ -267,9 +267,9 @@ class Session:
         """Lists numbers made from nothing, which are there."""
 
         def test(following: Following, entry: Entry) -> bool:
-            made = entry.event.array
-            return made is not None and following.begins(entry, entry.event.results[0], array) \
-                and same_bits(np.asarray(made), array)  # fmt: skip
+            result = entry.event.array
+            return result is not None and following.begins(entry, entry.event.results[0], array) \
+                and same_bits(np.asarray(result), array)  # fmt: skip
 
         if self.match(CONSTANT, test) is None:
             recorder = self.next_recorder()

@@ -121,20 +121,20 @@ class Functionalization:
                 windows.setdefault(value.storage, []).append(value)
         for value in self._final_windows():
             windows.setdefault(value.storage, []).append(value)
-        for place, found in windows.items():
+        for place, result in windows.items():
             storage = self.trace.storages[place]
-            self.regions[place] = partition(found, storage.whole)
+            self.regions[place] = partition(result, storage.whole)
             if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
                     self._external(region)
 
     def _final_windows(self) -> list[Value]:
         grads = [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
-        found = [self.trace.value(t._array) for t in grads]
-        found += [entry.window for entry in self.trace.returned]
+        result = [self.trace.value(t._array) for t in grads]
+        result += [entry.window for entry in self.trace.returned]
         if self.trace.backward is not None:  # which may be windows on the cotangents themselves
-            found += self.trace.backward.grads
-        return [value for value in found if value is not None]
+            result += self.trace.backward.grads
+        return [value for value in result if value is not None]
 
     def region(self, window: Value) -> Region:
         """The region that a window lies in."""
@@ -187,8 +187,8 @@ class Functionalization:
                                   first, packed)  # fmt: skip
 
     def _argument(self, leaf: int, window: Value) -> bind.Argument:
-        given = self.leaves[leaf]
-        array = given._array if isinstance(given, Tensor) else given
+        supplied = self.leaves[leaf]
+        array = supplied._array if isinstance(supplied, Tensor) else supplied
         offset = window.offset - (address(array) - address(owner_of(array)))
         order = None
         if offset == 0 and array.dtype == window.dtype and array.size == window.size:
@@ -214,14 +214,14 @@ class Functionalization:
         order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
         if isinstance(event.function, Counted):
             shape = tuple(window.shape[i] for i in order)
-            made = event.function.node(shape, window.dtype, self._key(event))
-            self.write(window, permute(made, tuple(int(i) for i in np.argsort(order))))
+            new = event.function.node(shape, window.dtype, self._key(event))
+            self.write(window, permute(new, tuple(int(i) for i in np.argsort(order))))
             return
         slot = make_draw(event)
-        found = None
+        result = None
         if event.array is not None:
-            found = np.ascontiguousarray(event.array.transpose(order))
-        node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, found)
+            result = np.ascontiguousarray(event.array.transpose(order))
+        node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, result)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
 
     def _key(self, event: Event) -> Node:
@@ -236,13 +236,13 @@ class Functionalization:
 
     def update(self, event: Event) -> None:
         """An optimiser's formula on each of its parameters."""
-        given = event.kwargs
+        supplied = event.kwargs
         at = len(self.bindings.updates)
         self.bindings.updates.append(bind.Update(
-            given["optimiser"], given["group"], given["positions"], given["names"],
-            given["flags"], event,
+            supplied["optimiser"], supplied["group"], supplied["positions"], supplied["names"],
+            supplied["flags"], event,
         ))  # fmt: skip
-        optimiser = given["optimiser"]
+        optimiser = supplied["optimiser"]
         fields = type(optimiser)._flambeau_scalars._fields
         numbers = [
             self.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
@@ -253,12 +253,17 @@ class Functionalization:
         for param, grad, states in event.args:
             windows = (param, grad, *states)
             before = [self.read(w) for w in windows]
-            kinds = tuple((one.op, one.shape, one.type) for one in before)
+            kinds = tuple((item.op, item.shape, item.type) for item in before)
             after = copy_update(*known[kinds], before, numbers) if kinds in known else None
             if after is None:
                 kind = type(optimiser)
-                after = trace_update(kind._flambeau_formula, given["flags"], kind._flambeau_scalars,
-                                numbers, before)  # fmt: skip
+                after = trace_update(
+                    kind._flambeau_formula,
+                    supplied["flags"],
+                    kind._flambeau_scalars,
+                    numbers,
+                    before,
+                )
                 known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):
                 if new is not old:
@@ -274,26 +279,26 @@ class Functionalization:
         targets = [event.args[i] for i in changed]
         args = mapped(event.args, self.read)
         try:
-            found: Any = lower(operator, args, {})
-            found = found if isinstance(found, tuple) else (found,)
-            if len(found) != len(event.results) + len(targets):
+            result: Any = lower(operator, args, {})
+            result = result if isinstance(result, tuple) else (result,)
+            if len(result) != len(event.results) + len(targets):
                 raise NotLowered(operator, "lowered to another number of results")
-            for value, node in zip((*event.results, *targets), found, strict=True):
+            for value, node in zip((*event.results, *targets), result, strict=True):
                 _check(operator, value, node)
         except NotLowered as error:
             self.bindings.calls.append(f"{error} ({event.line})")
-            found = self._called(event, targets)
+            result = self._called(event, targets)
         self._put(
-            event, [None if node is None else _set_origin(node, event) for node in found], targets
+            event, [None if node is None else _set_origin(node, event) for node in result], targets
         )
 
     def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
         function = event.operator.function if event.operator is not None else event.function
-        given = values_in((event.args, event.kwargs))
+        supplied = values_in((event.args, event.kwargs))
         results = [v for v in event.results if v is not None]
         call = _Call(function, event, targets)
         group = object()
-        inputs = tuple(self.read(v) for v in given)
+        inputs = tuple(self.read(v) for v in supplied)
         nodes = iter([
             Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
                  {"function": call, "output": i, "group": group}, origin=event.origin)
@@ -330,16 +335,16 @@ class Functionalization:
         try:
             if name == "spread_into":
                 region.write(inner, self.read(g))
-                found = region.read(base)
+                result = region.read(base)
             else:
                 region.write(base, self.read(g))
                 if name == "outside_of":
                     region.write(inner, broadcast_to(number(0, type_of(dtype)), shape))
-                found = region.read(inner if name == "window_of" else base)
+                result = region.read(inner if name == "window_of" else base)
         except Untraceable:
             self.call(event)
             return
-        self.write(event.results[0], found)
+        self.write(event.results[0], result)
 
     # ---------------------------------------------------------------------------- ends
 
@@ -347,15 +352,17 @@ class Functionalization:
         if isinstance(x, Tensor):
             return self._returned_tensor(self.trace.positions[id(x)])
         if x.__class__ is Read:
-            return bind.Read(*(one if one.__class__ is str else self._returned(one) for one in x))
+            return bind.Read(
+                *(item if item.__class__ is str else self._returned(item) for item in x)
+            )
         if x.__class__ is Old:
             return x
         if x.__class__ in (tuple, list):
-            return x.__class__(self._returned(one) for one in x)
+            return x.__class__(self._returned(item) for item in x)
         if isinstance(x, tuple) and hasattr(x, "_fields"):
-            return type(x)(*(self._returned(one) for one in x))
+            return type(x)(*(self._returned(item) for item in x))
         if x.__class__ is dict:
-            return {key: self._returned(one) for key, one in x.items()}
+            return {key: self._returned(single) for key, single in x.items()}
         if x is None or isinstance(x, (bool, int, float, str)):
             return bind.Same(x)
         raise Untraceable(f"it returns an object of class {type(x).__name__}")
@@ -461,7 +468,7 @@ class Functionalization:
         return bind.Output(number, value.shape, (), where)
 
     def _grads(self) -> list[tuple[int, Node]]:
-        found = []
+        result = []
         self.bindings.entry = gradients_read_before(self.trace)
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
@@ -477,22 +484,22 @@ class Functionalization:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
             order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
-            memory, kept = allocate_gradient(value)
+            memory, retained = allocate_gradient(value)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
-            self.bindings.grads.append((leaf, kept))
+            self.bindings.grads.append((leaf, retained))
             self.bindings.written.append(grad._array.transpose(order))
-            found.append((len(self.sources) - 1, permute(node, order)))
-        return found
+            result.append((len(self.sources) - 1, permute(node, order)))
+        return result
 
     def _written(self) -> list[tuple[int, Node]]:
-        found = []
+        result = []
         for place, regions in self.regions.items():
             for region in regions:
                 if not self.trace.storages[place].external or not region.written:
                     continue
                 self.bindings.written.append(None)
-                found.append((self.slots[id(region)], region.value))
-        return found
+                result.append((self.slots[id(region)], region.value))
+        return result
 
 
 HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
@@ -510,27 +517,27 @@ class _Call:
         self.function, self.args, self.kwargs = function, event.args, event.kwargs
         self.operator: Operator | None = event.operator
         self.results = event.results
-        given = values_in((event.args, event.kwargs))
-        self.targets = [given.index(t) for t in targets if t is not None]
+        supplied = values_in((event.args, event.kwargs))
+        self.targets = [supplied.index(t) for t in targets if t is not None]
         self.__name__ = event.name
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """The results, and then the new values of what the function writes."""
         from ...autograd import no_grad
 
-        found = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
-        given = iter(found)
-        args = mapped(self.args, lambda _: next(given))
-        kwargs = mapped(self.kwargs, lambda _: next(given))
+        result = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
+        supplied = iter(result)
+        args = mapped(self.args, lambda _: next(supplied))
+        kwargs = mapped(self.kwargs, lambda _: next(supplied))
         if self.operator is not None:
             at = self.operator.tensor_positions
             args = tuple(x if i in at else as_arrays(x) for i, x in enumerate(args))
             args, kwargs = unbind(self.operator, args)
         with no_grad():
-            made = self.function(*args, **kwargs)
-        made = made if isinstance(made, (tuple, list)) else (made,)
-        outputs = [y._array for y, v in zip(made, self.results, strict=False) if v is not None]
-        return outputs + [found[i]._array for i in self.targets]
+            new = self.function(*args, **kwargs)
+        new = new if isinstance(new, (tuple, list)) else (new,)
+        outputs = [y._array for y, v in zip(new, self.results, strict=False) if v is not None]
+        return outputs + [result[i]._array for i in self.targets]
 
 
 def _set_origin(node: Node, event: Event) -> Node:
@@ -539,10 +546,10 @@ def _set_origin(node: Node, event: Event) -> Node:
     name = getattr(event.operator, "name", None)
     stack = [node]
     while stack:
-        for one in stack.pop().inputs:
-            if one.origin == name:
-                one.origin = event.origin
-                stack.append(one)
+        for operand in stack.pop().inputs:
+            if operand.origin == name:
+                operand.origin = event.origin
+                stack.append(operand)
     return node
 
 

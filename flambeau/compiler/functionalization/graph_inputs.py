@@ -19,7 +19,7 @@ from ..trace.trace import DRAW, Event, Trace, Value, address
 def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
     """By storage the first leaf that lies there. Tells the bindings which arguments share one,
     which must not, and what is written outside of arguments."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     changed = written_storages(trace)
     places: dict[int, int] = {}
     arrays: dict[int, np.ndarray] = {}
@@ -29,7 +29,7 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
         if array is None or number is None:
             continue
         arrays[i], places[i] = array, number
-        first = found.setdefault(number, i)
+        first = result.setdefault(number, i)
         if first != i:
             gap = address(array) - address(arrays[first])
             bindings.together.append((first, i, gap))
@@ -39,11 +39,11 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
     ]  # fmt: skip
     for storage in trace.storages:
-        if storage.owner is not None and storage.external and storage.number not in found:
+        if storage.owner is not None and storage.external and storage.number not in result:
             outer = bindings.owners if storage.number in changed else bindings.readers
             outer.append(storage.owner)
     bindings.written_leaves = [i for i, number in places.items() if number in changed]
-    return found
+    return result
 
 
 def array_of(leaf: Any) -> np.ndarray | None:
@@ -92,14 +92,14 @@ def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
 
     Leaves that the call made itself, and did not hand out, are others at each call.
     """
-    found = []
+    result = []
     handed_out = {id(tensor) for tensor in tensors_in(trace.result)}
     for access in trace.grads.values():
         if access.read and (access.outside or id(access.tensor) in handed_out):
             before = access.before
             used = before is None or id(owner_of(before._array)) in trace.numbers
-            found.append((access.tensor, before if used else bind.ANY))
-    return found
+            result.append((access.tensor, before if used else bind.ANY))
+    return result
 
 
 def memory_getter(slot: Any) -> Callable[..., Any]:

@@ -71,8 +71,8 @@ class IndexCheck:
         if self.leaf is not None:
             return self.bound.holds(arrays[self.leaf])
         assert self.graph is not None
-        given = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
-        return self.bound.holds(evaluate(self.graph, given)[0][0])
+        supplied = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
+        return self.bound.holds(evaluate(self.graph, supplied)[0][0])
 
 
 def label_bound(event: Any, read: Callable) -> IndexBound | None:
@@ -94,9 +94,9 @@ def check_indices(
     what states hold now."""
     bounds: dict[tuple[int, int], IndexBound] = {}
     for node in graph.nodes():
-        found = _index_of(node)
-        if found is not None:
-            bounds.setdefault((id(found[0]), found[1]), IndexBound(*found))
+        result = _index_of(node)
+        if result is not None:
+            bounds.setdefault((id(result[0]), result[1]), IndexBound(*result))
     checks: list[IndexCheck] = []
     loose: set[int] = set()
     looked: list[Node] = []
@@ -136,8 +136,8 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
         return None
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
-    small = rewrite(small, lambda n, given: own.get(id(n)) or Node(
-        n.op, given, n.shape, n.type, n.attributes))  # fmt: skip
+    small = rewrite(small, lambda n, supplied: own.get(id(n)) or Node(
+        n.op, supplied, n.shape, n.type, n.attributes))  # fmt: skip
     check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
         return check
@@ -149,13 +149,13 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
     """The graph with indices that nobody can check kept within bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        found = _index_of(node)
-        if found is not None and id(found[0]) in loose:
+        result = _index_of(node)
+        if result is not None and id(result[0]) in loose:
             at = 0 if node.op is Op.ADD_ROWS else 1
             index = inputs[at]
             rank = len(index.shape)
             low = apply(Scalar.MAXIMUM, index, number(0, index.type, rank))
-            within = apply(Scalar.MINIMUM, low, number(max(found[1] - 1, 0), index.type, rank))
+            within = apply(Scalar.MINIMUM, low, number(max(result[1] - 1, 0), index.type, rank))
             inputs = (*inputs[:at], within, *inputs[at + 1 :])
         if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
             return node

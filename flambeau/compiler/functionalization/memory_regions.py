@@ -54,16 +54,16 @@ class Region:
             return self._read_as(window)
         if self._is_all(window):
             return reshape_node(self.value, window.shape)
-        found = locate_window(self.axes, window.offset - self.offset, window)
-        if found is None:
+        result = locate_window(self.axes, window.offset - self.offset, window)
+        if result is None:
             return self._gather(window)
-        made = graph.strided_slice(
-            reshape_node(self.value, found.extents), found.starts, found.steps, found.lengths
+        new = graph.strided_slice(
+            reshape_node(self.value, result.extents), result.starts, result.steps, result.lengths
         )
-        made = reshape_node(made, [found.lengths[j] for j in found.order_in_memory])
-        made = graph.permute(made, found.permutation)
+        new = reshape_node(new, [result.lengths[j] for j in result.order_in_memory])
+        new = graph.permute(new, result.permutation)
         shape = [1 if s == 0 else n for n, s in zip(window.shape, window.strides, strict=True)]
-        return graph.expand(reshape_node(made, shape), window.shape)
+        return graph.expand(reshape_node(new, shape), window.shape)
 
     def write(self, window: Value, node: Node) -> None:
         """Makes the window see `node`, which is broadcast and cast."""
@@ -81,20 +81,20 @@ class Region:
         if self._is_all(window):
             self.node = reshape_node(node, self.shape)
             return
-        found = locate_window(self.axes, window.offset - self.offset, window)
-        if found is None:
+        result = locate_window(self.axes, window.offset - self.offset, window)
+        if result is None:
             self._scatter(window, node)
             return
         wide = [n for n in window.shape if n != 1]
-        node = graph.permute(reshape_node(node, wide), inverse_permutation(found.permutation))
-        node = reshape_node(node, found.lengths)
-        if found.lengths == found.extents and all(s == 1 for s in found.steps):
+        node = graph.permute(reshape_node(node, wide), inverse_permutation(result.permutation))
+        node = reshape_node(node, result.lengths)
+        if result.lengths == result.extents and all(s == 1 for s in result.steps):
             self.node = reshape_node(node, self.shape)
             return
-        base = reshape_node(self.value, found.extents)
-        made = Node(Op.UPDATE, (base, node), base.shape, base.type,
-                    {"starts": found.starts, "steps": found.steps})  # fmt: skip
-        self.node = reshape_node(made, self.shape)
+        base = reshape_node(self.value, result.extents)
+        new = Node(Op.UPDATE, (base, node), base.shape, base.type,
+                    {"starts": result.starts, "steps": result.steps})  # fmt: skip
+        self.node = reshape_node(new, self.shape)
 
     def _is_all(self, window: Value) -> bool:
         """Whether a window is the region itself, with its axes in the order of memory."""
@@ -116,10 +116,10 @@ class Region:
             window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
         )
         there = window_offsets(window.shape, window.strides, window.offset)
-        found = np.searchsorted(here, there)
-        if not np.array_equal(here[np.minimum(found, here.size - 1)], there):
+        result = np.searchsorted(here, there)
+        if not np.array_equal(here[np.minimum(result, here.size - 1)], there):
             raise Untraceable("a window goes past the memory that is known")
-        return found
+        return result
 
     def _gather(self, window: Value) -> Node:
         where = literal(self._positions(window).astype(np.int64))
@@ -137,20 +137,20 @@ class Region:
 
 def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
     """Where each element lies, in bytes."""
-    found = np.full(tuple(shape), start, np.int64)
+    result = np.full(tuple(shape), start, np.int64)
     for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
         ends = [1] * len(shape)
         ends[axis] = n
-        found += (np.arange(n) * s).reshape(ends)
-    return found
+        result += (np.arange(n) * s).reshape(ends)
+    return result
 
 
 def inverse_permutation(order: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes one."""
-    found = [0] * len(order)
+    result = [0] * len(order)
     for i, j in enumerate(order):
-        found[j] = i
-    return tuple(found)
+        result[j] = i
+    return tuple(result)
 
 
 # ------------------------------------------------------------------------------- placing
@@ -174,9 +174,9 @@ def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSli
     own = [s for n, s in axes if n != 1]
     seen = [abs(s) for _, s in wide]
     for cuts in (seen, own + seen, own):
-        found = _placed(_cut(axes, cuts), offset, wide)
-        if found is not None:
-            return found
+        result = _placed(_cut(axes, cuts), offset, wide)
+        if result is not None:
+            return result
     return None
 
 

@@ -22,8 +22,8 @@ def partition_joint_graph(
     functional: Any, graph: Graph, backward: Backward
 ) -> bind.BackwardBindings:
     """The backward program; what it needs is added to the outputs of the forward `graph`."""
-    made = _Split(functional, graph, backward)
-    return made.result()
+    result = _Split(functional, graph, backward)
+    return result.result()
 
 
 class _Split:
@@ -31,7 +31,7 @@ class _Split:
 
     def __init__(self, functional: Any, graph: Graph, backward: Backward) -> None:
         self.functional, self.graph, self.backward = functional, graph, backward
-        regions = [r for found in functional.regions.values() for r in found]
+        regions = [r for region in functional.regions.values() for r in region]
         self.cut = {id(r.node) for r in regions if r.node is not None}
         self.sources: list[Source] = []
         self.inputs: list[Node] = []
@@ -101,9 +101,9 @@ class _Split:
                 self.new[id(node)] = self._kept(node)
             elif not inputs_done:
                 stack.append((node, True))
-                stack.extend((one, False) for one in node.inputs)
+                stack.extend((operand, False) for operand in node.inputs)
             else:
-                inputs = tuple(self.new[id(one)] for one in node.inputs)
+                inputs = tuple(self.new[id(operand)] for operand in node.inputs)
                 self.new[id(node)] = Node(node.op, inputs, node.shape, node.type,
                                           node.attributes, node.origin)  # fmt: skip
         return self.new[id(root)]
@@ -120,8 +120,10 @@ class _Split:
                                     source.name, functional.bindings.recorded[node.slot],
                                     source.array, source.strides)  # fmt: skip
         self.graph.outputs.append(node)
-        kept = bind.Kept(len(self.graph.outputs) - 1)
-        return self._source("argument", node.shape, dtype_of(node.type), kept, node.origin, None)
+        retained = bind.Kept(len(self.graph.outputs) - 1)
+        return self._source(
+            "argument", node.shape, dtype_of(node.type), retained, node.origin, None
+        )
 
 
 def _reads_what_it_writes(graph: Graph) -> bool:

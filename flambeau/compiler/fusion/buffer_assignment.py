@@ -118,13 +118,15 @@ class BufferAssignment:
         if any(reader is not group and reader.before & bit for reader in self._readers(slot)):
             return False
         window = source_view(self.graph, slot)
-        for one in group.nodes:
-            for leaf, chain in self.fusion.read(one):
+        for item in group.nodes:
+            for leaf, chain in self.fusion.read(item):
                 if leaf is not source:
                     continue
-                if one is group.contraction or chain:
+                if item is group.contraction or chain:
                     return False
-                if group.axes and not (group.is_number(one) and _has_one_stage(group, self.fusion)):
+                if group.axes and not (
+                    group.is_number(item) and _has_one_stage(group, self.fusion)
+                ):
                     return False
         return self._can_store(group, node, window)
 
@@ -199,8 +201,8 @@ class BufferAssignment:
 
     def _read_elsewise(self, inner: Node, node: Node, group: FusionGroup) -> bool:
         """Whether another node of the group reads the value."""
-        return any(leaf is inner for one in group.nodes if one is not node
-                   for leaf, _ in self.fusion.read(one))  # fmt: skip
+        return any(leaf is inner for item in group.nodes if item is not node
+                   for leaf, _ in self.fusion.read(item))  # fmt: skip
 
     @property
     def _materialized(self) -> dict[int, Node]:
@@ -228,11 +230,11 @@ class BufferAssignment:
 
 def _has_one_stage(group: FusionGroup, fusion: Fusion) -> bool:
     """Whether a group reduces rows and then works on the results alone."""
-    for one in group.nodes:
-        if one.op is Op.REDUCE:
-            if any(fusion.group_of.get(id(leaf)) is group for leaf, _ in fusion.read(one)):
+    for node in group.nodes:
+        if node.op is Op.REDUCE:
+            if any(fusion.group_of.get(id(leaf)) is group for leaf, _ in fusion.read(node)):
                 return False
-        elif not group.is_number(one):
+        elif not group.is_number(node):
             return False
     return True
 
@@ -242,10 +244,10 @@ def _count(node: Node) -> int:
 
 
 def _product(shape: tuple[int, ...]) -> int:
-    found = 1
+    result = 1
     for n in shape:
-        found *= n
-    return found
+        result *= n
+    return result
 
 
 def _source_memory(graph: Graph, slot: int) -> Allocation:

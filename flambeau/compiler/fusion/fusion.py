@@ -96,13 +96,13 @@ class Fusion:
         self._keep_shared()
         self.materialized.update((id(node), node) for node in shared_transposed_weights(self.nodes))
         self.materialized.update(
-            [(id(one), one) for one in transposed_window_operands(self.nodes, self.materialized)]
+            [(id(item), item) for item in transposed_window_operands(self.nodes, self.materialized)]
         )
         for node in self.nodes:
-            for one in _whole_array_inputs(node):
+            for operand in _whole_array_inputs(node):
                 # a convolution packs the borders of its image as it goes
-                bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and one is node.inputs[0]
-                self._keep_source(one, bordered)
+                bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
+                self._keep_source(operand, bordered)
         self._reach()
 
     def _reach(self) -> None:
@@ -116,13 +116,13 @@ class Fusion:
         for node in reversed(self.nodes):
             moved = node.op in MOVEMENTS and id(node) not in self.materialized
             through = uses.get(id(node), set()) if moved else {id(node)}
-            for one in node.inputs:
-                uses.setdefault(id(one), set()).update(through)
+            for operand in node.inputs:
+                uses.setdefault(id(operand), set()).update(through)
         cost: dict[int, float] = {}
         folded: dict[int, bool] = {}  # whether a node is computed from a reduction
         for node in self.nodes:
             folded[id(node)] = node.op is Op.REDUCE or (
-                node.op in INLINE and any(folded[id(one)] for one in node.inputs)
+                node.op in INLINE and any(folded[id(item)] for item in node.inputs)
             )
             cost[id(node)] = self._cost(node, cost, folded[id(node)], uses)
             shared = len(uses.get(id(node), ())) > 1
@@ -142,12 +142,14 @@ class Fusion:
             return 0
         size = max(prod(node.shape), 1)
         # A broadcast operand is computed once for many elements.
-        below = sum(cost[id(one)] * min(1, prod(one.shape) / size) for one in node.inputs)
+        below = sum(
+            cost[id(operand)] * min(1, prod(operand.shape) / size) for operand in node.inputs
+        )
         if node.op in MOVEMENTS:
             return below
-        full = [one for one in node.inputs if prod(one.shape) == prod(node.shape)]
+        full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
         own = 10 if node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS else 1
-        if not folded and any(self._is_unread(_skip_movements(one), uses) for one in full):
+        if not folded and any(self._is_unread(_skip_movements(item), uses) for item in full):
             own += MAX_RECOMPUTE_COST  # compute it once, in the contraction's epilogue
         return own + below + (len(full) > 1)
 
@@ -162,20 +164,20 @@ class Fusion:
         `bordered`: the reader accepts a view with zero padding.
         """
         chain: list[Node] = []
-        one = node
-        while one.op in MOVEMENTS and id(one) not in self.materialized:
-            chain.insert(0, one)
-            one = one.inputs[0]
-        at = self._impossible(one, tuple(chain))
+        single = node
+        while single.op in MOVEMENTS and id(single) not in self.materialized:
+            chain.insert(0, single)
+            single = single.inputs[0]
+        at = self._impossible(single, tuple(chain))
         while at is not None and at not in chain[:1]:
             if prod(at.inputs[0].shape) > prod(node.shape):
                 break
             chain = chain[chain.index(at) :]  # strides describe the rest
-            one = at.inputs[0]
-            at = self._impossible(one, tuple(chain))
-        window = view_through(self._window(one), tuple(chain))
-        usable = window is not None and (bordered or window.whole) and one.op is not Op.CONSTANT
-        last = one if usable else node
+            single = at.inputs[0]
+            at = self._impossible(single, tuple(chain))
+        window = view_through(self._window(single), tuple(chain))
+        usable = window is not None and (bordered or window.whole) and single.op is not Op.CONSTANT
+        last = single if usable else node
         self.materialized[id(last)] = last
 
     def _make_reachable(self, node: Node) -> None:
@@ -249,8 +251,8 @@ class Fusion:
             bit = 1 << group.position
             later = any(source is group or source.before & bit for source in sources)
             assert group.special is not None
-            twice = any(one.op is node.op and one.attributes == node.attributes
-                        for one in group.nodes)  # fmt: skip
+            twice = any(item.op is node.op and item.attributes == node.attributes
+                        for item in group.nodes)  # fmt: skip
             if not later and not twice and _share_kernel(group.special, node):
                 return group
         return None
@@ -284,14 +286,14 @@ class Fusion:
         sources: list[FusionGroup],
     ) -> bool:
         """Whether a node can be computed by a group's kernel."""
-        if group.special is not None or any(is_blocked_transpose(one) for one in group.nodes):
+        if group.special is not None or any(is_blocked_transpose(item) for item in group.nodes):
             return False
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
             return False  # the group would have to run before itself
         if any(self.group_of.get(id(table)) is group for table in self._tables(node)):
             return False  # the node reads elements that the kernel has not computed yet
-        everything = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
+        everything = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
         if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
             return False
         if group.contraction is not None:
@@ -300,25 +302,25 @@ class Fusion:
 
     def _tables(self, node: Node) -> list[Node]:
         """The materialized tables that a node gathers from."""
-        found = []
-        for one in fused_nodes(node, self.materialized):
-            if one.op in (Op.TAKE, Op.TAKE_ALONG):
-                table = one.inputs[0]
+        result = []
+        for item in fused_nodes(node, self.materialized):
+            if item.op in (Op.TAKE, Op.TAKE_ALONG):
+                table = item.inputs[0]
                 while id(table) not in self.materialized:
                     table = table.inputs[0]
-                found.append(table)
-        return found
+                result.append(table)
+        return result
 
     def _fits_epilogue(self, group: FusionGroup, node: Node) -> bool:
         """Whether a node is pointwise work on the contraction's elements, in any shape."""
-        one = element(node)
-        if node.op is Op.REDUCE or prod(one.shape) != prod(group.shape) or 0 in group.shape:
+        single = element(node)
+        if node.op is Op.REDUCE or prod(single.shape) != prod(group.shape) or 0 in group.shape:
             return False
-        if one is not node and not self._fits_columns(group, node):
+        if single is not node and not self._fits_columns(group, node):
             return False
         if group.shape[-1] <= MAX_NARROW_COLUMNS and self._is_costly(node):
             return False  # vectors would be nearly empty
-        chain = reshape_chain(one, group.shape)
+        chain = reshape_chain(single, group.shape)
         reads_group = False
         for leaf, movements in leaves(node, self.materialized, chain):
             if self.group_of.get(id(leaf)) is group:
@@ -334,7 +336,7 @@ class Fusion:
         window = partial_sum_view(node, group.shape)
         if window is None or window.strides[-1] != 1:
             return False
-        own = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
+        own = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
         return all(
             id(leaf) in own or self.group_of.get(id(leaf)) is group
             or prod(leaf.shape) < prod(group.shape)
@@ -342,8 +344,8 @@ class Fusion:
         )  # fmt: skip
 
     def _is_costly(self, node: Node) -> bool:
-        return any(one.op is Op.APPLY and one.operation in EXPENSIVE_OPERATIONS
-                   for one in fused_nodes(node, self.materialized))  # fmt: skip
+        return any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
+                   for item in fused_nodes(node, self.materialized))  # fmt: skip
 
     def _fits_loops(self, group: FusionGroup, node: Node, read: list[tuple[Node, Chain]]) -> bool:
         """Whether a node iterates over the group's domain and reads the group's values in place."""

@@ -168,15 +168,15 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op in MOVEMENTS:
         return [(node.inputs[0], (node, *chain))]
     if node.op is Op.APPLY:
-        return [(one, broadcast_chain(one, node.shape, chain)) for one in node.inputs]
+        return [(operand, broadcast_chain(operand, node.shape, chain)) for operand in node.inputs]
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], (node, *chain))]
     if node.op is Op.ADD_ROWS:
-        return [(one, reshape_chain(one, shape))
-                for one, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
+        return [(operand, reshape_chain(operand, shape))
+                for operand, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
     if node.op is Op.SUM_PARTS:
         return [(node.inputs[0], chain)]
-    return [(one, ()) for one in node.inputs]
+    return [(operand, ()) for operand in node.inputs]
 
 
 def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
@@ -196,9 +196,9 @@ def fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
     """A node and everything that its kernel computes for it, positions (IOTA) included."""
     stack, seen = [node], {id(node)}
     while stack:
-        one = stack.pop()
-        yield one
-        for operand in one.inputs:
+        single = stack.pop()
+        yield single
+        for operand in single.inputs:
             inside = operand.op in INLINE and id(operand) not in materialized
             if id(operand) not in seen and (inside or operand.op is Op.IOTA):
                 seen.add(id(operand))

@@ -25,20 +25,24 @@ def transposed_window_operands(
     for node in nodes:
         if node.op is not Op.APPLY or prod(node.shape) < 2 * MIN_ELEMENTS:
             continue
-        for one in node.inputs:
-            if id(one) in materialized or one.op not in INLINE or not _is_window_operand(one, node):
+        for operand in node.inputs:
+            if (
+                id(operand) in materialized
+                or operand.op not in INLINE
+                or not _is_window_operand(operand, node)
+            ):
                 continue
-            turned = list(_transposed_sources(one, materialized))
+            turned = list(_transposed_sources(operand, materialized))
             if turned:
-                yield one
+                yield operand
                 yield from turned
 
 
-def _is_window_operand(one: Node, node: Node) -> bool:
+def _is_window_operand(single: Node, node: Node) -> bool:
     """Whether an operand is expanded along an axis other than the innermost."""
     lanes = [i for i, n in enumerate(node.shape) if n != 1][-1]
-    few = MIN_ELEMENTS <= prod(one.shape) <= prod(node.shape) // 2
-    return few and one.shape[lanes] == node.shape[lanes]
+    few = MIN_ELEMENTS <= prod(single.shape) <= prod(node.shape) // 2
+    return few and single.shape[lanes] == node.shape[lanes]
 
 
 def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[Node]:
@@ -59,13 +63,13 @@ def _first_pointwise(share: Node, leaf: Node, materialized: dict[int, Node]) -> 
     """The value to transpose: the first pointwise work on a leaf, or the leaf itself."""
     stack = [share]
     while stack:
-        one = stack.pop()
-        if one.op in MOVEMENTS:
-            bottom = one
+        single = stack.pop()
+        if single.op in MOVEMENTS:
+            bottom = single
             while bottom.op in MOVEMENTS and id(bottom) not in materialized:
                 (bottom,) = bottom.inputs
-            if any(found is leaf for found, _ in leaves(bottom, materialized)):
+            if any(result is leaf for result, _ in leaves(bottom, materialized)):
                 return bottom if bottom.op is Op.APPLY else leaf
-        elif one.op in INLINE and id(one) not in materialized:
-            stack += one.inputs
+        elif single.op in INLINE and id(single) not in materialized:
+            stack += single.inputs
     return leaf

@@ -38,21 +38,21 @@ def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
     """Such values among what a node is computed from, nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:
-        one = stack.pop()
-        if id(one) in seen or id(one) in fusion.materialized or one.op not in INLINE:
+        single = stack.pop()
+        if id(single) in seen or id(single) in fusion.materialized or single.op not in INLINE:
             continue
-        seen.add(id(one))
-        if one.op is Op.APPLY and _stores_less(one, fusion, roots):
-            yield one
+        seen.add(id(single))
+        if single.op is Op.APPLY and _stores_less(single, fusion, roots):
+            yield single
         else:
-            stack += one.inputs
+            stack += single.inputs
 
 
 def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:
     """Whether the group that produces all operands would store fewer bytes with this node."""
     read = list(leaves(node, fusion.materialized))
-    made = [leaf for leaf, _ in read if leaf.op not in (Op.INPUT, Op.ARRAY)]
-    full = {id(leaf): leaf for leaf in made if prod(leaf.shape) == prod(node.shape)}
+    result = [leaf for leaf, _ in read if leaf.op not in (Op.INPUT, Op.ARRAY)]
+    full = {id(leaf): leaf for leaf in result if prod(leaf.shape) == prod(node.shape)}
     makers = {id(fusion.group_of[key]): fusion.group_of[key] for key in full}
     if len(full) < 2 or len(makers) != 1:
         return False
@@ -73,5 +73,5 @@ def _is_read_only_through(leaf: Node, node: Node, maker: FusionGroup, fusion: Fu
     """Whether other groups read a value only to compute this node."""
     materialized = {**fusion.materialized, id(node): node}
     others = [g for g in fusion.readers.get(id(leaf), ()) if g is not maker]
-    return all(found is not leaf for group in others for one in group.nodes
-               for found, _ in leaves(one, materialized))  # fmt: skip
+    return all(result is not leaf for group in others for item in group.nodes
+               for result, _ in leaves(item, materialized))  # fmt: skip

@@ -58,8 +58,8 @@ class _Part:
         self.exchange, self.__name__, self.call = exchange, f"{name}_{exchange.__name__}", call
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray | Arrays:
-        found: np.ndarray | Arrays = self.call(*arrays)
-        return found
+        result: np.ndarray | Arrays = self.call(*arrays)
+        return result
 
 
 def exchanged(
@@ -72,13 +72,13 @@ def exchanged(
     inputs = (*arrays, *(() if after is None else (after,)))
     count = len(arrays)
     start = Node(Op.CALL, inputs, (1,), Type.I32, {
-        "function": _Part(exchange, "start", lambda *given: exchange.start(*given[:count])),
+        "function": _Part(exchange, "start", lambda *supplied: exchange.start(*supplied[:count])),
         "output": 0, "group": object(), EXCHANGE_TURN: EARLY,
     }, origin)  # fmt: skip
     shared = {"function": _Part(exchange, "finish", exchange.finish), "group": object(),
               EXCHANGE_TURN: LATE}  # fmt: skip
-    results = [Node(Op.CALL, (start,), one.shape, one.type, {**shared, "output": i}, origin)
-               for i, one in enumerate(arrays)]  # fmt: skip
+    results = [Node(Op.CALL, (start,), array.shape, array.type, {**shared, "output": i}, origin)
+               for i, array in enumerate(arrays)]  # fmt: skip
     return start, results
 
 

@@ -45,9 +45,11 @@ def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tu
     calls: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for node in graph.nodes():
-            found = _computed(node, [values[id(one)] for one in node.inputs], sources, calls)
-            assert found.shape == tuple(node.shape), (node, found.shape)
-            values[id(node)] = found.astype(numpy_type(node.type), copy=False)
+            result = _computed(
+                node, [values[id(operand)] for operand in node.inputs], sources, calls
+            )
+            assert result.shape == tuple(node.shape), (node, result.shape)
+            values[id(node)] = result.astype(numpy_type(node.type), copy=False)
     return (
         [values[id(node)] for node in graph.outputs],
         [(slot, values[id(node)]) for slot, node in graph.writes],
@@ -62,8 +64,8 @@ def _computed(node: Node, inputs: list[Array], sources: Sequence[Any], calls: di
         group = id(node.group)
         if group not in calls:
             calls[group] = node.function(*inputs)
-        found = calls[group]
-        return np.asarray(found[node.output] if isinstance(found, (tuple, list)) else found)
+        result = calls[group]
+        return np.asarray(result[node.output] if isinstance(result, (tuple, list)) else result)
     return np.asarray(RULES[node.op](node, *inputs))
 
 
@@ -114,12 +116,12 @@ SCALARS: dict[Scalar, Callable] = {
 def _apply(node: Node, *inputs: Array) -> Array:
     kind = numpy_type(node.type)
     if node.operation is Scalar.CAST:
-        made = inputs[0] != 0 if node.type is Type.BOOL else inputs[0].astype(kind)
+        result = inputs[0] != 0 if node.type is Type.BOOL else inputs[0].astype(kind)
     elif node.operation is Scalar.BITCAST:
-        made = np.asarray(inputs[0], order="C").view(kind)
+        result = np.asarray(inputs[0], order="C").view(kind)
     else:
-        made = SCALARS[node.operation](*inputs)
-    return np.broadcast_to(made, node.shape)
+        result = SCALARS[node.operation](*inputs)
+    return np.broadcast_to(result, node.shape)
 
 
 # ------------------------------------------------------------------------------ movement
@@ -127,24 +129,24 @@ def _apply(node: Node, *inputs: Array) -> Array:
 
 def slices_of(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
     """The index of a window: element i along an axis is starts + i * steps."""
-    found = []
+    result = []
     for start, step, n in zip(starts, steps, shape, strict=True):
         stop = start + step * n
-        found.append(slice(0, 0) if n == 0 else slice(start, stop if stop >= 0 else None, step))
-    return tuple(found)
+        result.append(slice(0, 0) if n == 0 else slice(start, stop if stop >= 0 else None, step))
+    return tuple(result)
 
 
 def _pad(node: Node, a: Array) -> Array:
-    made = np.zeros(node.shape, a.dtype)
+    result = np.zeros(node.shape, a.dtype)
     index = tuple(slice(low, low + n) for low, n in zip(node.low, a.shape, strict=True))
-    made[index] = a
-    return made
+    result[index] = a
+    return result
 
 
 def _update(node: Node, a: Array, b: Array) -> Array:
-    made = a.copy()
-    made[slices_of(node.starts, node.steps, b.shape)] = b
-    return made
+    result = a.copy()
+    result[slices_of(node.starts, node.steps, b.shape)] = b
+    return result
 
 
 def _iota(node: Node) -> Array:
@@ -185,9 +187,9 @@ def _reduce(node: Node, a: Array) -> Array:
 
 
 def _sum_parts(node: Node, a: Array) -> Array:
-    found = np.zeros(node.shape, a.dtype)
-    found[0] = np.add.reduce(a, axis=node.axes, keepdims=True)
-    return found
+    result = np.zeros(node.shape, a.dtype)
+    result[0] = np.add.reduce(a, axis=node.axes, keepdims=True)
+    return result
 
 
 def _scan(node: Node, a: Array) -> Array:
@@ -213,32 +215,32 @@ def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
 
 def _conv(node: Node, x: Array, w: Array) -> Array:
     groups, each = node.groups, w.shape[3] // node.groups
-    made = np.zeros(node.shape, x.dtype)
+    result = np.zeros(node.shape, x.dtype)
     for i, j, place in _taps(node, w.shape[:2], node.shape[1:3]):
         window = x[place]
         for k in range(groups):
             inside = window[..., k * w.shape[2] : (k + 1) * w.shape[2]]
             outside = slice(k * each, (k + 1) * each)
-            made[..., outside] += inside @ w[i, j][:, outside]
-    return made
+            result[..., outside] += inside @ w[i, j][:, outside]
+    return result
 
 
 def _conv_weight(node: Node, x: Array, g: Array) -> Array:
-    cut = zip(*(np.split(one, node.attributes.get("parts", 1)) for one in (x, g)), strict=True)
+    cut = zip(*(np.split(item, node.attributes.get("parts", 1)) for item in (x, g)), strict=True)
     return np.concatenate([_of_images(node, *part) for part in cut], -1)
 
 
 def _of_images(node: Node, x: Array, g: Array) -> Array:
     groups, each = node.groups, g.shape[3] // node.groups
     depth = node.shape[2]
-    made = np.zeros((*node.shape[:3], g.shape[3]), x.dtype)
+    result = np.zeros((*node.shape[:3], g.shape[3]), x.dtype)
     for i, j, place in _taps(node, node.shape[:2], g.shape[1:3]):
         window = x[place]
         for k in range(groups):
             inside = window[..., k * depth : (k + 1) * depth].reshape(-1, depth)
             outside = slice(k * each, (k + 1) * each)
-            made[i, j][:, outside] = inside.T @ g[..., outside].reshape(-1, each)
-    return made
+            result[i, j][:, outside] = inside.T @ g[..., outside].reshape(-1, each)
+    return result
 
 
 def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
@@ -281,9 +283,9 @@ def _attention_gradient(
 
 
 def _add_rows(node: Node, index: Array, values: Array) -> Array:
-    made = np.zeros(node.shape, values.dtype)
-    np.add.at(made, index, values)
-    return made
+    result = np.zeros(node.shape, values.dtype)
+    np.add.at(result, index, values)
+    return result
 
 
 RULES: dict[Op, Callable] = {

@@ -25,14 +25,14 @@ def recurrence_gradient(
     return _node(Op.RECURRENCE_GRADIENT, cell, given, reverse, of)
 
 
-def _node(op: Op, cell: str, given: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
-    present = {name: node for name, node in given.items() if node is not None}
+def _node(op: Op, cell: str, supplied: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
+    present = {name: node for name, node in supplied.items() if node is not None}
     inputs = tuple(present.values())
     how = {"cell": cell, "names": tuple(present), "reverse": reverse, "of": of}
-    made = Node(op, inputs, (), inputs[0].type, how)
-    steps, rows, _ = extents(made)
-    made.shape = result_shape(made, (steps, rows))
-    return made
+    result = Node(op, inputs, (), inputs[0].type, how)
+    steps, rows, _ = extents(result)
+    result.shape = result_shape(result, (steps, rows))
+    return result
 
 
 def inputs_by_name(node: Node) -> dict[str, Node]:
@@ -42,10 +42,10 @@ def inputs_by_name(node: Node) -> dict[str, Node]:
 
 def extents(node: Node) -> tuple[int, int, int]:
     """(steps, rows, width)."""
-    given, cell = inputs_by_name(node), CELLS[node.cell]
-    whole = given["x"] if node.op is Op.RECURRENCE else given[next(iter(cell.keeps))]
+    supplied, cell = inputs_by_name(node), CELLS[node.cell]
+    whole = supplied["x"] if node.op is Op.RECURRENCE else supplied[next(iter(cell.keeps))]
     steps, rows = whole.shape[:2]
-    return steps, rows, given["w"].shape[1]
+    return steps, rows, supplied["w"].shape[1]
 
 
 def input_shapes(node: Node) -> dict[str, Shape]:
@@ -80,17 +80,17 @@ def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
     state: dict[str, Any] = {"h": v.get("h", zeros), "c": v.get("c", zeros)}
     if "bias" in v:
         state["bias"] = v["bias"]
-    found: dict[str, list[Array]] = {}
+    result: dict[str, list[Array]] = {}
     for t in range(steps)[:: -1 if node.reverse else 1]:
         sums = {"x": parts_of(v["x"][t], cell.gates),
                 "s": parts_of(state["h"] @ v["w"].T, cell.gates)}  # fmt: skip
-        made = cell.forward({**state, **sums})
-        state["h"], state["c"] = made["y"][0], made.get("cells", [zeros])[0]
-        for name, parts in made.items():
-            found.setdefault(name, []).append(np.concatenate(parts, -1))
+        new = cell.forward({**state, **sums})
+        state["h"], state["c"] = new["y"][0], new.get("cells", [zeros])[0]
+        for name, parts in new.items():
+            result.setdefault(name, []).append(np.concatenate(parts, -1))
     if node.of in ("h", "c"):
         return state[node.of]
-    return np.stack(found[node.of][:: -1 if node.reverse else 1])
+    return np.stack(result[node.of][:: -1 if node.reverse else 1])
 
 
 def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
@@ -99,7 +99,7 @@ def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
     steps, rows, width = extents(node)
     zeros = np.zeros((rows, width), v["w"].dtype)
     state: dict[str, Any] = {name: v.get(name, zeros) for name in ("dh", "dc")}
-    found: dict[str, list[Array]] = {}
+    result: dict[str, list[Array]] = {}
     order = list(range(steps)[:: 1 if node.reverse else -1])
     for t in order:
         values: dict[str, Any] = {name: parts_of(v[name][t], n) for name, n in cell.keeps.items()}
@@ -108,16 +108,16 @@ def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
             last = t == order[-1]
             values["before"] = v.get("first", zeros) if last else v["previous"][earlier]
         dh = state["dh"] + v["gy"][t] if "gy" in v else state["dh"]
-        made = cell.backward({**values, "dh": dh, "dc": state["dc"]})
-        d = np.concatenate(made["d"], -1)
-        state["dh"] = d @ v["w"] + (made["dh"][0] if cell.partly else 0)
-        state["dc"] = made.get("dc", [zeros])[0]
+        new = cell.backward({**values, "dh": dh, "dc": state["dc"]})
+        d = np.concatenate(new["d"], -1)
+        state["dh"] = d @ v["w"] + (new["dh"][0] if cell.partly else 0)
+        state["dc"] = new.get("dc", [zeros])[0]
         for name in ("d", "dx"):
-            if name in made:
-                found.setdefault(name, []).append(np.concatenate(made[name], -1))
+            if name in new:
+                result.setdefault(name, []).append(np.concatenate(new[name], -1))
     if node.of in ("dh", "dc"):
         return state[node.of]
-    return np.stack(found[node.of][:: 1 if node.reverse else -1])
+    return np.stack(result[node.of][:: 1 if node.reverse else -1])
 
 
 def has_result(cell: Cell, of: str) -> bool:

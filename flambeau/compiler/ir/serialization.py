@@ -15,8 +15,10 @@ def serialize_graph(graph: Graph) -> bytes:
     nodes = graph.nodes()
     nodes += [node for node in graph.inputs if node not in set(nodes)]
     number = {node: i for i, node in enumerate(nodes)}
-    rows = [(n.op, [number[one] for one in n.inputs], n.shape, n.type, n.attributes, n.origin)
-            for n in nodes]  # fmt: skip
+    rows = [
+        (n.op, [number[operand] for operand in n.inputs], n.shape, n.type, n.attributes, n.origin)
+        for n in nodes
+    ]
     ends = [[number[node] for node in graph.inputs], [number[node] for node in graph.outputs],
             [(slot, number[node]) for slot, node in graph.writes]]  # fmt: skip
     try:
@@ -30,7 +32,7 @@ def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:
     """The graph of these bytes, which are this user's own: entries of the cache are code."""
     rows, (inputs, outputs, writes) = pickle.loads(zlib.decompress(data))
     nodes: list[Node] = []
-    for op, given, shape, type, attributes, origin in rows:
-        nodes.append(Node(op, tuple([nodes[i] for i in given]), shape, type, attributes, origin))
+    for op, supplied, shape, type, attributes, origin in rows:
+        nodes.append(Node(op, tuple([nodes[i] for i in supplied]), shape, type, attributes, origin))
     return Graph(sources, [nodes[i] for i in inputs], [nodes[i] for i in outputs],
                  [(slot, nodes[i]) for slot, i in writes])  # fmt: skip

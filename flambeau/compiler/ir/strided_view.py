@@ -99,8 +99,8 @@ class StridedView:
             for j in reversed(new):
                 strides[j] = stride
                 stride *= shape[j]
-        made = None if valid is None else tuple(valid)
-        return StridedView(shape, tuple(strides), self.offset, made)
+        result = None if valid is None else tuple(valid)
+        return StridedView(shape, tuple(strides), self.offset, result)
 
     def _merged(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
         """The stride of axes taken as one, and its mask; None where they are not one."""

@@ -19,7 +19,9 @@ def verify_graph(graph: Graph) -> None:
     """Raises GraphError where a node's shape, type or attributes do not fit its inputs."""
     place: dict[int, int] = {}
     for k, node in enumerate(graph.nodes()):
-        require(all(id(one) in place for one in node.inputs), node, "reads what comes later")
+        require(
+            all(id(operand) in place for operand in node.inputs), node, "reads what comes later"
+        )
         require(all(isinstance(n, int) and n >= 0 for n in node.shape), node, "a strange shape")
         require(isinstance(node.type, Type), node, "no type")
         rule = _RULES.get(node.op)
@@ -46,23 +48,23 @@ def require(holds: bool, node: Node | None, why: str) -> None:
 
 
 def _same_type(node: Node, *inputs: Node) -> None:
-    require(all(one.type is node.type for one in inputs), node, "inputs of another type")
+    require(all(operand.type is node.type for operand in inputs), node, "inputs of another type")
 
 
 def _apply(node: Node, *inputs: Node) -> None:
     rank = len(node.shape)
-    require(all(len(one.shape) == rank for one in inputs), node, "inputs of another rank")
+    require(all(len(operand.shape) == rank for operand in inputs), node, "inputs of another rank")
     for axis, extent in enumerate(node.shape):
-        given = {one.shape[axis] for one in inputs} - {1}
-        fits = given == {extent} or (not given and extent == 1)
-        require(fits, node, f"axis {axis} has {given}")
+        supplied = {operand.shape[axis] for operand in inputs} - {1}
+        fits = supplied == {extent} or (not supplied and extent == 1)
+        require(fits, node, f"axis {axis} has {supplied}")
     operation = node.operation
     if operation in (Scalar.CAST, Scalar.BITCAST):
         return
     if operation is Scalar.WHERE:
         require(inputs[0].type is Type.BOOL, node, "a condition that is no BOOL")
         inputs = inputs[1:]
-    require(len({one.type for one in inputs}) == 1, node, "operands of several types")
+    require(len({operand.type for operand in inputs}) == 1, node, "operands of several types")
     result = Type.BOOL if operation in COMPARISONS else inputs[0].type
     result = Type.U32 if operation is Scalar.PHILOX_WORD else result
     require(node.type is result, node, f"the result of {operation.name} is {result.value}")
@@ -104,10 +106,10 @@ def _pad(node: Node, a: Node) -> None:
 def _concat(node: Node, *parts: Node) -> None:
     _same_type(node, *parts)
     axis = node.axis
-    total = sum(one.shape[axis] for one in parts)
-    for one in parts:
-        shape = (*one.shape[:axis], total, *one.shape[axis + 1 :])
-        require(shape == node.shape, node, f"a part has {one.shape}")
+    total = sum(item.shape[axis] for item in parts)
+    for part in parts:
+        shape = (*part.shape[:axis], total, *part.shape[axis + 1 :])
+        require(shape == node.shape, node, f"a part has {part.shape}")
 
 
 def _update(node: Node, a: Node, b: Node) -> None:
@@ -118,15 +120,15 @@ def _update(node: Node, a: Node, b: Node) -> None:
 
 
 def _reduce(node: Node, a: Node) -> None:
-    kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    require(node.shape == kept, node, f"from {a.shape}")
+    retained = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
+    require(node.shape == retained, node, f"from {a.shape}")
     position = node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
     require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 
 def _sum_parts(node: Node, a: Node) -> None:
-    kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    require(node.shape[1:] == kept and node.shape[0] > 0, node, f"from {a.shape}")
+    retained = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
+    require(node.shape[1:] == retained and node.shape[0] > 0, node, f"from {a.shape}")
     require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
 
 
@@ -161,19 +163,19 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     columns = k.shape[-2]
     require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
     if node.op is Op.ATTENTION_SUMS:
-        given, masks, shape = [q, k], rest, (*batch, rows)
+        supplied, masks, shape = [q, k], rest, (*batch, rows)
     else:
         v, width = rest[0], rest[0].shape[-1]
         require(v.shape == (*batch, columns, width), node, f"of {k.shape} and {v.shape}")
-        given, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
+        supplied, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
     if node.op is Op.ATTENTION_GRADIENT:
         (g, sums, inner), masks = rest[1:4], rest[4:]
         wanted = (shape, (*batch, rows), (*batch, rows))
         require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
-        given += [g, sums, inner]
-        shape = given[node.of].shape
+        supplied += [g, sums, inner]
+        shape = supplied[node.of].shape
     require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
-    _same_type(node, *given)
+    _same_type(node, *supplied)
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
         require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
@@ -184,8 +186,8 @@ def _recurrence(node: Node, *inputs: Node) -> None:
     _same_type(node, *inputs)
     require(has_result(CELLS[node.cell], node.of), node, "no such result")
     shapes = input_shapes(node)
-    for name, one in inputs_by_name(node).items():
-        require(shapes.get(name) == one.shape, node, f"{name} of {one.shape}")
+    for name, single in inputs_by_name(node).items():
+        require(shapes.get(name) == single.shape, node, f"{name} of {single.shape}")
     steps, rows, _ = extents(node)
     require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
 

@@ -120,7 +120,7 @@ class ContractionKernel:
         return memory, moved
 
     def _conv(self) -> list[Statement]:
-        x, w = (self.operand(one) for one in self.node.inputs)
+        x, w = (self.operand(operand) for operand in self.node.inputs)
         height, width, channels, _ = self.node.inputs[1].shape
         images, rows, columns, features = self.node.shape
         groups = self.node.groups
@@ -162,7 +162,7 @@ class ContractionKernel:
         return [Loop(n, images, [loop], LoopKind.PARALLEL)]
 
     def _conv_weight(self) -> list[Statement]:
-        x, y = (self.operand(one) for one in self.node.inputs)
+        x, y = (self.operand(operand) for operand in self.node.inputs)
         images, rows, columns, features = self.node.inputs[1].shape
         height, width, channels, _ = self.node.shape
         groups, parts = self.node.groups, self.node.attributes.get("parts", 1)
@@ -174,12 +174,12 @@ class ContractionKernel:
         image = along(n)
         if parts > 1:  # a loop over them, as over groups
             image, images = (0, ((g, images // parts), (n, 1))), images // parts
-        made: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
+        result: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
         total = self._sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [image, down, right, channel])
         b = self.load(y, [image, along(h), along(v), feature])
-        body = self.epilogue(total, [along(i), along(j), along(c), made])
+        body = self.epilogue(total, [along(i), along(j), along(c), result])
         contract = Contract(
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,

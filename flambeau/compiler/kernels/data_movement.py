@@ -66,13 +66,13 @@ def _written(name: str, values: ExpressionBuilder, body: list[Statement]) -> Ker
 
 def _values(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
     return ExpressionBuilder(
-        lambda one: layout.place(one) if id(one) in fusion.materialized else None
+        lambda single: layout.place(single) if id(single) in fusion.materialized else None
     )
 
 
 def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Parts that were not computed in place are copied to theirs."""
-    found = []
+    result = []
     for target in layout.targets(node):
         start = 0
         for part in node.inputs:
@@ -86,8 +86,8 @@ def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
                 for p in layout.targets(inner)
             )
             if not there:
-                found.append(_store(part, Place(target.memory, window), fusion, layout))
-    return found
+                result.append(_store(part, Place(target.memory, window), fusion, layout))
+    return result
 
 
 def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) -> KernelWithMemory:
@@ -101,13 +101,13 @@ def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) 
 
 
 def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    found = []
+    result = []
     for target in layout.targets(node):
         base, part = node.inputs
         window = target.window.sliced(node.starts, node.steps, part.shape)
-        found.append(_store(base, target, fusion, layout))
-        found.append(_store(part, Place(target.memory, window), fusion, layout))
-    return found
+        result.append(_store(base, target, fusion, layout))
+        result.append(_store(part, Place(target.memory, window), fusion, layout))
+    return result
 
 
 def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
@@ -118,7 +118,7 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
     rest = tuple(1 if i == axis else n for i, n in enumerate(shape))
 
     def body(at: Sequence[At]) -> list[Statement]:
-        inside = [along(step) if i == axis else one for i, one in enumerate(at)]
+        inside = [along(step) if i == axis else item for i, item in enumerate(at)]
         values.enter(inside)
         value = values.value(node.inputs[0])
         stores = [values.store(place, total) for place in layout.targets(node)]

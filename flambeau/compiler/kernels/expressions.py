@@ -46,11 +46,11 @@ class ExpressionBuilder:
 
     def buffer(self, memory: Allocation) -> Buffer:
         """The kernel's argument for a memory."""
-        found = self.buffers.get(id(memory))
-        if found is None:
-            found = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.memories)}")
+        known = self.buffers.get(id(memory))
+        if known is None:
+            known = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.memories)}")
             self.memories.append(memory)
-        return found
+        return known
 
     def affine(self, window: StridedView, at: Sequence[At] | None = None) -> Affine:
         """The position in memory of the point, through a window of the domain's shape."""
@@ -76,7 +76,7 @@ class ExpressionBuilder:
 
     def mask(self, window: StridedView) -> Expression | None:
         """Whether the point lies where a window has memory; None for everywhere."""
-        found: Expression | None = None
+        result: Expression | None = None
         if window.valid is None:
             return None
         for (low, high), n, (base, steps) in zip(
@@ -84,10 +84,10 @@ class ExpressionBuilder:
         ):
             position = self._position(base, steps)
             if low > 0:
-                found = _both(found, position, Scalar.GE, low)
+                result = _both(result, position, Scalar.GE, low)
             if high < n:
-                found = _both(found, position, Scalar.LT, high)
-        return found
+                result = _both(result, position, Scalar.LT, high)
+        return result
 
     def _position(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
         return IndexValue(Affine(base, tuple(steps)))
@@ -96,14 +96,14 @@ class ExpressionBuilder:
 
     def value(self, node: Node, chain: Chain = ()) -> Expression:
         """A node's element at the point, seen through a chain."""
-        held = self.held.get(id(node))
-        if held is not None:
-            return held
+        stored = self.held.get(id(node))
+        if stored is not None:
+            return stored
         key = (id(node), tuple(map(id, chain)))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._made(node, chain)
-        return found
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._made(node, chain)
+        return known
 
     def _made(self, node: Node, chain: Chain) -> Expression:
         if node.op in (Op.CONSTANT, Op.IOTA):
@@ -124,7 +124,8 @@ class ExpressionBuilder:
             return self._padded(node, chain, inner) if node.op is Op.PAD else inner
         if node.op is Op.APPLY:
             inputs = tuple(
-                self.value(one, broadcast_chain(one, node.shape, chain)) for one in node.inputs
+                self.value(operand, broadcast_chain(operand, node.shape, chain))
+                for operand in node.inputs
             )
             return Apply(node.operation, inputs, node.type)
         assert node.op in (Op.TAKE, Op.TAKE_ALONG), node
@@ -144,10 +145,10 @@ class ExpressionBuilder:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
         window = view_through(StridedView(node.shape, strides), chain)
         if window is None:
-            found, inside = coordinates(self.at, chain)
+            result, inside = coordinates(self.at, chain)
             if inside is None:
-                return found[node.axis]
-            return Apply(Scalar.WHERE, (inside, found[node.axis], Constant(Type.I64, 0)), Type.I64)
+                return result[node.axis]
+            return Apply(Scalar.WHERE, (inside, result[node.axis], Constant(Type.I64, 0)), Type.I64)
         position: Expression = IndexValue(self.affine(window))
         mask = self.mask(window)
         if mask is None:
@@ -178,21 +179,21 @@ class ExpressionBuilder:
     ) -> list[Statement]:
         """Writes a value wherever it belongs. A source's memory still has its old value for others
         at this point to read: the new one is fixed now and written in `late`."""
-        found: list[Statement] = []
+        result: list[Statement] = []
         for place in places:
             if place.memory.home is not Home.SOURCE:
-                found.append(self.store(place, value, chain))
+                result.append(self.store(place, value, chain))
                 continue
             first: Expression = value
             if value.type in (Type.F16, Type.BF16):
                 first = Apply(Scalar.CAST, (value,), Type.F32)
             fold = ReduceOp.ANY if value.type is Type.BOOL else ReduceOp.SUM
             new = Accumulator(fold, first.type, "new")
-            found.append(Begin(new, first))
+            result.append(Begin(new, first))
             same = first.type is value.type
             fixed = new if same else Apply(Scalar.CAST, (new,), value.type)
             late.append(self.store(place, fixed, chain))
-        return found
+        return result
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
         """Writes a value to where it belongs; `chain`: from its shape to the domain's."""
@@ -211,6 +212,6 @@ class ExpressionBuilder:
         return Store(buffer, self.affine(window), self.value(node.inputs[0], chain), add=True)
 
 
-def _both(found: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:
-    made = Apply(test, (a, Constant(Type.I64, limit)), Type.BOOL)
-    return made if found is None else Apply(Scalar.AND, (found, made), Type.BOOL)
+def _both(result: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:
+    new = Apply(test, (a, Constant(Type.I64, limit)), Type.BOOL)
+    return new if result is None else Apply(Scalar.AND, (result, new), Type.BOOL)

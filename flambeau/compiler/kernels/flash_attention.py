@@ -118,7 +118,7 @@ class _Blocks:
         self.node, self.type = node, node.type
         q, k = node.inputs[:2]
         (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
-        self.values = ExpressionBuilder(lambda one: None)
+        self.values = ExpressionBuilder(lambda single: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
         self.outer: list[At] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
@@ -206,34 +206,34 @@ class _Blocks:
         j = Index("j")
         some = _Block((0, ((j, self.size),)), self.size)
         if self.triangle:
-            found = [_Visit(_Block(rows.at, rows.count), True, True)]
+            result = [_Visit(_Block(rows.at, rows.count), True, True)]
             if last and full:
-                found.append(_Visit(some, False, False, j, full))
+                result.append(_Visit(some, False, False, j, full))
             elif number is not None:
-                found.append(_Visit(some, False, False, j, Affine(0, ((number, 1),))))
-            return found
-        hidden, found = self.node.causal, []
+                result.append(_Visit(some, False, False, j, Affine(0, ((number, 1),))))
+            return result
+        hidden, result = self.node.causal, []
         if full == 1:
-            found = [_Visit(_Block(FIXED, self.size), hidden, True)]
+            result = [_Visit(_Block(FIXED, self.size), hidden, True)]
         elif full:
-            found = [_Visit(some, hidden, False, j, full)]
+            result = [_Visit(some, hidden, False, j, full)]
         if tail:
-            found.append(_Visit(_Block((full * self.size, ()), tail), hidden, not full))
-        return found
+            result.append(_Visit(_Block((full * self.size, ()), tail), hidden, not full))
+        return result
 
     def row_blocks(self) -> list[tuple[_Block, Index | None, int, bool]]:
         """Blocks of rows: each with its loop's index and rounds, and whether it is a shorter one
         at the end."""
         full, tail = divmod(self.rows, self.size)
-        found: list[tuple[_Block, Index | None, int, bool]] = []
+        result: list[tuple[_Block, Index | None, int, bool]] = []
         if full == 1:
-            found.append((_Block(FIXED, self.size), None, 1, False))
+            result.append((_Block(FIXED, self.size), None, 1, False))
         elif full:
             i = Index("i")
-            found.append((_Block((0, ((i, self.size),)), self.size), i, full, False))
+            result.append((_Block((0, ((i, self.size),)), self.size), i, full, False))
         if tail:
-            found.append((_Block((full * self.size, ()), tail), None, 1, True))
-        return found
+            result.append((_Block((full * self.size, ()), tail), None, 1, True))
+        return result
 
     def _steps(self, visit: _Visit, rows: _Block, step: int) -> list[tuple[int, int]]:
         """Of a block on the diagonal, so many rows or columns at a time, as (first, how many)."""
@@ -244,24 +244,24 @@ class _Blocks:
 
     def scored(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """Parts that together have all that is not hidden: wide ones, of two steps of rows."""
-        found: list[_Part] = []
+        result: list[_Part] = []
         for first, count in self._steps(visit, rows, 2 * STEP):
             near = min(STEP, count)
-            found.append(_Part((0, first + near), (first, count)))
+            result.append(_Part((0, first + near), (first, count)))
             if count > near:
-                found.append(_Part((first + near, count - near), (first + near, count - near)))
-        return found or [_Part((0, visit.columns.count), (0, rows.count))]
+                result.append(_Part((first + near, count - near), (first + near, count - near)))
+        return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def by_rows(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few rows each, with all columns that they see."""
-        found = [_Part((0, first + n), (first, n)) for first, n in self._steps(visit, rows, STEP)]
-        return found or [_Part((0, visit.columns.count), (0, rows.count))]
+        result = [_Part((0, first + n), (first, n)) for first, n in self._steps(visit, rows, STEP)]
+        return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few columns each, with all rows that see them."""
-        found = [_Part((first, n), (first, rows.count - first))
+        result = [_Part((first, n), (first, rows.count - first))
                  for first, n in self._steps(visit, rows, STEP)]  # fmt: skip
-        return found or [_Part((0, visit.columns.count), (0, rows.count))]
+        return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def visited(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
         return body if visit.index is None else [Loop(visit.index, visit.rounds, body)]

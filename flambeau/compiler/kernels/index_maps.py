@@ -17,25 +17,25 @@ def coordinates(
 ) -> tuple[list[Expression], Expression | None]:
     """The position along each axis of what a chain starts from, as I64; and where it is that,
     not a zero that a PAD put around (None for everywhere)."""
-    found: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in at]
+    result: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in at]
     mask: Expression | None = None
     for node in reversed(chain):
         inner = node.inputs[0].shape
         if node.op is Op.RESHAPE:
-            found = _unravelled(_number(found, node.shape), inner)
+            result = _unravelled(_number(result, node.shape), inner)
         elif node.op is Op.PERMUTE:
-            found = [found[node.axes.index(i)] for i in range(len(inner))]
+            result = [result[node.axes.index(i)] for i in range(len(inner))]
         elif node.op is Op.EXPAND:
-            found = [_integer(0) if n == 1 else x for x, n in zip(found, inner, strict=True)]
+            result = [_integer(0) if n == 1 else x for x, n in zip(result, inner, strict=True)]
         elif node.op is Op.SLICE:
-            moves = zip(found, node.starts, node.steps, strict=True)
-            found = [_plus(_times(x, step), start) for x, start, step in moves]
+            moves = zip(result, node.starts, node.steps, strict=True)
+            result = [_plus(_times(x, step), start) for x, start, step in moves]
         else:
-            found = [_plus(x, -low) for x, low in zip(found, node.low, strict=True)]
-            for x, n, low, high in zip(found, inner, node.low, node.high, strict=True):
+            result = [_plus(x, -low) for x, low in zip(result, node.low, strict=True)]
+            for x, n, low, high in zip(result, inner, node.low, node.high, strict=True):
                 mask = _and(mask, x, Scalar.GE, 0) if low else mask
                 mask = _and(mask, x, Scalar.LT, n) if high else mask
-    return found, mask
+    return result, mask
 
 
 def _integer(value: int) -> Expression:
@@ -50,10 +50,10 @@ def _times(x: Expression, value: int) -> Expression:
     return Apply(Scalar.MUL, (x, _integer(value)), Type.I64) if value != 1 else x
 
 
-def _number(found: Sequence[Expression], shape: Sequence[int]) -> Expression:
+def _number(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The row-major number of an element."""
     total: Expression | None = None
-    for x, step, n in zip(found, row_major_strides(tuple(shape)), shape, strict=True):
+    for x, step, n in zip(result, row_major_strides(tuple(shape)), shape, strict=True):
         if n != 1:
             term = _times(x, step)
             total = term if total is None else Apply(Scalar.ADD, (total, term), Type.I64)
@@ -62,17 +62,17 @@ def _number(found: Sequence[Expression], shape: Sequence[int]) -> Expression:
 
 def _unravelled(number: Expression, shape: Sequence[int]) -> list[Expression]:
     """The coordinates of an element from its row-major number."""
-    found, first = [], True
+    result, first = [], True
     for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
         if n == 1:
-            found.append(_integer(0))
+            result.append(_integer(0))
             continue
         x = number if step == 1 else Apply(Scalar.DIV, (number, _integer(step)), Type.I64)
-        found.append(x if first else Apply(Scalar.REM, (x, _integer(n)), Type.I64))
+        result.append(x if first else Apply(Scalar.REM, (x, _integer(n)), Type.I64))
         first = False
-    return found
+    return result
 
 
 def _and(mask: Expression | None, x: Expression, test: Scalar, limit: int) -> Expression:
-    made = Apply(test, (x, _integer(limit)), Type.BOOL)
-    return made if mask is None else Apply(Scalar.AND, (mask, made), Type.BOOL)
+    result = Apply(test, (x, _integer(limit)), Type.BOOL)
+    return result if mask is None else Apply(Scalar.AND, (mask, result), Type.BOOL)

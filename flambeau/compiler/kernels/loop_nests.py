@@ -106,7 +106,7 @@ class LoopKernel:
     def _windows(self) -> list[StridedView]:
         """How the loops' domain lies on all that is read and written."""
         shape, rows = self.group.shape, self.group.rows
-        found: list[StridedView | None] = []
+        result: list[StridedView | None] = []
         for node in self.nodes:
             number = reshape_chain(node, rows) if self.group.is_number(node) else ()
             for leaf, chain in self.read(node):
@@ -114,19 +114,19 @@ class LoopKernel:
                     continue
                 window = view_through(self.layout.place(leaf).window, (*chain, *number))
                 if window is not None and window.shape == shape:
-                    found.append(window)
+                    result.append(window)
                 elif window is not None and window.shape == rows:
-                    found.append(window.expanded(shape))
+                    result.append(window.expanded(shape))
             if node.op is Op.SUM_PARTS:
-                found.append(partial_sum_view(node, shape))
+                result.append(partial_sum_view(node, shape))
                 continue
             for place in self.layout.targets(node):
                 window = view_through(place.window, number)
                 if node.shape == shape:
-                    found.append(window)
+                    result.append(window)
                 elif window is not None and window.shape == rows:
-                    found.append(window.expanded(shape))
-        return [w for w in found if w is not None]
+                    result.append(window.expanded(shape))
+        return [w for w in result if w is not None]
 
     def _fixed_axes(self) -> bool:
         """Whether positions themselves are values, so that axes must stay as they are."""
@@ -322,8 +322,8 @@ class LoopKernel:
             return False
         if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_SCRATCH_BYTES:
             return False
-        costly = any(one.op is Op.APPLY and one.operation in EXPENSIVE_OPERATIONS
-                     for one in fused_nodes(node, self.materialized))  # fmt: skip
+        costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
+                     for item in fused_nodes(node, self.materialized))  # fmt: skip
         now = self.stage[id(node)]
         return costly and any(
             leaf is node
@@ -365,11 +365,11 @@ def _bundles(
     shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
 ) -> list[list[int]]:
     """The domain's axes, those that lie one behind the other everywhere taken as one."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1:
             continue
-        before = found[-1][-1] if found else None
+        before = result[-1][-1] if result else None
         together = (
             before is not None
             and not fixed
@@ -377,10 +377,10 @@ def _bundles(
             and all(w.strides[before] == w.strides[axis] * extent and w.whole for w in windows)
         )
         if together:
-            found[-1].append(axis)
+            result[-1].append(axis)
         else:
-            found.append([axis])
-    return found
+            result.append([axis])
+    return result
 
 
 def _name(group: FusionGroup) -> str:

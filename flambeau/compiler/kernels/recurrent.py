@@ -48,24 +48,26 @@ class _Layer:
         rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
         whole = rows * blocks == self.rows
-        given = inputs_by_name(self.node)
-        weight = self.grid(self.layout.seen(given.pop("w")), "w")
+        supplied = inputs_by_name(self.node)
+        weight = self.grid(self.layout.seen(supplied.pop("w")), "w")
         packing = pack_weights(self.cell, self.width, weight, self.back)
         panels = self.memory(
             count_packed_elements(self.cell, self.width, type, self.back), "panels"
         )
         first = ("panels", packing, [self.memories[weight.buffer], panels])
         self.buffers, self.memories = {}, {}
-        grids = {name: self.grid(self.layout.seen(one), name) for name, one in given.items()}
+        grids = {
+            name: self.grid(self.layout.seen(single), name) for name, single in supplied.items()
+        }
         grids["panels"] = SequenceLayout(self.buffer(panels), 0)
-        wanted = {one.of: [self.grid(place, one.of) for place in self.layout.targets(one)]
-                  for one in self.nodes}  # fmt: skip
+        wanted = {node.of: [self.grid(place, node.of) for place in self.layout.targets(node)]
+                  for node in self.nodes}  # fmt: skip
         count = RecurrentExtents(self.steps, self.width, rows, blocks,
                         None if whole else Constant(Type.I64, self.rows),
                         Constant(Type.I64, self.steps - 1))  # fmt: skip
-        made = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
-        memories = self.all_memories(made, blocks)
-        return [first, (made.kernel.name, made.kernel, memories)]
+        result = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
+        memories = self.all_memories(result, blocks)
+        return [first, (result.kernel.name, result.kernel, memories)]
 
     def all_memories(self, made: Recurrence, blocks: int) -> list[Allocation]:
         """The memory of every buffer of the second kernel."""
@@ -77,11 +79,11 @@ class _Layer:
         return Allocation(Home.ARENA, self.node.type, elements, name=name)
 
     def buffer(self, memory: Allocation) -> Buffer:
-        found = self.buffers.get(id(memory))
-        if found is None:
-            found = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.buffers)}")
-            self.memories[found] = memory
-        return found
+        known = self.buffers.get(id(memory))
+        if known is None:
+            known = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.buffers)}")
+            self.memories[known] = memory
+        return known
 
     def grid(self, place: Place, name: str) -> SequenceLayout:
         """Where a value lies, by the steps in the order in which they are taken."""

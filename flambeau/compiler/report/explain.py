@@ -35,15 +35,15 @@ def explain_text(step: Step, found: StepFigures, level: int) -> Iterator[str]:
         yield from ("", *_machine_lines(step, level))
 
 
-def _times(found: StepFigures) -> Iterator[str]:
-    lines, total = found.lines, found.total or 1.0
+def _times(result: StepFigures) -> Iterator[str]:
+    lines, total = result.lines, result.total or 1.0
     flops, moved = sum(line.flops for line in lines), sum(line.bytes for line in lines)
     between = max(0.0, total - sum(line.seconds for line in lines))
     yield (f"{_count(len(lines), 'kernel')}, {total * 1e6:.0f} us on "
-           f"{_count(found.threads, 'thread')} ({between / total:.0%} between kernels), "
+           f"{_count(result.threads, 'thread')} ({between / total:.0%} between kernels), "
            f"{flops / total / 1e9:.0f} GFLOP/s, {moved / total / 1e9:.1f} GB/s, "
-           f"{found.least / total:.0%} of what the machine can do, "
-           f"arena {found.arena / 1e6:.1f} MB")  # fmt: skip
+           f"{result.least / total:.0%} of what the machine can do, "
+           f"arena {result.arena / 1e6:.1f} MB")  # fmt: skip
     yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
@@ -76,7 +76,7 @@ def graph_lines(graph: Graph) -> Iterator[str]:
 
 
 def _said(node: Node, names: dict[int, str]) -> str:
-    read = [names[id(one)] for one in node.inputs]
+    read = [names[id(operand)] for operand in node.inputs]
     attributes = [f"{k}={getattr(v, 'name', v)}" for k, v in node.attributes.items()
                   if getattr(v, "size", 0) < 16]  # fmt: skip
     inside = ", ".join([*read, *attributes])

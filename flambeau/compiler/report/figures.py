@@ -64,7 +64,7 @@ class StepFigures:
     @property
     def least(self) -> float:
         """Seconds that the kernels take at the machine's limits."""
-        return sum(one.seconds * one.share for one in self.lines)
+        return sum(line.seconds * line.share for line in self.lines)
 
 
 def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepFigures:
@@ -117,16 +117,20 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
     if task.group is None:
         return tuple(task.origins)
     materialized = step.layout.fusion.materialized
-    nodes = {id(one): one for node in task.group.nodes for one in fused_nodes(node, materialized)}
+    nodes = {
+        id(item): item for node in task.group.nodes for item in fused_nodes(node, materialized)
+    }
     inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
-    found = dict.fromkeys(node.origin for node in inside if not _is_given(node))
-    return tuple(one for one in found if " at " in one) or tuple(filter(None, found))
+    result = dict.fromkeys(node.origin for node in inside if not _is_given(node))
+    return tuple(item for item in result if " at " in item) or tuple(filter(None, result))
 
 
 def _is_given(node: Node) -> bool:
     """Whether nothing computes it. A constant serves all that use it: its origin is the first's."""
-    given = (Op.INPUT, Op.CONSTANT)
-    return node.op in given or (bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs))
+    supplied = (Op.INPUT, Op.CONSTANT)
+    return node.op in supplied or (
+        bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs)
+    )
 
 
 def _main(task: Task) -> str:
@@ -140,15 +144,15 @@ def _main(task: Task) -> str:
 
 def phases_of(graph: Graph) -> dict[int, int]:
     """By id of a node, its place in PHASES; without an origin that of what it reads."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for node in graph.nodes():
         if not node.origin or node.op in (Op.INPUT, Op.CONSTANT):
-            found[id(node)] = max((found[id(one)] for one in node.inputs), default=0)
+            result[id(node)] = max((result[id(operand)] for operand in node.inputs), default=0)
         elif node.origin.startswith("update "):
-            found[id(node)] = 2
+            result[id(node)] = 2
         else:
-            found[id(node)] = int("(backward)" in node.origin)
-    return found
+            result[id(node)] = int("(backward)" in node.origin)
+    return result
 
 
 def _phase(task: Task, phases: dict[int, int]) -> str | None:
@@ -157,5 +161,5 @@ def _phase(task: Task, phases: dict[int, int]) -> str | None:
         return None
     main = task.group.contraction or task.group.special
     nodes = [main] if main is not None else task.group.nodes
-    found = [phases[id(node)] for node in nodes if id(node) in phases]
-    return PHASES[max(set(found), key=found.count)] if found else None
+    result = [phases[id(node)] for node in nodes if id(node) in phases]
+    return PHASES[max(set(result), key=result.count)] if result else None

@@ -33,20 +33,30 @@ def page_data(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()
     """What the page draws: the step's figures and its kernels in order, times in seconds."""
     loops: dict[str, int] = {}
     kernels: list[dict[str, Any]] = []
-    for k, one in enumerate(found):
-        for line, task in zip(one.lines, one.tasks, strict=True):
+    for k, item in enumerate(found):
+        for line, task in zip(item.lines, item.tasks, strict=True):
             phase = PHASES[1] if k else line.phase  # the second program is the backward pass
             kernels.append(_kernel(line, task, phase, k, loops))
     flops, moved = found[0].limits
-    lines = [line for one in found for line in one.lines]
+    lines = [line for element in found for line in element.lines]
     return {
-        "name": name, "total": sum(one.total for one in found),
-        "least": sum(one.least for one in found), "arena": sum(one.arena for one in found),
-        "threads": max(one.threads for one in found), "peak": flops, "bandwidth": moved,
-        "unique": len({(one["program"], one["code"]) for one in kernels if one["code"] >= 0}),
-        "calls": list(calls), "phases": PHASES, "bounds": BOUNDS, "kernels": kernels,
-        "loops": list(loops), "sources": _sources(lines),
-    }  # fmt: skip
+        "name": name,
+        "total": sum(element.total for element in found),
+        "least": sum(element.least for element in found),
+        "arena": sum(element.arena for element in found),
+        "threads": max(element.threads for element in found),
+        "peak": flops,
+        "bandwidth": moved,
+        "unique": len(
+            {(kernel["program"], kernel["code"]) for kernel in kernels if kernel["code"] >= 0}
+        ),
+        "calls": list(calls),
+        "phases": PHASES,
+        "bounds": BOUNDS,
+        "kernels": kernels,
+        "loops": list(loops),
+        "sources": _sources(lines),
+    }
 
 
 def _kernel(
@@ -58,26 +68,26 @@ def _kernel(
         "name": line.name, "operator": operator or line.name, "module": module, "line": where,
         "seconds": line.seconds, "bytes": line.bytes, "flops": line.flops, "share": line.share,
         "bound": line.bound, "busy": line.busy, "phase": phase, "program": program,
-        "code": line.code, "origins": [relative_origin(one) for one in line.origins],
+        "code": line.code, "origins": [relative_origin(origin) for origin in line.origins],
         "loops": loops.setdefault(text, len(loops)),
     }  # fmt: skip
 
 
 def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
     """The text of each source line that kernels come from, by its place as the page shows it."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
         where = origin.rpartition(" at ")[2]
         file, _, number = where.rpartition(":")
         text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
         if text:
-            found[relative_origin(f" at {where}")[len(" at ") :]] = text
-    return found
+            result[relative_origin(f" at {where}")[len(" at ") :]] = text
+    return result
 
 
 def _parts(origin: str) -> tuple[str, str, str]:
     """Operator, module and source line of an origin."""
-    found = _ORIGIN.match(relative_origin(origin))
-    if found is None:
+    match = _ORIGIN.match(relative_origin(origin))
+    if match is None:
         return origin, "", ""
-    return found[1], found[3] or "", found[4] or ""
+    return match[1], match[3] or "", match[4] or ""

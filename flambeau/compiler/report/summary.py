@@ -30,9 +30,9 @@ class Explanation(str):
 
     def __new__(cls, text: str, page: str | None = None) -> Self:
         """`page` is the HTML page, where there is one."""
-        made = super().__new__(cls, text)
-        made.page = page
-        return made
+        result = super().__new__(cls, text)
+        result.page = page
+        return result
 
     def __repr__(self) -> str:
         return str(self)
@@ -60,16 +60,16 @@ def summarize(
             raise RuntimeError(f"no page of {name}: {lines[0]}")
         return Explanation("\n".join(lines))
     with program.lock:
-        found = list(measure(program, name))
+        result = list(measure(program, name))
     from .page import render_page
 
-    drawn = render_page([one for _, one in found], name, program.bindings.calls)
+    drawn = render_page([first for _, first in result], name, program.bindings.calls)
     if html is not None:
         Path(html).write_text(drawn, encoding="utf-8")
     lines = []
-    for step, one in found:
-        lines += [f"{one.title}: " + line if i == 0 else line
-                  for i, line in enumerate(explain_text(step, one, level))]  # fmt: skip
+    for step, single in result:
+        lines += [f"{single.title}: " + line if i == 0 else line
+                  for i, line in enumerate(explain_text(step, single, level))]  # fmt: skip
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
     lines += [note] if note else []
@@ -80,12 +80,12 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     """The step and its figures; where backward is a program of its own, that one too."""
     bindings, step = program.bindings, program.step
     values = [program.sample.value(slot) for slot in bindings.slots]
-    given = [values[k] for k in step.changing]
-    yield step, measure_figures(step, given, name)
+    supplied = [values[k] for k in step.changing]
+    yield step, measure_figures(step, supplied, name)
     if program.backward is None:
         return
-    with step.untouched(given):
-        outputs = [array.copy() for array in step.run(given)]
+    with step.untouched(supplied):
+        outputs = [array.copy() for array in step.run(supplied)]
     second = program.backward.step
     values = []
     for k in second.changing:

@@ -106,31 +106,31 @@ class Runner:
 
         `args` and `kwargs` are all that it was called with, to differentiate it twice.
         """
-        made = object.__new__(CompiledFunctionBackward)
-        made.plan, made.saved, made.versions, made.restore = None, (), (), None
-        made.hooks, made.sequence = None, _next_sequence()
+        result = object.__new__(CompiledFunctionBackward)
+        result.plan, result.saved, result.versions, result.restore = None, (), (), None
+        result.hooks, result.sequence = None, _next_sequence()
         inputs = [tensors[x] if isinstance(x, int) else x for x in self.bindings.inputs]
-        made.edges = tuple([x._history() or x for x in inputs])
-        made.outputs = self.bindings.outputs
-        made.runner, made.kept, made.call = self, self.kept(outputs, tensors), None
+        result.edges = tuple([x._history() or x for x in inputs])
+        result.outputs = self.bindings.outputs
+        result.runner, result.kept, result.call = self, self.kept(outputs, tensors), None
         if self.eager is not None:
             also = [*self.read, *[t for i, t in tensors.items()
                                   if i not in self.leaves and isinstance(t, Tensor)]]  # fmt: skip
-            made.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
+            result.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
-        made.seen = [(t, t._version) for t in read]
-        return made
+        result.seen = [(t, t._version) for t in read]
+        return result
 
     def kept(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
         """The program's values, with the cotangents still to come."""
-        found: list[Any] = []
+        result: list[Any] = []
         arrays = {i: getattr(t, "_array", t) for i, t in tensors.items()}
         for slot in self.changing:
             if isinstance(slot, Kept):
-                found.append(outputs[slot.number])
+                result.append(outputs[slot.number])
             else:
-                found.append(slot.array(arrays) if isinstance(slot, Argument) else None)
-        return found
+                result.append(slot.array(arrays) if isinstance(slot, Argument) else None)
+        return result
 
     def run(self, kept: list[Any], gs: tuple) -> list[Tensor]:
         """The cotangents of the inputs from those of the outputs."""
@@ -159,17 +159,19 @@ class Runner:
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in outputs_of(returned, self.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
-        found = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
-        found = [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
+        result = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
+        result = [
+            zeros_like(x) if g is None else g for x, g in zip(call.inputs, result, strict=True)
+        ]
         with no_grad():
             expected = self.run(node.kept, gs)
         scale = max((max_magnitude(y._array) for y in expected if y._array.size), default=0.0)
-        if not all(agree(x._array, y._array, scale) for x, y in zip(found, expected, strict=True)):
+        if not all(agree(x._array, y._array, scale) for x, y in zip(result, expected, strict=True)):
             raise RuntimeError(
                 "a compiled function cannot be differentiated twice: what it computes has changed "
                 "since it was called"
             )
-        return found
+        return result
 
     def cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
         """A cotangent as the program takes it; zeros where none came."""

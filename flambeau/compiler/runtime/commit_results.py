@@ -40,8 +40,8 @@ def complete(
     """Gives a recorded call that computed nothing (deferred.py) its values by a program; False,
     with nothing run, where this program is not for it."""
     arrays = [x._array if isinstance(x, Tensor) else x for x in leaves]
-    given = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
-    if not _is_met(bindings, trace) or not all(one.test(given) for one in bindings.checks):
+    supplied = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
+    if not _is_met(bindings, trace) or not all(check.test(supplied) for check in bindings.checks):
         return False
     updates = [event for event in trace.events if event.kind == UPDATE]
     values: list[Any] = []
@@ -102,5 +102,5 @@ def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, NewTensor]]:
         for key, inner in form.items():
             yield from outputs_of(made[key], inner)
     elif isinstance(form, (tuple, list)):
-        for one, inner in zip(made, form, strict=True):
-            yield from outputs_of(one, inner)
+        for item, inner in zip(made, form, strict=True):
+            yield from outputs_of(item, inner)

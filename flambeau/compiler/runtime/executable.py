@@ -152,8 +152,8 @@ class Step:
             return self._base
         if home is Home.CONSTANT:
             return int(self.table.constants[number].ctypes.data)
-        held = self._cells.get(number)
-        return int((self.states[number] if held is None else held).ctypes.data)
+        stored = self._cells.get(number)
+        return int((self.states[number] if stored is None else stored).ctypes.data)
 
     # ------------------------------------------------------------------- how it was planned
 
@@ -242,17 +242,17 @@ class Step:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
             except MemoryError:
                 raise self._no_room() from None
-        given = dict(zip(self.changing, values, strict=True))
+        supplied = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
-            cell[()] = given[slot]
+            cell[()] = supplied[slot]
         self._stash.clear()  # of a run that did not end
-        table = [given[k].ctypes.data for k in self._arrays]
+        table = [supplied[k].ctypes.data for k in self._arrays]
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
             if isinstance(part, LaunchTable):
                 start(part, table)
             else:
-                (call or self._call)(part.node, given, outputs)
+                (call or self._call)(part.node, supplied, outputs)
         self._stash.clear()
         return outputs
 
@@ -263,8 +263,8 @@ class Step:
     @contextmanager
     def untouched(self, values: Sequence[Any]) -> Iterator[None]:
         """What the step writes meanwhile, states and arguments, is put back at the end."""
-        given = dict(zip(self.changing, values, strict=True))
-        arrays = [self.states.get(slot, given.get(slot)) for slot, _ in self.edges.writes]
+        supplied = dict(zip(self.changing, values, strict=True))
+        arrays = [self.states.get(slot, supplied.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]
         try:
             yield
@@ -303,19 +303,21 @@ class Step:
         self._run(values, part, call)
         return sum(totals), times
 
-    def _call(self, node: Node, given: dict[int, Any], outputs: list[np.ndarray]) -> None:
+    def _call(self, node: Node, supplied: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Calls an eager function, once for all nodes that are its results."""
         results = self._stash.get(id(node.group))
         if results is None:
-            arrays = [self._array(self.layout.seen(one), given, outputs) for one in node.inputs]
+            arrays = [
+                self._array(self.layout.seen(operand), supplied, outputs) for operand in node.inputs
+            ]
             results = node.function(*arrays)
             self._stash[id(node.group)] = results
         result = results[node.output] if isinstance(results, tuple | list) else results
         for place in self.layout.targets(node):
-            self._array(place, given, outputs)[...] = result
+            self._array(place, supplied, outputs)[...] = result
 
     def _array(
-        self, place: Place, given: dict[int, Any], outputs: list[np.ndarray]
+        self, place: Place, supplied: dict[int, Any], outputs: list[np.ndarray]
     ) -> np.ndarray:
         """A place as a NumPy array."""
         memory, window = place.memory, place.window
@@ -328,16 +330,16 @@ class Step:
         elif memory.home is Home.OUTPUT:
             flat = outputs[memory.index].reshape(-1)
         else:
-            source = self._source(memory.index, given)
+            source = self._source(memory.index, supplied)
             extent = (window.offset + 1,)
             flat = np.lib.stride_tricks.as_strided(source, extent, (dtype.itemsize,))
         strides = tuple(s * dtype.itemsize for s in window.strides)
         return np.lib.stride_tricks.as_strided(flat[window.offset :], window.shape, strides)
 
-    def _source(self, slot: int, given: dict[int, Any]) -> np.ndarray:
+    def _source(self, slot: int, supplied: dict[int, Any]) -> np.ndarray:
         if slot in self.states:
             return self.states[slot]
-        return self._cells[slot] if slot in self._cells else np.asarray(given[slot])
+        return self._cells[slot] if slot in self._cells else np.asarray(supplied[slot])
 
 
 def _picked(slots: Sequence[int], some: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -45,8 +45,8 @@ class GradMemory:
 
         An interrupt may strike anywhere in it: what was begun is begun again by the next call.
         """
-        held = zip(self.counted(), self.counts, strict=True)
-        self.due.update(i for i, (now, before) in enumerate(held) if now > before)
+        stored = zip(self.counted(), self.counts, strict=True)
+        self.due.update(i for i, (now, before) in enumerate(stored) if now > before)
         for i in sorted(self.due):
             self._part(i, put)
             self.due.discard(i)
@@ -58,10 +58,10 @@ class GradMemory:
     def _part(self, i: int, put: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
         move(self.bindings, self.step, i)
-        _, made = self.bindings.grads[i]
-        put(i, made)
+        _, result = self.bindings.grads[i]
+        put(i, result)
         if leaf._grad is grad:
-            leaf._grad = made
+            leaf._grad = result
 
     def _count(self, i: int) -> int:
         """How many references there are to a gradient and its memory, but for the leaf's."""
@@ -88,10 +88,10 @@ def move(bindings: Bindings, step: Any, i: int) -> None:
     number = _home(bindings, i)
     memory = np.empty_like(bindings.slots[number].array)
     array = np.lib.stride_tricks.as_strided(memory, grad._array.shape, grad._array.strides)
-    made = wrap(array)
+    result = wrap(array)
     step.move(number, memory)
     bindings.slots[number].array = memory
-    bindings.grads[i] = leaf, made
+    bindings.grads[i] = leaf, result
 
 
 def move_all(bindings: Bindings, step: Any) -> None:

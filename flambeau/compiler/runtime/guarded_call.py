@@ -102,15 +102,15 @@ class Program:
 
     def advance(self) -> list[Any] | None:
         """Ticks all counters; the numbers of each update, or None with nothing ticked."""
-        found = []
+        result = []
         for i, ticker in enumerate(self.tickers):
             scalars = ticker.advance()
             if scalars is None:
                 for done in self.tickers[:i]:
                     done.undo()
                 return None
-            found.append(scalars)
-        return found
+            result.append(scalars)
+        return result
 
     def failed(self, ran: int) -> None:
         """After an exception: ticks are taken back where nothing was written since `ran` was how
@@ -327,9 +327,9 @@ class _Writer:
                 self.names["bump"] = _bump
                 lines.append(f"        bump(t{target}, {writes})")
         for leaf, grad in self.bindings.grads:
-            given = "None" if grad is None else self.name(grad)
-            self.program.grad_names.append(given)
-            lines.append(f"        {self.name(leaf)}._grad = {given}")
+            supplied = "None" if grad is None else self.name(grad)
+            self.program.grad_names.append(supplied)
+            lines.append(f"        {self.name(leaf)}._grad = {supplied}")
         if self.program.backward is not None:
             self.names["join"] = self.program.backward.node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
@@ -351,16 +351,16 @@ class _Writer:
 
     def values(self) -> list[str]:
         """What `run` takes; the numbers of one update, which stand together, at once."""
-        found = []
+        result = []
         for slot in self.bindings.slots:
             if isinstance(slot, Scalar) and slot.place:
                 continue
             if isinstance(slot, Scalar):
-                one = len(self.bindings.updates) == 1
-                found.append("*s" if one else f"*s[{slot.update}]")
+                single = len(self.bindings.updates) == 1
+                result.append("*s" if single else f"*s[{slot.update}]")
             elif not isinstance(slot, State):
-                found.append(self.given(slot))
-        return found
+                result.append(self.given(slot))
+        return result
 
     def given(self, slot: Any) -> str:
         """What a source of a changing kind is at this call."""

@@ -34,14 +34,14 @@ class Modules:
     """The modules that a step reaches, as they were when it was recorded."""
 
     def __init__(self, trace: Trace, environment: Environment) -> None:
-        called = [one() for one in trace.modules]
+        called = [item() for item in trace.modules]
         declared = () if trace.proof is None else trace.proof.modules
         roots = [m for m in (*called, *environment.modules, *declared) if m is not None]
-        found: dict[int, Module] = {}
+        result: dict[int, Module] = {}
         for root in roots:
             for module in root.modules():
-                found[id(module)] = module
-        self.found = list(found.values())
+                result[id(module)] = module
+        self.found = list(result.values())
         self.ignored: set[tuple[int, str]] = set()
         self.names = environment.inside.names  # that the user's code has in it
         self.before = [_shown(module) for module in self.found]
@@ -54,13 +54,13 @@ class Modules:
 
     def changed(self) -> list[tuple[int, str]]:
         """(position of the module, attribute) for what is not as it was."""
-        found = []
+        result = []
         for i, (module, before) in enumerate(zip(self.found, self.before, strict=True)):
             now = _shown(module)
             if now != before:
                 keys = before.keys() | now.keys()
-                found += [(i, k) for k in keys if now.get(k, _MISSING) != before.get(k, _MISSING)]
-        return [change for change in found if change not in self.ignored and self._used(*change)]
+                result += [(i, k) for k in keys if now.get(k, _MISSING) != before.get(k, _MISSING)]
+        return [change for change in result if change not in self.ignored and self._used(*change)]
 
     def _used(self, i: int, name: str) -> bool:
         """Whether the step's code, or a method of the module, has the name of an attribute."""
@@ -127,7 +127,7 @@ def _shown(module: Module) -> dict[str, Any]:
         if value.__class__ in PLAIN:
             shown[name] = plain_key(value)
         elif name in ("_parameters", "_buffers", "_modules"):
-            shown[name] = tuple((key, id(one)) for key, one in value.items())
+            shown[name] = tuple((key, id(single)) for key, single in value.items())
         elif name.endswith("_hooks") and value:
             shown[name] = tuple(value)
         elif not isinstance(value, dict):
@@ -160,12 +160,12 @@ class Environment:
 
     def changed(self) -> list[str]:
         """The entries whose value is another now, for people."""
-        found = set()
+        result = set()
         for entry, (how, place, name, value) in self.entries.items():
             now = _now(how, place, name)
             if not same_plain(now, value):
-                found.add(entry)
-        shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in found - self.ignored)
+                result.add(entry)
+        shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in result - self.ignored)
         return [*sorted(shown), *self.inside.changed()]
 
     # -------------------------------------------------------------------------- looking

@@ -148,20 +148,20 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray:
     """One array for the step counters of a group, by position, with the counters moved there."""
     params = optimiser.param_groups[number]["params"]
     tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
-    held = optimiser.__dict__.setdefault("_flambeau_counters", {})
-    known = held.get(number)
+    stored = optimiser.__dict__.setdefault("_flambeau_counters", {})
+    known = stored.get(number)
     if known is not None and known.size == len(params) and all(
         t is None or owner_of(t._array) is known for t in tensors
     ):
         return known
     kind = next(t for t in tensors if t is not None)._array.dtype
-    made = np.zeros(len(params), kind)
+    result = np.zeros(len(params), kind)
     for i, tensor in enumerate(tensors):
         if tensor is not None:
-            made[i] = tensor._array
-            tensor._array = made[i : i + 1].reshape(())
-    held[number] = made
-    return made
+            result[i] = tensor._array
+            tensor._array = result[i : i + 1].reshape(())
+    stored[number] = result
+    return result
 
 
 class RecordedGroup:

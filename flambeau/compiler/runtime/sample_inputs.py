@@ -31,6 +31,6 @@ def _copied(array: np.ndarray) -> np.ndarray:
         return array.copy()
     span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     memory = np.zeros(span + array.itemsize, np.uint8)
-    made = np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
-    made[...] = array
-    return made
+    result = np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
+    result[...] = array
+    return result

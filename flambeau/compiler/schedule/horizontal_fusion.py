@@ -24,33 +24,33 @@ def fuse_horizontally(
 
     `small`: whether a group may be delayed. `plain`: whether it is pointwise work.
     """
-    found: list[list[FusionGroup]] = []
+    result: list[list[FusionGroup]] = []
     waiting: list[FusionGroup] = []
     for group in ordered:
-        needed = [one for one in waiting if _follows(group, one)]
-        waiting = [one for one in waiting if one not in needed]
-        found += _chunks(needed)
+        needed = [item for item in waiting if _follows(group, item)]
+        waiting = [item for item in waiting if item not in needed]
+        result += _chunks(needed)
         if small(group):
             waiting.append(group)
         elif plain(group):
-            _append_to_last(found, [group], plain)
+            _append_to_last(result, [group], plain)
         else:
-            found.append([group])
+            result.append([group])
     for part in _chunks(waiting):
-        _append_to_last(found, part, plain)
-    return found
+        _append_to_last(result, part, plain)
+    return result
 
 
 def _append_to_last(
-    found: list[list[FusionGroup]], some: list[FusionGroup], plain: Callable[[FusionGroup], bool]
+    result: list[list[FusionGroup]], some: list[FusionGroup], plain: Callable[[FusionGroup], bool]
 ) -> None:
     """Add groups to the last kernel if that is pointwise work which they do not depend on."""
-    last = found[-1] if found else []
-    alone = any(_follows(one, before) for one in some for before in last)
+    last = result[-1] if result else []
+    alone = any(_follows(item, before) for item in some for before in last)
     if last and not alone and len(last) + len(some) <= MAX_LOOPS and all(map(plain, last)):
         last += some
     else:
-        found.append(some)
+        result.append(some)
 
 
 def _follows(group: FusionGroup, other: FusionGroup) -> bool:

@@ -38,26 +38,26 @@ class KernelOrder:
 
     @staticmethod
     def _in_arena(memories: Iterable[Allocation]) -> dict[int, int]:
-        return {id(one): one.bytes for one in memories if one.home is Home.ARENA}
+        return {id(memory): memory.bytes for memory in memories if memory.home is Home.ARENA}
 
     def run(self) -> list[FusionGroup]:
         """The groups in a legal order."""
         for position in range(len(self.groups)):
             self._look(position)
-        found: list[FusionGroup] = []
+        result: list[FusionGroup] = []
         while self.heap:
             entry = heapq.heappop(self.heap)
             position = entry[3]
             if self.entry.get(position) != entry:
                 continue  # a newer entry replaced it
             del self.entry[position]
-            found.append(self.groups[position])
+            result.append(self.groups[position])
             self.missing ^= 1 << position
-            self._touch(position, len(found))
+            self._touch(position, len(result))
             for later in self.waiting.pop(position, ()):
                 self._look(later)
-        assert len(found) == len(self.groups), "the groups wait for one another in a circle"
-        return found
+        assert len(result) == len(self.groups), "the groups wait for one another in a circle"
+        return result
 
     def _look(self, position: int) -> None:
         last = (self.groups[position].before & self.missing).bit_length() - 1

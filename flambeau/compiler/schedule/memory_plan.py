@@ -70,9 +70,9 @@ class _FreeList:
     def take(self, size: int) -> int:
         """The most recently freed stretch that fits without much waste, as it is still cached;
         else the smallest that fits; else new memory at the end."""
-        fits = [one for one in self.free if one[1] >= size]
+        fits = [item for item in self.free if item[1] >= size]
         if fits:
-            close = [one for one in fits if one[1] <= size * MAX_WASTE_RATIO]
+            close = [fit for fit in fits if fit[1] <= size * MAX_WASTE_RATIO]
             best = max(close, key=itemgetter(2)) if close else min(fits, key=itemgetter(1, 0))
             at, n, when = best
             self.free.remove(best)
@@ -103,14 +103,14 @@ def _place_barriers(
     tasks: Sequence[Task], layout: BufferAssignment, offsets: dict[int, int]
 ) -> list[bool]:
     """The tasks after which threads must wait for each other."""
-    found = [False] * len(tasks)
+    result = [False] * len(tasks)
     reads: list[tuple] = []
     writes: list[tuple] = []
     for k, task in enumerate(tasks):
         if task.call is not None:
             reads, writes = [], []
             if k:
-                found[k - 1] = True
+                result[k - 1] = True
             continue
         stored = written_memories(task)
         spans = [(_span(m, offsets), id(m) in stored) for m in task.memories]
@@ -119,13 +119,13 @@ def _place_barriers(
             _overlap(s, r) for s in mine for r in reads
         )
         if clash:
-            found[k - 1] = True
+            result[k - 1] = True
             reads, writes = [], []
         writes += mine
         reads += [span for span, store in spans if not store]
-    if found:
-        found[-1] = True
-    return found
+    if result:
+        result[-1] = True
+    return result
 
 
 def _span(memory: Allocation, offsets: dict[int, int]) -> tuple:

@@ -97,12 +97,12 @@ def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
     fusion = fuse(graph)
     layout = BufferAssignment(graph, fusion)
     tasks = [_copy_task(source, target) for source, target in layout.first]
-    made = [_make_tasks(group, fusion, layout) for group in fusion.groups]
-    ordered = order_kernels(fusion.groups, lambda g: _all_memories(made[g.position], layout))
-    for groups in fuse_horizontally(ordered, lambda g: _can_wait(made[g.position]),
-                       lambda g: _is_pointwise(made[g.position])):  # fmt: skip
-        found = [task for group in groups for task in made[group.position]]
-        tasks += [merge_tasks(found)] if len(groups) > 1 else found
+    new = [_make_tasks(group, fusion, layout) for group in fusion.groups]
+    ordered = order_kernels(fusion.groups, lambda g: _all_memories(new[g.position], layout))
+    for groups in fuse_horizontally(ordered, lambda g: _can_wait(new[g.position]),
+                       lambda g: _is_pointwise(new[g.position])):  # fmt: skip
+        result = [task for group in groups for task in new[group.position]]
+        tasks += [merge_tasks(result)] if len(groups) > 1 else result
     return tasks + [_copy_task(source, target) for source, target in layout.copies], layout
 
 
@@ -129,7 +129,7 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
 
     Buffers at the same address become one argument.
     """
-    found: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
+    result: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
     body: list[Statement] = []
     serial = sum(task.work for task in tasks) < serial_limit(threads())
     for task in tasks:
@@ -137,31 +137,33 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
         instead: dict[int, Buffer] = {}
         rows = zip(task.kernel.buffers, task.memories, task.offsets, strict=True)
         for buffer, memory, offset in rows:
-            buffer.name = f"b{len(found)}"
-            known = found.setdefault((id(memory), offset), (buffer, memory, offset))
+            buffer.name = f"b{len(result)}"
+            known = result.setdefault((id(memory), offset), (buffer, memory, offset))
             instead[id(buffer)] = known[0]
-        for one in memory_accesses(task.kernel):
-            one.buffer = instead.get(id(one.buffer), one.buffer)
+        for access in memory_accesses(task.kernel):
+            access.buffer = instead.get(id(access.buffer), access.buffer)
         body += task.kernel.body
         if not serial:
             _parallelize(task.kernel.body)
-    buffers, memories, offsets = zip(*found.values(), strict=True)
+    buffers, memories, offsets = zip(*result.values(), strict=True)
     name = Counter(task.name for task in tasks).most_common(1)[0][0]
     groups = [task.group for task in tasks if task.group is not None]
-    together = FusionGroup(groups[0].shape, nodes=[node for one in groups for node in one.nodes])
-    made = Task(
+    together = FusionGroup(
+        groups[0].shape, nodes=[node for group in groups for node in group.nodes]
+    )
+    new = Task(
         name, Kernel(name, [*buffers], body), [*memories],
         work=sum(task.work for task in tasks), flops=sum(task.flops for task in tasks),
         origins=list(dict.fromkeys(origin for task in tasks for origin in task.origins)),
         group=together,
     )  # fmt: skip
-    made.offsets = [*offsets]
-    return made
+    new.offsets = [*offsets]
+    return new
 
 
 def _parallelize(body: Sequence[Statement]) -> None:
     """Share long vector loops among threads, where they depend on nothing outside."""
-    for loop in body if all(isinstance(one, Loop) for one in body) else ():
+    for loop in body if all(isinstance(item, Loop) for item in body) else ():
         assert isinstance(loop, Loop)
         wide = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT
         if wide and loop.kind is LoopKind.VECTORIZED and should_vectorize(loop):
@@ -172,7 +174,7 @@ def task_memories(task: Task, layout: BufferAssignment) -> list[Allocation]:
     """The allocations that a task reads or writes."""
     if task.call is None:
         return task.memories
-    read = [layout.seen(one).memory for one in task.call.inputs]
+    read = [layout.seen(operand).memory for operand in task.call.inputs]
     return [*read, *(place.memory for place in layout.targets(task.call))]
 
 

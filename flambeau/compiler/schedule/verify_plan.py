@@ -23,8 +23,8 @@ def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPla
                    for key, (memory, first, last) in lives.items())  # fmt: skip
     open_spans: list[tuple[int, int, int, int]] = []
     for span in spans:
-        open_spans = [one for one in open_spans if one[1] > span[0]]
-        for one in open_spans:
-            require(one[3] < span[2] or span[3] < one[2], None, f"{one} and {span} overlap")
+        open_spans = [element for element in open_spans if element[1] > span[0]]
+        for item in open_spans:
+            require(item[3] < span[2] or span[3] < item[2], None, f"{item} and {span} overlap")
         open_spans.append(span)
         require(span[1] <= plan.size, None, f"{span} leaves an arena of {plan.size} bytes")

@@ -215,11 +215,11 @@ class Bindings:
     def settle(self, slots: Sequence[int]) -> None:
         """Copies what the recorded call wrote, before other calls write there; `slots`: where."""
         for i, (slot, wanted) in enumerate(zip(slots, self.written, strict=True)):
-            given = self.slots[slot]
+            supplied = self.slots[slot]
             if wanted is not None:
                 self.written[i] = wanted.copy()
-            elif isinstance(given, State):
-                self.written[i] = given.array.copy()
+            elif isinstance(supplied, State):
+                self.written[i] = supplied.array.copy()
 
     def absent(self) -> list[tuple[Any, bool]]:
         """For each leaf whose grad was looked at, whether there was none."""

@@ -63,9 +63,9 @@ def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
     """A draw as a counted one, and its generator; None where there is none for it."""
     if original.__name__ not in FORMULAS:
         return None
-    given = inspect.signature(original).bind(*args, **kwargs)
-    given.apply_defaults()
-    numbers = dict(given.arguments)
+    supplied = inspect.signature(original).bind(*args, **kwargs)
+    supplied.apply_defaults()
+    numbers = dict(supplied.arguments)
     array, generator = numbers.pop("array"), numbers.pop("generator")
     if not array.size or not array.ndim or not all(
         isinstance(n, (int, float)) for n in numbers.values()
@@ -74,10 +74,10 @@ def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     if not floating and (original.__name__ != "fill_bernoulli" or array.dtype.kind not in "biu"):
         return None
-    found = Counted(original.__name__, stream, tuple(map(float, numbers.values())))
-    if not LEGAL[original.__name__](*found.numbers):
+    result = Counted(original.__name__, stream, tuple(map(float, numbers.values())))
+    if not LEGAL[original.__name__](*result.numbers):
         return None  # the original raises
-    return found, default_generator if generator is None else generator
+    return result, default_generator if generator is None else generator
 
 
 # --------------------------------------------------------------- from 64 bits to a number
@@ -107,10 +107,10 @@ def _of(value: float, type: Type) -> Node:
 def _part(bits: Node, shift: int, count: int, type: Type) -> Node:
     """`count` bits from the bit `shift` on, as a floating number."""
     width = 8 * bits.type.size
-    found = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
+    result = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
     if shift + count < width:
-        found = apply(Scalar.AND, found, constant((1 << count) - 1, bits.type))
-    return cast(cast(found, Type.I64 if width == 64 else Type.I32), type)
+        result = apply(Scalar.AND, result, constant((1 << count) - 1, bits.type))
+    return cast(cast(result, Type.I64 if width == 64 else Type.I32), type)
 
 
 def _unit(bits: _Bits, type: Type) -> Node:
@@ -121,11 +121,11 @@ def _unit(bits: _Bits, type: Type) -> Node:
 
 
 def _uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
-    made = _unit(bits, wide)
+    result = _unit(bits, wide)
     if (low, high) != (0.0, 1.0):
-        made = apply(Scalar.ADD, apply(Scalar.MUL, made, _of(high - low, wide)), _of(low, wide))
-    made = cast(cast(made, type), wide)  # rounding may have reached `high`, which is excluded
-    return apply(Scalar.WHERE, apply(Scalar.LT, made, _of(high, wide)), made, _of(low, wide))
+        result = apply(Scalar.ADD, apply(Scalar.MUL, result, _of(high - low, wide)), _of(low, wide))
+    result = cast(cast(result, type), wide)  # rounding may have reached `high`, which is excluded
+    return apply(Scalar.WHERE, apply(Scalar.LT, result, _of(high, wide)), result, _of(low, wide))
 
 
 def _below(bits: _Bits, p: float) -> Node:
@@ -152,8 +152,8 @@ def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Nod
     radius = apply(Scalar.SQRT, apply(Scalar.MUL, apply(Scalar.LOG, first), _of(-2.0, wide)))
     turn = _of(2 * math.pi * 2.0**-32, wide)
     angle = apply(Scalar.MUL, _part(pair, 0, 32, wide), turn)
-    made = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
-    return apply(Scalar.ADD, apply(Scalar.MUL, made, _of(std, wide)), _of(mean, wide))
+    result = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
+    return apply(Scalar.ADD, apply(Scalar.MUL, result, _of(std, wide)), _of(mean, wide))
 
 
 FORMULAS: dict[str, Callable[..., Node]] = {

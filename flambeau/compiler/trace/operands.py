@@ -15,30 +15,30 @@ _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 
 def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
     """All the parameters of an operator in order, as its body gets them; None for a misfit."""
-    found: list[Any] = []
-    given = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
+    result: list[Any] = []
+    supplied = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
              for k, v in kwargs.items() if k != "out" or "out" in operator.names}  # fmt: skip
     at = 0
     for p in operator.parameters:
         if p.kind is p.VAR_POSITIONAL:
-            rest = given.pop(p.name) if p.name in given else args[at:]
+            rest = supplied.pop(p.name) if p.name in supplied else args[at:]
             at = len(args)
             if len(rest) == 1 and rest[0].__class__ in (tuple, list, Size):
                 rest = tuple(rest[0])
-            found.append(tuple(rest))
+            result.append(tuple(rest))
         elif at < len(args) and p.kind is not p.KEYWORD_ONLY:
-            found.append(args[at])
+            result.append(args[at])
             at += 1
-        elif p.name in given:
-            found.append(given.pop(p.name))
+        elif p.name in supplied:
+            result.append(supplied.pop(p.name))
         elif p.kind is p.VAR_KEYWORD:
-            found.append(given)
-            given = {}
+            result.append(supplied)
+            supplied = {}
         elif p.default is not p.empty:
-            found.append(p.default)
+            result.append(p.default)
         else:
             return None
-    return tuple(found) if not given and at == len(args) else None
+    return tuple(result) if not supplied and at == len(args) else None
 
 
 def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
@@ -76,7 +76,7 @@ def tensors_in(x: Any) -> list[Tensor]:
     if isinstance(x, Tensor):
         return [x]
     if isinstance(x, (tuple, list)):
-        return [t for one in x for t in tensors_in(one)]
+        return [t for item in x for t in tensors_in(item)]
     if isinstance(x, dict):
         return tensors_in(list(x.values()))
     return []
@@ -89,7 +89,7 @@ def arrays_in(x: Any) -> list[np.ndarray]:
     if isinstance(x, np.ndarray):
         return [x]
     if isinstance(x, (tuple, list)):
-        return [a for one in x for a in arrays_in(one)]
+        return [a for item in x for a in arrays_in(item)]
     if isinstance(x, dict):
         return arrays_in(list(x.values()))
     return []

@@ -219,14 +219,14 @@ class Trace:
             return None
         number, external = len(self.storages), external and not fresh
         whole = Value(number, 0, owner.shape, owner.strides, owner.dtype)
-        made = Storage(number, owner if external else None, external, whole, address(owner))
+        result = Storage(number, owner if external else None, external, whole, address(owner))
         if external and self.values:
-            made.initial = self.copied(_as_bytes(owner))
+            result.initial = self.copied(_as_bytes(owner))
         elif not external:
-            made.reference = self._watch(owner)
+            result.reference = self._watch(owner)
         self.numbers[id(owner)] = number
-        self.storages.append(made)
-        return made
+        self.storages.append(result)
+        return result
 
     def copied(self, array: np.ndarray) -> np.ndarray | None:
         """A copy of what memory holds now. Where there is no room for it, None: the call goes on,
@@ -270,17 +270,19 @@ class Trace:
 
     def absent(self) -> list[tuple[Any, bool]]:
         """For each leaf whose grad the call looked at, whether there was none."""
-        return [(one.tensor, one.before is None) for one in self.grads.values()
-                if one.read and one.outside]  # fmt: skip
+        return [(grad.tensor, grad.before is None) for grad in self.grads.values()
+                if grad.read and grad.outside]  # fmt: skip
 
     def accumulated(self) -> list[int]:
         """The grads that were there before the call, as ids of tensors that are held."""
-        return [id(one.before) for one in self.grads.values() if one.read]
+        return [id(grad.before) for grad in self.grads.values() if grad.read]
 
     def made(self, tensor: Any) -> bool:
         """Whether the call made a tensor."""
         both = self.tensors.get(id(tensor)), self.views.get(id(tensor))
-        return any(held is not None and held() is tensor for held in both)  # ids are used again
+        return any(
+            stored is not None and stored() is tensor for stored in both
+        )  # ids are used again
 
     @property
     def communicates(self) -> bool:
@@ -326,22 +328,22 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
 
     Arguments may be other parts of a greater memory at each call: batches cut from a data set.
     """
-    apart = {one.number: two.start - one.start
-             for one, two in zip(a.storages, b.storages, strict=False)
-             if one.start != two.start}  # fmt: skip
-    for one, two in zip(a.events, b.events, strict=False):
-        what = _event_difference(one, two, apart)
+    apart = {storage.number: two.start - storage.start
+             for storage, two in zip(a.storages, b.storages, strict=False)
+             if storage.start != two.start}  # fmt: skip
+    for item, two in zip(a.events, b.events, strict=False):
+        what = _event_difference(item, two, apart)
         if what is not None:
             return what, two.line
     if a.layout != b.layout or not _alike(a.returned, b.returned, apart):
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
-    for kept, others in ((a.effects, b.effects), (b.effects, a.effects)):
-        extra = {one.name for one in kept} - {one.name for one in others}
+    for retained, others in ((a.effects, b.effects), (b.effects, a.effects)):
+        extra = {element.name for element in retained} - {other.name for other in others}
         if extra:
             return f"it changes {min(extra)} in some calls only", ""
-    calls = [[(one.function, one.updates) for one in trace.host_calls] for trace in (a, b)]
+    calls = [[(call.function, call.updates) for call in trace.host_calls] for trace in (a, b)]
     if calls[0] != calls[1]:
         return "a scheduler steps in some calls only", (*b.host_calls, *a.host_calls)[0].line
     if len(a.events) != len(b.events):
@@ -356,10 +358,10 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
     return None
 
 
-def _same_external(one: Storage, two: Storage) -> bool:
-    if one.name.startswith("argument"):
-        return one.name == two.name
-    return one.owner is two.owner
+def _same_external(single: Storage, two: Storage) -> bool:
+    if single.name.startswith("argument"):
+        return single.name == two.name
+    return single.owner is two.owner
 
 
 def _first_use(trace: Trace, number: int) -> str:
@@ -370,17 +372,19 @@ def _first_use(trace: Trace, number: int) -> str:
     return ""
 
 
-def _event_difference(one: Event, two: Event, apart: dict[int, int]) -> str | None:
-    if one.kind != two.kind or one.operator is not two.operator or one.name != two.name:
-        return f"one call runs {one.name} where another runs {two.name}"
-    if one.kind == EMPTY:
-        return None if one.results == two.results else "memory of another shape is made"
-    if one.kind == CONSTANT and not same_bits(one.array, two.array):
-        return f"{one.name} makes other numbers in each call"
-    if not _alike(one.args, two.args, apart) or not _alike(one.kwargs, two.kwargs, apart):
-        return f"{one.name} gets other arguments in each call"
-    if not _alike(one.results, two.results, apart) or not _alike(one.written, two.written, apart):
-        return f"{one.name} gives another shape, or reuses memory, in some calls"
+def _event_difference(single: Event, two: Event, apart: dict[int, int]) -> str | None:
+    if single.kind != two.kind or single.operator is not two.operator or single.name != two.name:
+        return f"one call runs {single.name} where another runs {two.name}"
+    if single.kind == EMPTY:
+        return None if single.results == two.results else "memory of another shape is made"
+    if single.kind == CONSTANT and not same_bits(single.array, two.array):
+        return f"{single.name} makes other numbers in each call"
+    if not _alike(single.args, two.args, apart) or not _alike(single.kwargs, two.kwargs, apart):
+        return f"{single.name} gets other arguments in each call"
+    if not _alike(single.results, two.results, apart) or not _alike(
+        single.written, two.written, apart
+    ):
+        return f"{single.name} gives another shape, or reuses memory, in some calls"
     return None
 
 
@@ -425,7 +429,7 @@ def values_in(x: Any) -> list[Value]:
     if isinstance(x, Value):
         return [x]
     if isinstance(x, (tuple, list)):
-        return [v for one in x for v in values_in(one)]
+        return [v for item in x for v in values_in(item)]
     if isinstance(x, dict):
         return values_in(list(x.values()))
     if isinstance(x, slice):
@@ -438,10 +442,10 @@ def mapped(x: Any, function: Any) -> Any:
     if isinstance(x, Value):
         return function(x)
     if isinstance(x, tuple):
-        made = [mapped(one, function) for one in x]
-        return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
+        result = [mapped(item, function) for item in x]
+        return type(x)(*result) if hasattr(x, "_fields") else tuple(result)
     if isinstance(x, list):
-        return [mapped(one, function) for one in x]
+        return [mapped(item, function) for item in x]
     if isinstance(x, dict):
-        return {key: mapped(one, function) for key, one in x.items()}
+        return {key: mapped(single, function) for key, single in x.items()}
     return x

@@ -65,7 +65,7 @@ class Precedent:
             return (
                 len(trace.events) == len(self.given) and trace.backward is None
                 and not trace.problems and _head(trace) == self.head
-                and [_storage(one) for one in trace.storages] == self.storages
+                and [_storage(storage) for storage in trace.storages] == self.storages
             )  # fmt: skip
         except _Unnamed:
             return False
@@ -107,13 +107,18 @@ def precedent(trace: Trace, function: Callable) -> Precedent | None:
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}
         files.add(_file_of(function))
         return Precedent(
-            _head(trace), [_storage(one) for one in trace.storages],
-            [(one.whole.shape, one.whole.strides, one.whole.dtype) for one in trace.storages],
+            _head(trace),
+            [_storage(storage) for storage in trace.storages],
+            [
+                (storage.whole.shape, storage.whole.strides, storage.whole.dtype)
+                for storage in trace.storages
+            ],
             [given(event, trace) for event in trace.events],
             [found(event, trace) for event in trace.events],
-            [event.results for event in trace.events], [event.form for event in trace.events],
+            [event.results for event in trace.events],
+            [event.form for event in trace.events],
             {name: _contents(name) for name in sorted(files)},
-        )  # fmt: skip
+        )
     except (_Unnamed, OSError):
         return None
 
@@ -147,12 +152,12 @@ def kept(key: str | None) -> Precedent | None:
     data = None if key is None else disk_cache.get(key)
     if data is None:
         return None
-    made = _unpacked(data)
+    result = _unpacked(data)
     try:
-        same = all(_contents(name) == text for name, text in made.files.items())
+        same = all(_contents(name) == text for name, text in result.files.items())
     except OSError:
         return None
-    return made if same else None
+    return result if same else None
 
 
 def keep(key: str | None, made: Precedent) -> None:
@@ -189,14 +194,32 @@ def _hope(function: Callable) -> str | None:
         return None
 
 
-def _packed(made: Precedent) -> bytes:
-    return json.dumps([
-        made.head, made.storages, [_plain(*one) for one in made.wholes], made.given, made.found,
-        [[None if v is None else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
-          for v in one] for one in made.results],
-        made.forms, made.files, made.start, made.arena,
-        made.table, made.recipe,
-    ], separators=(",", ":")).encode()  # fmt: skip
+def _packed(result: Precedent) -> bytes:
+    return json.dumps(
+        [
+            result.head,
+            result.storages,
+            [_plain(*whole) for whole in result.wholes],
+            result.given,
+            result.found,
+            [
+                [
+                    None
+                    if v is None
+                    else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
+                    for v in item
+                ]
+                for item in result.results
+            ],
+            result.forms,
+            result.files,
+            result.start,
+            result.arena,
+            result.table,
+            result.recipe,
+        ],
+        separators=(",", ":"),
+    ).encode()
 
 
 def _plain(shape: tuple, strides: tuple, kind: np.dtype) -> list:
@@ -205,13 +228,13 @@ def _plain(shape: tuple, strides: tuple, kind: np.dtype) -> list:
 
 def _unpacked(data: bytes) -> Precedent:
     head, storages, wholes, takes, gives, results, forms, files, *rest = json.loads(data)
-    kinds = {str(one): one for one in FROM_NUMPY}
+    kinds = {str(item): item for item in FROM_NUMPY}
     return Precedent(
         head, storages, [(tuple(a), tuple(b), kinds.get(c) or np.dtype(c)) for a, b, c in wholes],
         takes, gives,
         [tuple(None if v is None else
                Value(v[0], v[1], tuple(v[2]), tuple(v[3]), kinds.get(v[4]) or np.dtype(v[4]))
-               for v in one) for one in results],
+               for v in result) for result in results],
         [(many, tuple(parts)) for many, parts in forms], files, *rest,
     )  # fmt: skip
 
@@ -258,16 +281,16 @@ def _head(trace: Trace) -> list[str]:
     """What there is to compare beside events and memory."""
     return [
         str(trace.modes), _text(tuple(trace.plain), trace),
-        *(f"effect {one.name} {_text(one.key, trace)}" for one in trace.effects),
-        *(f"call {one.line} {one.updates}" for one in trace.host_calls),
+        *(f"effect {effect.name} {_text(effect.key, trace)}" for effect in trace.effects),
+        *(f"call {call.line} {call.updates}" for call in trace.host_calls),
     ]
 
 
-def _storage(one: Storage) -> str:
+def _storage(single: Storage) -> str:
     """What comparing looks at: memory of the call's own may be reused or not."""
-    if not one.external:
+    if not single.external:
         return "own"
-    return f"{one.name} {one.whole.shape} {one.whole.strides} {one.whole.dtype}"
+    return f"{single.name} {single.whole.shape} {single.whole.strides} {single.whole.dtype}"
 
 
 def given(event: Event, trace: Trace) -> str:
@@ -278,8 +301,8 @@ def given(event: Event, trace: Trace) -> str:
 
 def found(event: Event, trace: Trace) -> str:
     """What came of it."""
-    made = event.array if event.kind == CONSTANT else None
-    parts = (event.results, event.written, made)
+    result = event.array if event.kind == CONSTANT else None
+    parts = (event.results, event.written, result)
     return " ".join([_text(x, trace) for x in parts])
 
 
@@ -303,7 +326,7 @@ def _text(x: Any, trace: Trace) -> str:
     if kind in _SINGLE:
         return repr(x)
     if isinstance(x, (tuple, list)):
-        return f"{kind.__name__}({','.join([_text(one, trace) for one in x])})"
+        return f"{kind.__name__}({','.join([_text(item, trace) for item in x])})"
     if kind is dict:
         return f"dict({','.join(f'{_text(k, trace)}:{_text(v, trace)}' for k, v in x.items())})"
     if kind is slice:

@@ -28,18 +28,18 @@ class Reference:
 
     def run(self, values: list[Any]) -> list[np.ndarray]:
         """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
-        given = dict(zip(self.changing, values, strict=True))
-        given.update(self.states)
-        sources = [given[k] for k in range(len(self.graph.sources))]
+        supplied = dict(zip(self.changing, values, strict=True))
+        supplied.update(self.states)
+        sources = [supplied[k] for k in range(len(self.graph.sources))]
         outputs, writes = evaluate(self.graph, sources)
         outputs = [np.array(y, numpy_type(n.type), order="C")
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
         for slot, value in [(slot, value.copy()) for slot, value in writes]:
-            given[slot][...] = value
+            supplied[slot][...] = value
         self.ran[0] += 1
         return outputs
 
     def run_into(self, values: list[Any], outputs: list[np.ndarray]) -> None:
         """Runs once and writes its outputs to given arrays."""
-        for target, found in zip(outputs, self.run(values), strict=True):
-            target[...] = found
+        for target, result in zip(outputs, self.run(values), strict=True):
+            target[...] = result

@@ -34,9 +34,9 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     least = _noise_floor(bindings)
     try:
         states.rewind()
-        given = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
+        supplied = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
         with offline(step.edges) as exchanges:
-            outputs = [np.array(y) for y in step.run(given)]
+            outputs = [np.array(y) for y in step.run(supplied)]
             wrong = _exchanges(exchanges, least)
         if wrong is not None:
             return wrong
@@ -103,13 +103,13 @@ def _first_mismatch(
     states: _States, least: float,
 ) -> str | None:  # fmt: skip
     """The first of all results that differs; what is below `least` may be rounding alone."""
-    for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
-        if not agree(found, wanted, least):
-            return f"result {number} ({_describe_gap(found, wanted)})"
-    for found, wanted in cotangents:
-        largest = max(least, *(max_magnitude(one) for _, one in cotangents))
-        if not agree(found, wanted, largest):
-            return f"gradient ({_describe_gap(found, wanted)})"
+    for number, (actual, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
+        if not agree(actual, wanted, least):
+            return f"result {number} ({_describe_gap(actual, wanted)})"
+    for actual, wanted in cotangents:
+        largest = max(least, *(max_magnitude(single) for _, single in cotangents))
+        if not agree(actual, wanted, largest):
+            return f"gradient ({_describe_gap(actual, wanted)})"
     return _compare_writes(step, bindings, states, least)
 
 
@@ -131,20 +131,20 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
     for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
         if slot not in states.arrays:
             continue
-        found = states.arrays[slot]
+        actual = states.arrays[slot]
         if wanted is None:  # what the recorded call left, as no other has been there since
             wanted = states.kept[slot]
         name = step.edges.sources[slot].name
         if name == "grad":
-            gradients.append((found, wanted))
+            gradients.append((actual, wanted))
         elif _is_updated(step, bindings, slot):
-            pairs.append((found, wanted))
-        elif not agree(found, wanted, least):
-            return f"value of {name or 'a state'} ({_describe_gap(found, wanted)})"
+            pairs.append((actual, wanted))
+        elif not agree(actual, wanted, least):
+            return f"value of {name or 'a state'} ({_describe_gap(actual, wanted)})"
     # An activation at its kink may fall to either side by rounding, and moves single elements of
     # gradients: they are compared as a whole where some do not agree.
     largest = max((max_magnitude(wanted) for _, wanted in gradients), default=least)
-    if not all(agree(found, wanted, largest) for found, wanted in gradients):
+    if not all(agree(result, wanted, largest) for result, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
         size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in gradients)
         if not gap <= KINK_TOLERANCE**2 * size:
@@ -159,20 +159,20 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
 
 
 def _noise_floor(bindings: Bindings) -> float:
-    given = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, given), default=0.0))
+    supplied = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, supplied), default=0.0))
 
 
 def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
     """What is sent to other processes, which as a whole may differ as gradients do."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())
-        for found, wanted in zip(exchange.seen, wanted_arrays, strict=True):
-            if agree(found, wanted, least):
+        for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
+            if agree(actual, wanted, least):
                 continue
-            gap, size = squared_distance(found, wanted), squared_distance(wanted, wanted * 0)
+            gap, size = squared_distance(actual, wanted), squared_distance(wanted, wanted * 0)
             if not gap <= KINK_TOLERANCE**2 * size:
-                return f"value for {exchange.__name__} ({_describe_gap(found, wanted)})"
+                return f"value for {exchange.__name__} ({_describe_gap(actual, wanted)})"
         exchange.recorded = None
     return None
 
@@ -196,18 +196,18 @@ def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
     """The square of the distance between two arrays."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)
-        found = float(np.dot(gap, gap))
-        if a.dtype.itemsize >= 4 and np.isfinite(found):
-            return found
+        result = float(np.dot(gap, gap))
+        if a.dtype.itemsize >= 4 and np.isfinite(result):
+            return result
         return float(np.sum(gap.astype(np.float64) ** 2))
 
 
-def _is_close(found: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
+def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
     """Whether no element is further away than `bound` times the greatest magnitude; False where
     some are not finite."""
     with np.errstate(all="ignore"):
         most = max(scale, float(np.max(np.abs(wanted))), 1e-6)
-        return float(np.max(np.abs(found - wanted))) <= bound * most < np.inf
+        return float(np.max(np.abs(actual - wanted))) <= bound * most < np.inf
 
 
 def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
@@ -226,9 +226,9 @@ def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 
-def _describe_gap(found: np.ndarray, wanted: np.ndarray) -> str:
-    if found.shape != wanted.shape:
-        return f"shape {list(found.shape)} where it is {list(wanted.shape)}"
+def _describe_gap(actual: np.ndarray, wanted: np.ndarray) -> str:
+    if actual.shape != wanted.shape:
+        return f"shape {list(actual.shape)} where it is {list(wanted.shape)}"
     with np.errstate(all="ignore"):
-        gap = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+        gap = np.abs(actual.astype(np.float64) - wanted.astype(np.float64))
     return f"by up to {np.nanmax(gap, initial=0.0):.3g}"

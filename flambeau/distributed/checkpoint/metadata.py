@@ -53,7 +53,7 @@ class TensorProperties:
     pin_memory: bool = False
 
     def __getstate__(self) -> tuple[Any, ...]:
-        encoded = next(code for code, made in _FORMATS.items() if made is self.memory_format)
+        encoded = next(code for code, result in _FORMATS.items() if result is self.memory_format)
         return self.dtype, self.layout, self.requires_grad, encoded, self.pin_memory
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:

@@ -34,9 +34,9 @@ def _everybody(no_dist: bool, group: Any) -> tuple[int, int]:
 def _gathered(value: Any, size: int, group: Any) -> list[Any]:
     if size == 1:
         return [value]
-    found = [None] * size
-    objects.all_gather_object(found, value, group)
-    return found
+    result = [None] * size
+    objects.all_gather_object(result, value, group)
+    return result
 
 
 def _described(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
@@ -57,15 +57,15 @@ def owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
     for names in names_of_ranks:
         for name, size_bytes in names.items():
             sizes.setdefault(name, size_bytes)
-    loads, found = [0] * len(names_of_ranks), {}
+    loads, result = [0] * len(names_of_ranks), {}
     for name in sorted(sizes, key=lambda key: (-sizes[key], key)):
         rank = min(
             (r for r, names in enumerate(names_of_ranks) if name in names),
             key=lambda r: (loads[r], r),
         )
         loads[rank] += sizes[name]
-        found[name] = rank
-    return found
+        result[name] = rank
+    return result
 
 
 def save(

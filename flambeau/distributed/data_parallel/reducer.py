@@ -246,9 +246,9 @@ class Reducer:
     @staticmethod
     def _take(bucket: Bucket, result: Any) -> None:
         """Puts what a communication hook gave into the bucket."""
-        found = result[0] if isinstance(result, (list, tuple)) else result
-        if found is not bucket.buffer:
-            np.copyto(bucket.buffer._array, found._array.reshape(-1), casting="unsafe")
+        match = result[0] if isinstance(result, (list, tuple)) else result
+        if match is not bucket.buffer:
+            np.copyto(bucket.buffer._array, match._array.reshape(-1), casting="unsafe")
 
     def _give(self, parameter: Tensor, window: Tensor) -> None:
         gradient = parameter._grad

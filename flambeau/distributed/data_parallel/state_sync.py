@@ -53,7 +53,9 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
     if group.size() == 1 or not by_dtype:
         return
     groups, here = list(by_dtype.values()), recorder()
-    packed = [np.concatenate([one._array.reshape(-1) for one in members]) for members in groups]
+    packed = [
+        np.concatenate([member._array.reshape(-1) for member in members]) for members in groups
+    ]
     broadcast, transfer = _Broadcast(group, root), None
     if here is not None:
         from ...compiler.capture.record_exchange import Transfer

@@ -102,9 +102,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Collects the processes' states on process `to`; all call it."""
         target = self.process_group._ranks.index(to)
-        found: list[Any] | None = [None] * self.world_size if self.rank == target else None
-        objects.gather_object(self.optim.state_dict(), found, to, self.process_group)
-        self._all_state_dicts = list(found or ())
+        result: list[Any] | None = [None] * self.world_size if self.rank == target else None
+        objects.gather_object(self.optim.state_dict(), result, to, self.process_group)
+        self._all_state_dicts = list(result or ())
 
     def state_dict(self) -> dict[str, Any]:
         """The state as of one optimizer; RuntimeError before `consolidate_state_dict`."""

@@ -31,9 +31,9 @@ def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
     while True:
         left_s = end_s - time.monotonic()
         try:
-            made = socket.create_connection((host, port), timeout=max(left_s, 0.01))
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return made
+            result = socket.create_connection((host, port), timeout=max(left_s, 0.01))
+            result.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return result
         except OSError as error:
             if left_s <= _RETRY_S:
                 failure = DistNetworkError(
@@ -52,10 +52,10 @@ def _server(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer
     if multi_tenant and port in _shared_servers:
         return _shared_servers[port]
     listener = listen(port) if listener_fd is None else socket.socket(fileno=listener_fd)
-    made = TCPServer(listener)
+    result = TCPServer(listener)
     if multi_tenant:
-        _shared_servers[made.port] = made
-    return made
+        _shared_servers[result.port] = result
+    return result
 
 
 class TCPStore(Store):

@@ -12,7 +12,7 @@ from .rule import Rule
 @cache
 def all_rules() -> dict[str, type[Rule]]:
     """Every check by its id."""
-    found: dict[str, type[Rule]] = {}
+    result: dict[str, type[Rule]] = {}
     for subject in pkgutil.iter_modules(__path__):
         if not subject.ispkg:
             continue
@@ -22,5 +22,5 @@ def all_rules() -> dict[str, type[Rule]]:
             for value in vars(module).values():
                 own = getattr(value, "__module__", None) == module.__name__
                 if own and isinstance(value, type) and issubclass(value, Rule):
-                    found[value.id] = value
-    return dict(sorted(found.items()))
+                    result[value.id] = value
+    return dict(sorted(result.items()))

@@ -54,8 +54,8 @@ class Rule:
         """Hands a finding over. `places`: spots or places, that of the line to mend first; `level`
         and `fix` where they are not the rule's own; `evidence` numbers by name."""
         lines: dict[tuple[str, int], Place] = {}
-        for given in places:
-            place = given if isinstance(given, Place) else place_of(given)
+        for supplied in places:
+            place = supplied if isinstance(supplied, Place) else place_of(supplied)
             if place is not None:
                 lines.setdefault((place.file, place.line), place)
         evidence = {

@@ -82,11 +82,11 @@ def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
 def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
     """Adds inputs for an argument; tensors in it are copies, which are known by themselves."""
     leaves, spec = pytree.tree_flatten(value)
-    made = []
+    result = []
     for i, leaf in enumerate(leaves):
         node = graph.placeholder(f"{name}_{i + 1}")
         if isinstance(leaf, Tensor):
             leaf = leaf.detach().requires_grad_(leaf.requires_grad)
             recorder.know(leaf, node)
-        made.append(leaf)
-    return pytree.tree_unflatten(made, spec)
+        result.append(leaf)
+    return pytree.tree_unflatten(result, spec)

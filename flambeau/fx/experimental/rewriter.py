@@ -31,11 +31,11 @@ class AST_Rewriter(ast.NodeTransformer):
         exec(code, space)
         added = set(space) - before
         name = fn.__name__ if not added else next(iter(added))
-        made = space[name]
-        result = FunctionType(made.__code__, fn.__globals__, made.__name__, made.__defaults__,
-                              made.__closure__)  # fmt: skip
-        functools.update_wrapper(result, made)
-        result.__kwdefaults__ = copy.copy(made.__kwdefaults__)
+        new = space[name]
+        result = FunctionType(new.__code__, fn.__globals__, new.__name__, new.__defaults__,
+                              new.__closure__)  # fmt: skip
+        functools.update_wrapper(result, new)
+        result.__kwdefaults__ = copy.copy(new.__kwdefaults__)
         return result
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:

@@ -115,9 +115,9 @@ class _Splitter:
             default: Any = inspect.Signature.empty
             if node.op == "placeholder" and node.args:
                 default = node.args[0]
-            made = partition.graph.placeholder(label, type_expr=node.type, default_value=default)
-            made.meta = node.meta.copy()
-            partition.environment[node] = made
+            result = partition.graph.placeholder(label, type_expr=node.type, default_value=default)
+            result.meta = node.meta.copy()
+            partition.environment[node] = result
 
     def copy_node(self, node: Node) -> None:
         """Copies a node into its submodule, with the submodule that it calls."""
@@ -146,8 +146,8 @@ class _Splitter:
         else:
             self.build_in_order()
         output = self.module.graph.output_node()
-        made = self.graph.output(map_arg(output.args[0], lambda n: self.values[n.name]))
-        made.meta = output.meta.copy()
+        result = self.graph.output(map_arg(output.args[0], lambda n: self.values[n.name]))
+        result.meta = output.meta.copy()
 
     def build_in_order(self) -> None:
         """Calls each submodule where its first node was, or behind what it needs."""
@@ -165,14 +165,14 @@ class _Splitter:
         if node.op == "placeholder":
             default = node.args[0] if node.args else inspect.Signature.empty
             name = node.name if self.options["keep_original_node_name"] else str(node.target)
-            made = self.graph.placeholder(name, type_expr=node.type, default_value=default)
+            result = self.graph.placeholder(name, type_expr=node.type, default_value=default)
         elif node.op == "get_attr":
-            made = self.graph.get_attr(str(node.target))
+            result = self.graph.get_attr(str(node.target))
             self.attributes[str(node.target)] = attribute_at(self.module, str(node.target))
         else:
             return
-        made.meta = node.meta.copy()
-        self.values[node.name] = made
+        result.meta = node.meta.copy()
+        self.values[node.name] = result
 
     def call(self, partition: Partition) -> None:
         """Closes a submodule and calls it."""

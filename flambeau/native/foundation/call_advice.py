@@ -21,8 +21,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     import difflib  # only once something is wrong
 
     folded = {candidate.lower(): candidate for candidate in known if candidate != name}
-    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
+    result = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[result[0]] if result else None
 
 
 def advise(error: BaseException, trace: TracebackType | None, attributes: bool = True) -> None:
@@ -38,10 +38,10 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
             if near is not None:
                 error.add_note(f"Did you mean {near!r}?")
         return
-    found = _KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
-    if found is None or trace is None:
+    result = _KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
+    if result is None or trace is None:
         return
-    name = found["name"]
+    name = result["name"]
     for frame, line in reversed(_frames(trace)):
         for function in _called(frame, line, name):
             near = nearest(name, _keywords(function))
@@ -89,8 +89,8 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
             return None
         if inspect.ismodule(owner):
             return getattr(owner, node.attr, None)
-        found = inspect.getattr_static(owner, node.attr, None)
-        return getattr(found, "__func__", found)
+        result = inspect.getattr_static(owner, node.attr, None)
+        return getattr(result, "__func__", result)
     return None
 
 

@@ -19,12 +19,12 @@ _PARTS = (
 
 def places(shape: Sequence[int]) -> list[Tensor]:
     """For each axis its indices, as a tensor that broadcasts to the shape."""
-    made = []
+    result = []
     for axis, n in enumerate(shape):
         ones = [1] * len(shape)
         ones[axis] = n
-        made.append(ops.arange(n).view(ones))
-    return made
+        result.append(ops.arange(n).view(ones))
+    return result
 
 
 def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
@@ -62,9 +62,9 @@ def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def _dense(count: Tensor, indices: Tensor) -> Tensor:
     """The opposite of `_ordered`: 1 for each block that there is."""
-    kept = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
-    made = ops.zeros(indices.shape, dtype=types.int32)
-    return made.scatter_(-1, indices.long(), kept)
+    retained = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
+    result = ops.zeros(indices.shape, dtype=types.int32)
+    return result.scatter_(-1, indices.long(), retained)
 
 
 class BlockMask:
@@ -110,8 +110,8 @@ class BlockMask:
         for count, indices in (parts[:2], parts[2:4]):
             known = compute_q_blocks and count is not None
             parts += _ordered(_dense(count, indices).mT) if known else (None, None)
-        kept: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
-        return cls(lengths, **kept, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
+        retained: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
+        return cls(lengths, **retained, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """Lengths, tensors, size of blocks and function, in the order of the constructor."""
@@ -140,17 +140,17 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """1 for each block of which something is left."""
-        made = _dense(self.kv_num_blocks, self.kv_indices)
+        result = _dense(self.kv_num_blocks, self.kv_indices)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            made = made | _dense(self.full_kv_num_blocks, self.full_kv_indices)
-        return made
+            result = result | _dense(self.full_kv_num_blocks, self.full_kv_indices)
+        return result
 
     def to_string(self, grid_size: Any = (20, 20), limit: int = 4) -> str:
         """The blocks of the first masks as a picture."""
         dense = self.to_dense().reshape(-1, *self.kv_indices.shape[-2:])
         shown = []
         for picture in dense[:limit].tolist():
-            shown += ["".join("██" if one else "  " for one in row) for row in picture]
+            shown += ["".join("██" if item else "  " for item in row) for row in picture]
         return "\n".join(shown)
 
     def to(self, device: Any) -> BlockMask:
@@ -159,8 +159,10 @@ class BlockMask:
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
         parts = {name: getattr(self, name) for name in _PARTS}
-        kept: Any = {name: None if part is None else change(part) for name, part in parts.items()}
-        return BlockMask(self.seq_lengths, **kept, BLOCK_SIZE=self.BLOCK_SIZE,
+        retained: Any = {
+            name: None if part is None else change(part) for name, part in parts.items()
+        }
+        return BlockMask(self.seq_lengths, **retained, BLOCK_SIZE=self.BLOCK_SIZE,
                          mask_mod=self.mask_mod)  # fmt: skip
 
     def __getitem__(self, index: Any) -> BlockMask:
@@ -176,9 +178,13 @@ class BlockMask:
                 parts += [None, None]
             else:
                 parts += _ordered(_dense(count, indices)[..., :rows, :columns])
-        kept: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
-        return BlockMask.from_kv_blocks(**kept, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod,
-                                        seq_lengths=(new_q_len, new_kv_len))  # fmt: skip
+        retained: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
+        return BlockMask.from_kv_blocks(
+            **retained,
+            BLOCK_SIZE=self.BLOCK_SIZE,
+            mask_mod=self.mask_mod,
+            seq_lengths=(new_q_len, new_kv_len),
+        )
 
     def __str__(self) -> str:
         return (f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n"
@@ -198,8 +204,8 @@ def create_block_mask(
     """
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
-    made = mask_mod(*places(shape))
-    seen = (made if isinstance(made, Tensor) else ops.full((), made)).expand(shape)
+    result = mask_mod(*places(shape))
+    seen = (result if isinstance(result, Tensor) else ops.full((), result)).expand(shape)
     rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
     whole = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
     whole[..., :Q_LEN, :KV_LEN] = seen
@@ -207,6 +213,6 @@ def create_block_mask(
     full = (blocks == size[0] * size[1]) if separate_full_blocks else None
     partial = (blocks > 0) if full is None else (blocks > 0) & ~full
     whole_ones = (None, None) if full is None else _ordered(full)
-    kept: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
-    return BlockMask.from_kv_blocks(**kept, BLOCK_SIZE=size, mask_mod=mask_mod,
+    retained: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
+    return BlockMask.from_kv_blocks(**retained, BLOCK_SIZE=size, mask_mod=mask_mod,
                                     seq_lengths=(Q_LEN, KV_LEN))  # fmt: skip

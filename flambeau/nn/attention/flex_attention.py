@@ -57,10 +57,10 @@ def create_mask(
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
     at = places(shape)
     scores = len(inspect.signature(mod_fn).parameters) == 5
-    made = mod_fn(ops.zeros(shape), *at) if scores else mod_fn(*at)
+    result = mod_fn(ops.zeros(shape), *at) if scores else mod_fn(*at)
     if scores:  # what it sends to -inf is masked
-        return ops.logical_not(ops.isneginf(made.expand(shape)))
-    return made.expand(shape) if isinstance(made, Tensor) else ops.full(shape, made)
+        return ops.logical_not(ops.isneginf(result.expand(shape)))
+    return result.expand(shape) if isinstance(result, Tensor) else ops.full(shape, result)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> None:

@@ -46,13 +46,13 @@ class _InstanceNorm(_NormBase):
         _require_dims(input, unbatched, unbatched + 1)
 
     def _flambeau_check_channels(self, input: Tensor, dim: int) -> None:
-        found = input.size(dim)
-        if found == self.num_features:
+        result = input.size(dim)
+        if result == self.num_features:
             return
         if self.affine:
             raise ValueError(
                 f"expected input's size at dim={dim} to match num_features "
-                f"({self.num_features}), but got: {found}."
+                f"({self.num_features}), but got: {result}."
             )
         warn(
             f"input's size at dim={dim} does not match num_features. You can silence this "

@@ -100,8 +100,8 @@ class RNNBase(Module):
         for name, kind in kinds.items():
             value: Any = getattr(self, name)
             if not isinstance(value, kind):
-                found = type(value).__name__
-                raise TypeError(f"{name} should be of type {kind.__name__}, got: {found}")
+                result = type(value).__name__
+                raise TypeError(f"{name} should be of type {kind.__name__}, got: {result}")
             if kind is int and value <= 0:
                 raise ValueError(f"{name} must be greater than zero")
         if self.num_layers <= 0:

@@ -30,15 +30,15 @@ class _Table(Module):
         return padding_idx % self.num_embeddings
 
     def _flambeau_set_weight(
-        self, given: Tensor | None, device: Any, dtype: Any, requires_grad: bool = True
+        self, supplied: Tensor | None, device: Any, dtype: Any, requires_grad: bool = True
     ) -> None:
         shape = [self.num_embeddings, self.embedding_dim]
-        if given is None:
+        if supplied is None:
             drawn = ops.empty(shape, device=device, dtype=dtype)
             self.weight = Parameter(drawn, requires_grad=requires_grad)
             self.reset_parameters()
-        elif list(given.shape) == shape:
-            self.weight = Parameter(given, requires_grad=requires_grad)
+        elif list(supplied.shape) == shape:
+            self.weight = Parameter(supplied, requires_grad=requires_grad)
         else:
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
 

@@ -160,8 +160,8 @@ def orthogonal(
             'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
             f"{orthogonal_map}"
         )
-    made = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
-    return parametrize.register_parametrization(module, name, made, unsafe=True)
+    result = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, result, unsafe=True)
 
 
 def _tensor_of(module: Any, name: str) -> Tensor:
@@ -282,5 +282,5 @@ def spectral_norm(
     """
     weight = _tensor_of(module, name)
     dim = axis_of_outputs(module) if dim is None else dim
-    made = _SpectralNorm(weight, n_power_iterations, dim, eps)
-    return parametrize.register_parametrization(module, name, made)
+    result = _SpectralNorm(weight, n_power_iterations, dim, eps)
+    return parametrize.register_parametrization(module, name, result)

@@ -136,13 +136,13 @@ class ParametrizationList(ModuleList):
         _register_parameter_or_buffer(self, "original", original)
 
     def _keep_several(self, original: Tensor, new: Sequence[Tensor]) -> None:
-        for i, one in enumerate(new):
-            if not isinstance(one, Tensor):
-                raise _not_a_tensor(i, one)
+        for i, item in enumerate(new):
+            if not isinstance(item, Tensor):
+                raise _not_a_tensor(i, item)
             if isinstance(original, Parameter):
-                one = Parameter(one, original.requires_grad)
-            one.requires_grad_(original.requires_grad)
-            _register_parameter_or_buffer(self, f"original{i}", one)
+                item = Parameter(item, original.requires_grad)
+            item.requires_grad_(original.requires_grad)
+            _register_parameter_or_buffer(self, f"original{i}", item)
 
     def _check_value(self, before: Tensor) -> None:
         value = self()
@@ -280,19 +280,19 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         if not unsafe:
             _check_added(module, tensor_name, parametrization)
-        held = module.parametrizations[tensor_name]
-        held.append(parametrization)
-        held.unsafe |= unsafe
+        stored = module.parametrizations[tensor_name]
+        stored.append(parametrization)
+        stored.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
         original = getattr(module, tensor_name)
         # Checked before anything is changed in the module.
-        made = ParametrizationList([parametrization], original, unsafe=unsafe)
+        result = ParametrizationList([parametrization], original, unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
             _inject_new_class(module)
             module.parametrizations = ModuleDict()
         _inject_property(module, tensor_name)
-        module.parametrizations[tensor_name] = made
+        module.parametrizations[tensor_name] = result
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
@@ -337,10 +337,10 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     >>> [nn.utils.parametrize.is_parametrized(layer, name) for name in ("weight", "bias")]
     [True, False]
     """
-    held = getattr(module, "parametrizations", None)
-    if not isinstance(held, ModuleDict):
+    stored = getattr(module, "parametrizations", None)
+    if not isinstance(stored, ModuleDict):
         return False
-    return len(held) > 0 if tensor_name is None else tensor_name in held
+    return len(stored) > 0 if tensor_name is None else tensor_name in stored
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
@@ -353,9 +353,9 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    held = module.parametrizations[tensor_name]
-    if held.is_tensor:
-        original = held.original
+    stored = module.parametrizations[tensor_name]
+    if stored.is_tensor:
+        original = stored.original
         if leave_parametrized:
             with no_grad():
                 _set(original, getattr(module, tensor_name))

@@ -115,13 +115,13 @@ def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningM
 def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
     """The method, after the one that prunes the parameter already, whose hook is taken off."""
     method._tensor_name = name
-    held = _hooks_on(module, name)
-    if len(held) > 1:
+    stored = _hooks_on(module, name)
+    if len(stored) > 1:
         raise AssertionError(
             f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. "
             "Use a PruningContainer."
         )
-    for key, old in held.items():
+    for key, old in stored.items():
         del module._forward_pre_hooks[key]
         container = old if isinstance(old, PruningContainer) else PruningContainer(old)
         container.add_pruning_method(method)
@@ -464,10 +464,10 @@ def global_unstructured(
     masks = parameters_to_vector(
         getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in places
     )
-    found = PruningContainer(method).compute_mask(values, masks)
+    result = PruningContainer(method).compute_mask(values, masks)
     for module, name, t in places:
-        custom_from_mask(module, name, mask=found[: t.numel()].view_as(t))
-        found = found[t.numel() :]
+        custom_from_mask(module, name, mask=result[: t.numel()].view_as(t))
+        result = result[t.numel() :]
 
 
 def remove(module: Any, name: str) -> Any:

@@ -81,7 +81,7 @@ class SpectralNorm:
                 raise RuntimeError(
                     f"Cannot register two spectral_norm hooks on the same parameter {name}"
                 )
-        made = SpectralNorm(name, n_power_iterations, dim, eps)
+        result = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
@@ -91,7 +91,7 @@ class SpectralNorm:
                 "sure to run the dummy forward before applying spectral normalization"
             )
         with no_grad():
-            lengths = made.reshape_weight_to_matrix(weight).size()
+            lengths = result.reshape_weight_to_matrix(weight).size()
             u, v = (F.normalize(weight.new_empty(n).normal_(0, 1), dim=0, eps=eps) for n in lengths)
         delattr(module, name)
         module.register_parameter(f"{name}_orig", weight)
@@ -99,10 +99,10 @@ class SpectralNorm:
         setattr(module, name, weight.data)
         module.register_buffer(f"{name}_u", u)
         module.register_buffer(f"{name}_v", v)
-        module.register_forward_pre_hook(made)
-        module._register_state_dict_hook(SpectralNormStateDictHook(made))
-        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(made))
-        return made
+        module.register_forward_pre_hook(result)
+        module._register_state_dict_hook(SpectralNormStateDictHook(result))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(result))
+        return result
 
 
 class SpectralNormLoadStateDictPreHook:
@@ -201,8 +201,8 @@ def _take_hook(
     hooks: dict, kind: type[Any], name: str, module: Module | None = None
 ) -> bool:
     """Takes the hook of this kind for the parameter out; removes it from `module` if given."""
-    for key, held in hooks.items():
-        hook = getattr(held, "hook", held)  # load hooks are wrapped
+    for key, stored in hooks.items():
+        hook = getattr(stored, "hook", stored)  # load hooks are wrapped
         if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:
             if module is not None:
                 hook.remove(module)

@@ -97,20 +97,20 @@ def _swap(module: Module, path: str, tensor: Any) -> Any:
         raise KeyError('tensor name can\'t be empty string ""')
     for members in (owner._parameters, owner._buffers):
         if name in members:
-            held = members[name]
+            stored = members[name]
             if tensor is _MISSING:
                 del members[name]
             else:
                 members[name] = tensor
-            return held
-    held = getattr(owner, name, _MISSING)
-    if held is not _MISSING and held is not None and not isinstance(held, Tensor):
-        raise TypeError(f"attribute `{name}`: {held} is not an instance of torch.Tensor")
+            return stored
+    stored = getattr(owner, name, _MISSING)
+    if stored is not _MISSING and stored is not None and not isinstance(stored, Tensor):
+        raise TypeError(f"attribute `{name}`: {stored} is not an instance of torch.Tensor")
     if tensor is not _MISSING:
         setattr(owner, name, tensor)
-    elif held is not _MISSING:
+    elif stored is not _MISSING:
         delattr(owner, name)
-    return held
+    return stored
 
 
 def _named_tensors(module: Module) -> dict[str, Tensor]:
@@ -120,14 +120,14 @@ def _named_tensors(module: Module) -> dict[str, Tensor]:
     }
 
 
-def _with_tied_names(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_tied_names(module: Module, supplied: dict[str, Tensor]) -> dict[str, Tensor]:
     """`given`, with what is given for one name of a shared tensor under its other names too."""
     names_of: dict[int, list[str]] = {}
     for name, tensor in _named_tensors(module).items():
         names_of.setdefault(id(tensor), []).append(name)
-    complete = dict(given)
+    complete = dict(supplied)
     for names in names_of.values():
-        values = [given[name] for name in names if name in given]
+        values = [supplied[name] for name in names if name in supplied]
         if len(names) == 1 or not values:
             continue
         if any(value is not values[0] for value in values):
@@ -139,10 +139,10 @@ def _with_tied_names(module: Module, given: dict[str, Tensor]) -> dict[str, Tens
     return complete
 
 
-def _check_names(module: Module, given: dict[str, Tensor]) -> None:
+def _check_names(module: Module, supplied: dict[str, Tensor]) -> None:
     known = set(_named_tensors(module))
     errors = []
-    for what, names in (("Unexpected", set(given) - known), ("Missing", known - set(given))):
+    for what, names in (("Unexpected", set(supplied) - known), ("Missing", known - set(supplied))):
         if names:
             errors.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
     if errors:

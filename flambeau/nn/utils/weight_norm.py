@@ -53,7 +53,7 @@ class WeightNorm:
                 raise RuntimeError(
                     f"Cannot register two weight_norm hooks on the same parameter {name}"
                 )
-        made = WeightNorm(name, dim)
+        result = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
             raise ValueError(
@@ -61,12 +61,12 @@ class WeightNorm:
                 "to run the dummy forward before applying weight normalization"
             )
         del module._parameters[name]
-        norm = norm_except_dim(weight, 2, made.dim)
+        norm = norm_except_dim(weight, 2, result.dim)
         module.register_parameter(f"{name}_g", Parameter(norm.data))
         module.register_parameter(f"{name}_v", Parameter(weight.data))
-        setattr(module, name, made.compute_weight(module))
-        module.register_forward_pre_hook(made)
-        return made
+        setattr(module, name, result.compute_weight(module))
+        module.register_forward_pre_hook(result)
+        return result
 
     def remove(self, module: Module) -> None:
         """Makes the present weight an ordinary parameter again."""

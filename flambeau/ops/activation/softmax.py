@@ -152,11 +152,11 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
             return y
     inside = compute_dtype(output.dtype)
     y = output.astype(inside, copy=False)
-    made = np.multiply(grad_output, y, dtype=inside)
-    total = np.add.reduce(made, dim, None, None, True)
-    np.subtract(made, np.multiply(y, total), made)
+    result = np.multiply(grad_output, y, dtype=inside)
+    total = np.add.reduce(result, dim, None, None, True)
+    np.subtract(result, np.multiply(y, total), result)
     kind = output.dtype if input_dtype is None else input_dtype.numpy
-    return made.astype(kind, copy=False)
+    return result.astype(kind, copy=False)
 
 
 @softmax_backward.vjp("grad_output")
@@ -214,11 +214,11 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
-    made = np.exp(output, dtype=inside)
-    np.multiply(made, np.add.reduce(grad_output, dim, inside, None, True), made)
-    np.subtract(grad_output, made, made)
+    result = np.exp(output, dtype=inside)
+    np.multiply(result, np.add.reduce(grad_output, dim, inside, None, True), result)
+    np.subtract(grad_output, result, result)
     kind = output.dtype if input_dtype is None else input_dtype.numpy
-    return made.astype(kind, copy=False)
+    return result.astype(kind, copy=False)
 
 
 @log_softmax_backward.vjp("grad_output")

@@ -26,9 +26,9 @@ _ready: dict[tuple, Any] = {}
 
 
 def _kernel(kind: np.dtype, causal: bool) -> Any:
-    found = _ready.get((kind, causal))
-    if found is not None:
-        return found if KernelPolicy.allowed else None
+    known = _ready.get((kind, causal))
+    if known is not None:
+        return known if KernelPolicy.allowed else None
 
     def build() -> Any:
         from ...native.kernels.attention_softmax import probabilities
@@ -39,8 +39,8 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
     function = request_kernel(("probabilities", kind, causal), build)
     if function is None:
         return None
-    made = _ready[kind, causal] = function.address
-    return made
+    result = _ready[kind, causal] = function.address
+    return result
 
 
 def _fits(count: int, q: Array) -> bool:
@@ -55,11 +55,11 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     count = q.size // max(q.shape[-1], 1) * columns
     if 0 < count <= min(MOST, LARGE) and q.__class__ is Array:
         return _small(q, k, v, scale, causal)
-    if not _fits(count, q) or (found := _kernel(q.dtype, causal)) is None:
+    if not _fits(count, q) or (result := _kernel(q.dtype, causal)) is None:
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
     each = rows * columns
-    call_kernel(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
+    call_kernel(result, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
     return product(p, v), p
 
 
@@ -82,17 +82,17 @@ def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array 
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
     step = max(1, _PART * max(1, POOL.threads() // TYPICAL_THREADS) // max(each, 1))
     if q.ndim < 3 or len(q) <= step:
-        found = forward(q, k, v, scale, causal)
-        return None if found is None else found[0]
+        result = forward(q, k, v, scale, causal)
+        return None if result is None else result[0]
     if each > _MOST:
         return None
     y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
     for start in range(0, len(q), step):
         part = slice(start, start + step)
-        found = forward(q[part], k[part], v[part], scale, causal)
-        if found is None:
+        result = forward(q[part], k[part], v[part], scale, causal)
+        if result is None:
             return None
-        y[part] = found[0]
+        y[part] = result[0]
     return y
 
 

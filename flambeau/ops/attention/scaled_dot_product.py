@@ -135,29 +135,29 @@ def attention(
         return meta_array((*shape[:-1], value.shape[-1]), kind), meta_array(shape, inside)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
     if keep == _PROBABILITIES and mask is None:
-        found = whole_forward(q, k, v, scale, is_causal)
-        if found is not None:
-            return _positions_outside(found[0].astype(kind, copy=False)), found[1]
+        result = whole_forward(q, k, v, scale, is_causal)
+        if result is not None:
+            return _positions_outside(result[0].astype(kind, copy=False)), result[1]
     if keep == _NOTHING and mask is None:
         alone = in_parts(q, k, v, scale, is_causal)
         if alone is not None:
             return _positions_outside(alone.astype(kind, copy=False)), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
-    kept = None
+    retained = None
     if keep != _NOTHING:
-        kept = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
+        retained = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
     with np.errstate(all="ignore"):
         for window in _windows(shape):
             target = y[window]
-            made = kept[window] if keep == _PROBABILITIES else \
+            new = retained[window] if keep == _PROBABILITIES else \
                 np.empty((*target.shape[:-1], shape[-1]), inside)  # fmt: skip
             if shape[-1]:
-                sums = _softmax(scores.of(window, made), scores.masked)
+                sums = _softmax(scores.of(window, new), scores.masked)
                 if keep == _LOG_SUMS:
-                    kept[window] = sums
-            np.matmul(made, v[window[: scores.rank]], target)
-    return _positions_outside(y.astype(kind, copy=False)), kept
+                    retained[window] = sums
+            np.matmul(new, v[window[: scores.rank]], target)
+    return _positions_outside(y.astype(kind, copy=False)), retained
 
 
 def _positions_outside(y: Array) -> Array:
@@ -184,9 +184,9 @@ def adjoint(
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     if keep == _PROBABILITIES:
-        found = whole_backward(g, q, k, v, y, kept, scale)
-        if found is not None:
-            return tuple(x.astype(kind, copy=False) for x in found)
+        result = whole_backward(g, q, k, v, y, kept, scale)
+        if result is not None:
+            return tuple(x.astype(kind, copy=False) for x in result)
     scores = _Scores(q, k, mask, scale, is_causal)
     dq = np.empty(q.shape, inside)
     dk, dv = np.zeros(k.shape, inside), np.zeros(v.shape, inside)

@@ -66,9 +66,9 @@ class Packet:
     def __getattr__(self, name: str) -> Overload:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = Overload(self, name)
-        setattr(self, name, made)
-        return made
+        result = Overload(self, name)
+        setattr(self, name, result)
+        return result
 
     def overloads(self) -> list[str]:
         """The overloads' names: those that optimisers ask for, of which all work."""
@@ -87,9 +87,9 @@ class Namespace:
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = Packet(name)
-        setattr(self, name, made)
-        return made
+        result = Packet(name)
+        setattr(self, name, result)
+        return result
 
 
 aten = Namespace()

@@ -31,13 +31,13 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
     if not isinstance(dim, (tuple, list)):
         single: Any = dim
         return (canonical_dim(single, ndim),) if ndim else _checked_scalar(single)
-    found = tuple(canonical_dim(d, ndim) for d in dim)
-    if len(set(found)) != len(found):
-        twice = next(d for d in found if found.count(d) > 1)
+    result = tuple(canonical_dim(d, ndim) for d in dim)
+    if len(set(result)) != len(result):
+        twice = next(d for d in result if result.count(d) > 1)
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
     if not ndim:
         return ()  # a 0-dim tensor takes dim 0 or -1, which names nothing
-    return found if found or len(dim) != 0 else tuple(range(ndim))
+    return result if result or len(dim) != 0 else tuple(range(ndim))
 
 
 def _checked_scalar(dim: int) -> tuple[int, ...]:

@@ -26,10 +26,10 @@ def _called(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Calla
     array = self._array
     operands = [other.expand(array.shape)._array for other in others]
     for index in np.ndindex(array.shape):
-        made = callable(array[index].item(), *(b[index].item() for b in operands))
-        if not hasattr(made, "__float__") and not isinstance(made, complex):
-            raise TypeError(f"must be real number, not {type(made).__name__}")
-        array[index] = made
+        result = callable(array[index].item(), *(b[index].item() for b in operands))
+        if not hasattr(result, "__float__") and not isinstance(result, complex):
+            raise TypeError(f"must be real number, not {type(result).__name__}")
+        array[index] = result
     bump(self)
     return self
 

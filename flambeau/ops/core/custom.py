@@ -25,10 +25,10 @@ class Schema:
     """`foo(Tensor x, int k=2) -> Tensor`, taken apart as far as calls need it."""
 
     def __init__(self, namespace: str, text: str) -> None:
-        found = re.fullmatch(r"\s*([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"\s*([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text, re.DOTALL)
+        if match is None:
             raise RuntimeError(f"schema not understood: {text!r}")
-        name, inner, self.returns = found.groups()
+        name, inner, self.returns = match.groups()
         self.name, _, self.overload = name.partition(".")
         self.text = f"{namespace}::{name}({inner}) -> {self.returns}"
         parts = [part.strip() for part in _split(inner)]
@@ -47,19 +47,19 @@ class Schema:
         if len(args) > len(first):
             raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
                               f"{len(args)} argument(s)")  # fmt: skip
-        given = dict(zip([a.name for a in first], args, strict=False))
+        supplied = dict(zip([a.name for a in first], args, strict=False))
         for key in kwargs:
-            if key in given or key not in {a.name for a in self.arguments}:
+            if key in supplied or key not in {a.name for a in self.arguments}:
                 raise self._error(f"Unknown keyword argument '{key}' for operator '{name}'")
-        given.update(kwargs)
+        supplied.update(kwargs)
         for argument in self.arguments:
-            if argument.name not in given:
+            if argument.name not in supplied:
                 if argument.required:
                     raise self._error(f"{name}() is missing value for argument '{argument.name}'")
-                given[argument.name] = argument.default
-            self._check(argument, given[argument.name], name)
-        return (tuple(given[a.name] for a in first),
-                {a.name: given[a.name] for a in self.arguments if a.keyword})  # fmt: skip
+                supplied[argument.name] = argument.default
+            self._check(argument, supplied[argument.name], name)
+        return (tuple(supplied[a.name] for a in first),
+                {a.name: supplied[a.name] for a in self.arguments if a.keyword})  # fmt: skip
 
     def _check(self, argument: Argument, value: Any, name: str) -> None:
         if argument.kind == "Tensor" and not isinstance(value, Tensor):
@@ -197,8 +197,8 @@ def _node_of(operator: CustomOperator) -> type:
                 f"Trying to backward through {operator} but no autograd formula was "
                 "registered. Please use register_autograd to add one."
             )
-        found = operator.backward(ctx, *g)
-        return (None, *(found if isinstance(found, tuple) else (found,)))
+        result = operator.backward(ctx, *g)
+        return (None, *(result if isinstance(result, tuple) else (result,)))
 
     name = f"{operator.namespace}_{operator._opname}_{operator._overloadname}"
     body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
@@ -209,7 +209,7 @@ def _plain(value: Any) -> Any:
     """An argument as a kernel gets it: no tensor of it requires grad."""
     if isinstance(value, Tensor):
         return value.detach()
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _tensors(values: tuple) -> Iterator[Tensor]:
@@ -236,9 +236,9 @@ class CustomPacket:
         return list(self._made)
 
     def __getattr__(self, name: str) -> CustomOperator:
-        made = self.__dict__.get("_made", {})
-        if name in made:
-            return made[name]
+        result = self.__dict__.get("_made", {})
+        if name in result:
+            return result[name]
         raise AttributeError(
             f"The underlying op of '{self.__dict__.get('_qualified_op_name')}' has no overload "
             f"name '{name}'"
@@ -349,16 +349,16 @@ def _kind(note: Any) -> str:
 
     origin, inner = typing.get_origin(note), typing.get_args(note)
     if origin in (typing.Union, types.UnionType):
-        rest = [one for one in inner if one is not type(None)]
+        rest = [item for item in inner if item is not type(None)]
         if len(rest) == 1:
             return _kind(rest[0]) + "?"
         return "Scalar?" if len(rest) < len(inner) else "Scalar"
     if origin is not None and inner:
         return _kind(inner[0]) + "[]"
-    found = _SINGLE.get(getattr(note, "__name__", ""))
-    if found is None:
+    known = _SINGLE.get(getattr(note, "__name__", ""))
+    if known is None:
         raise ValueError(f"infer_schema(func): unsupported type {note}")
-    return found
+    return known
 
 
 def _returned(note: Any) -> str:
@@ -367,5 +367,5 @@ def _returned(note: Any) -> str:
     if note is type(None):
         return "()"
     if typing.get_origin(note) is tuple:
-        return f"({', '.join(_kind(one) for one in typing.get_args(note))})"
+        return f"({', '.join(_kind(arg) for arg in typing.get_args(note))})"
     return _kind(note)

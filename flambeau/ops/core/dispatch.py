@@ -110,14 +110,14 @@ def _unary(operator: Operator) -> Callable:
             raise explained(operator, error, (input,)) from None
         if y.ndim > 1 and not a.flags.c_contiguous:
             y = laid_out(_ITERATOR, y, (a,))
-        made = _new(Tensor)
-        made._array = y if y.__class__ is _ndarray else as_array(y)
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = None
-        made._stamp = creation.stamp
+        result = _new(Tensor)
+        result._array = y if y.__class__ is _ndarray else as_array(y)
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._counter = result._base = None
+        result._stamp = creation.stamp
         if input._tracked and differentiable:
-            record_unary(operator, made, input)
-        return made if out is None else write_out(operator, made, out, (input,))
+            record_unary(operator, result, input)
+        return result if out is None else write_out(operator, result, out, (input,))
 
     return function
 
@@ -156,16 +156,16 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             y = _binary_slow(operator, input, other, unknown)
             if y is NotImplemented:
                 return y
-        made = _new(Tensor)
-        made._array = y if y.__class__ is _ndarray else as_array(y)
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = None
-        made._stamp = creation.stamp
+        result = _new(Tensor)
+        result._array = y if y.__class__ is _ndarray else as_array(y)
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._counter = result._base = None
+        result._stamp = creation.stamp
         if other.__class__ is not Tensor or input.__class__ is not Tensor:
-            _record_mixed(operator, made, input, other)
+            _record_mixed(operator, result, input, other)
         elif (input._tracked or other._tracked) and differentiable:
-            record_binary(operator, made, input, other)
-        return made if out is None else write_out(operator, made, out, (input, other))
+            record_binary(operator, result, input, other)
+        return result if out is None else write_out(operator, result, out, (input, other))
 
     return function
 
@@ -180,15 +180,15 @@ def _numbers_with(
     return frozenset(d for d in fast if d.kind in "iu") | floats, floats
 
 
-def _record_mixed(operator: Operator, made: Tensor, input: Any, other: Any) -> None:
+def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) -> None:
     """Records a binary operator on a subclass of Tensor (a Parameter) or a Python number."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
         position = 0 if isinstance(input, Tensor) else 1
         tensor = other if position else input
         if isinstance(tensor, Tensor) and tensor._tracked and operator.differentiable:
-            record_number(operator, made, (input, other), position)
+            record_number(operator, result, (input, other), position)
     elif (input._tracked or other._tracked) and operator.differentiable:
-        record_binary(operator, made, input, other)
+        record_binary(operator, result, input, other)
 
 
 def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> Any:
@@ -265,14 +265,14 @@ def reflected(operator: Operator) -> Callable:
             return forward(other, self)
         if y.ndim > 1 and not a.flags.c_contiguous:
             y = laid_out(_ITERATOR, y, (b, a))
-        made = _new(Tensor)
-        made._array = y if y.__class__ is _ndarray else as_array(y)
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = None
-        made._stamp = creation.stamp
+        result = _new(Tensor)
+        result._array = y if y.__class__ is _ndarray else as_array(y)
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._counter = result._base = None
+        result._stamp = creation.stamp
         if self._tracked and operator.differentiable:
-            record_number(operator, made, (other, self), 1)
-        return made
+            record_number(operator, result, (other, self), 1)
+        return result
 
     return _named(function, operator)
 
@@ -290,10 +290,10 @@ def _lazy(operator: Operator) -> Callable:
     names: dict[str, Any] = {"__builtins__": __builtins__}
 
     def become(args: tuple, kwargs: dict) -> Any:
-        source, made = written(operator)
-        names.update(made.__globals__)
-        function.__code__ = made.__code__
-        function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        source, result = written(operator)
+        names.update(result.__globals__)
+        function.__code__ = result.__code__
+        function.__defaults__, function.__kwdefaults__ = result.__defaults__, result.__kwdefaults__
         operator.source = source
         return function(*args, **kwargs)
 
@@ -448,25 +448,25 @@ class _Writer:
 
     def arrays(self) -> list[str]:
         """The body's arguments: arrays for tensors, the rest as it came."""
-        found = []
+        result = []
         for i, p in enumerate(self.operator.parameters):
             note = str(p.annotation)
             if i in self.operator.sequence_positions:
                 self.lines += [f"    if {p.name}.__class__ not in SEQUENCES:",
                                f"        check_sequence(operator, {i}, {p.name})"]  # fmt: skip
-                found.append(f"[v._array for v in {p.name}]" if "None" not in note
+                result.append(f"[v._array for v in {p.name}]" if "None" not in note
                              else f"[None if v is None else v._array for v in {p.name}]")
             elif i not in self.operator.tensor_positions:
-                found.append(p.name)
+                result.append(p.name)
             elif "Number" in note:
-                found.append(f"({p.name}._array if isinstance({p.name}, Tensor) else {p.name})")
+                result.append(f"({p.name}._array if isinstance({p.name}, Tensor) else {p.name})")
             elif "None" in note:
-                found.append(f"(None if {p.name} is None else {p.name}._array)")
+                result.append(f"(None if {p.name} is None else {p.name}._array)")
             else:
-                found.append(f"{p.name}._array")
+                result.append(f"{p.name}._array")
         return [f"*{a}" if p.kind is p.VAR_POSITIONAL else
                 f"{p.name}={a}" if p.kind is p.KEYWORD_ONLY else a
-                for a, p in zip(found, self.operator.parameters, strict=True)]  # fmt: skip
+                for a, p in zip(result, self.operator.parameters, strict=True)]  # fmt: skip
 
     def pointwise(self) -> list[str]:
         """The computation: straight on arrays of one plain floating dtype, else with promotion."""
@@ -479,11 +479,11 @@ class _Writer:
         general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
         arrays = [f"a{i}_" for i in operator.tensor_positions]
         notes = [str(operator.parameters[i].annotation) for i in operator.tensor_positions]
-        given = f"{', '.join(arrays)}, {plain}" + "".join(f"{n}={n}, " for n in named)
+        supplied = f"{', '.join(arrays)}, {plain}" + "".join(f"{n}={n}, " for n in named)
         windows = map(self._window, operator.tensor_names, notes)
         lines = [f"        {a} = {w}" for a, w in zip(arrays, windows, strict=True)]
         if operator.promotion is Promotion.NONE:
-            return [*lines, f"        y = body({given})"]
+            return [*lines, f"        y = body({supplied})"]
         if "Number" in notes[0] or "None" in notes[0]:
             return [f"        {general}"]
         same = "".join(f" and {self._meets(a, note)}" for a, note in
@@ -494,7 +494,7 @@ class _Writer:
             f"        if kind_ in FAST{same}:",
             f"            if {arrays[0]}.size <= MIDDLE or (y := large_with(body, "
             f"({', '.join(arrays)},), ({plain}), {{{options}}})) is None:",
-            f"                y = body({given})",
+            f"                y = body({supplied})",
             "        else:",
             f"            {general}",
         ]
@@ -612,14 +612,14 @@ class _Writer:
 
     def _windows(self) -> str:
         """The arrays of all tensor parameters, and the numbers that stand in their place."""
-        found = []
+        result = []
         for i in self.operator.tensor_positions:
             name, note = self.operator.names[i], str(self.operator.parameters[i].annotation)
             if i in self.operator.sequence_positions:
-                found.append(f"[None if v is None else v._array for v in {name}]")
+                result.append(f"[None if v is None else v._array for v in {name}]")
             else:
-                found.append(self._window(name, note))
-        return ", ".join(found)
+                result.append(self._window(name, note))
+        return ", ".join(result)
 
     def _inline_wrap(self) -> list[str]:
         if self.operator.kind is Kind.VIEW:
@@ -662,7 +662,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": laid_out,
         "check_sequence": check_sequence,
         "LAYOUT": operator.layout,
-        "named": None if result_type is None else lambda made: result_type(*made),
+        "named": None if result_type is None else lambda result: result_type(*result),
     }  # fmt: skip
     define(source, f"<flambeau operator {operator.name}>", names)
     return source, names[operator.name]

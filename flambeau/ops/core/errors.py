@@ -56,13 +56,13 @@ def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
 
 
 def _tensors(args: tuple) -> list[Tensor]:
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     for value in args:
         if isinstance(value, Tensor):
-            found.append(value)
+            result.append(value)
         elif isinstance(value, (list, tuple)):
-            found.extend(v for v in value if isinstance(v, Tensor))
-    return found
+            result.extend(v for v in value if isinstance(v, Tensor))
+    return result
 
 
 def check_sequence(operator: Operator, position: int, value: Any) -> None:
@@ -98,9 +98,9 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
 def _about_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:
     tensors = _tensors(args)
     if "broadcast" in str(error) and len(tensors) >= 2:
-        found = broadcast_mismatch([t._array.shape for t in tensors])
-        if found is not None:
-            explained = RuntimeError(found)
+        result = broadcast_mismatch([t._array.shape for t in tensors])
+        if result is not None:
+            explained = RuntimeError(result)
             explained.add_note(f"In {operator.name.strip('_')} of {described(tensors)}.")
             return explained
     if isinstance(error, np.exceptions.AxisError):

@@ -29,10 +29,10 @@ def _listed(name: str, tensors: Any) -> Sequence[Tensor]:
                         f"({type(tensors).__name__}), but expected a tuple of Tensors")  # fmt: skip
     if not tensors:
         raise RuntimeError("Tensor list must have at least one tensor.")
-    for at, one in enumerate(tensors):
-        if not isinstance(one, Tensor):
+    for at, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
             raise TypeError(f"expected Tensor as element {at} in argument 0, but got "
-                            f"{type(one).__name__}")  # fmt: skip
+                            f"{type(tensor).__name__}")  # fmt: skip
     return tensors
 
 
@@ -87,12 +87,12 @@ def _declare(name: str, apply: Callable[..., list]) -> None:
 
 
 def _each(call: Callable, tensors: Sequence[Tensor]) -> list:
-    return [call(one) for one in tensors]
+    return [call(tensor) for tensor in tensors]
 
 
 def _with_other(call: Callable, tensors: Sequence[Tensor], other: Any, **options: Any) -> list:
-    return [call(one, by, **options)
-            for one, by in zip(tensors, _beside(tensors, other), strict=True)]  # fmt: skip
+    return [call(tensor, by, **options)
+            for tensor, by in zip(tensors, _beside(tensors, other), strict=True)]  # fmt: skip
 
 
 def _with_product(
@@ -102,7 +102,7 @@ def _with_product(
     scales = _scales(tensors, value if scalars is None else scalars)
     operands = zip(tensors, _beside(tensors, tensor1), _beside(tensors, tensor2), scales,
                    strict=True)  # fmt: skip
-    return [call(one, a, b, value=scale) for one, a, b, scale in operands]
+    return [call(single, a, b, value=scale) for single, a, b, scale in operands]
 
 
 def _towards(
@@ -110,8 +110,8 @@ def _towards(
     *, weights: Any = None,
 ) -> list:  # fmt: skip
     steps = _beside(tensors, weight if weights is None else weights)
-    return [call(one, end, by)
-            for one, end, by in zip(tensors, _beside(tensors, tensors1), steps, strict=True)
+    return [call(tensor, end, by)
+            for tensor, end, by in zip(tensors, _beside(tensors, tensors1), steps, strict=True)
             ]  # fmt: skip
 
 
@@ -130,28 +130,28 @@ def _foreach_pow(self: Any, exponent: Any) -> tuple[Tensor, ...]:
     """`pow` of each tensor of a list, or of one number to each tensor's power."""
     if isinstance(self, (list, tuple)):
         return _raised(self, exponent)
-    return tuple(PUBLIC["torch"]["pow"](self, one) for one in _listed("_foreach_pow", exponent))
+    return tuple(PUBLIC["torch"]["pow"](self, item) for item in _listed("_foreach_pow", exponent))
 
 
 def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The vector norm of each tensor of a list."""
     norm = PUBLIC["linalg"]["vector_norm"]
-    return tuple(norm(one, ord, dtype=dtype) for one in _listed("_foreach_norm", self))
+    return tuple(norm(item, ord, dtype=dtype) for item in _listed("_foreach_norm", self))
 
 
 def _foreach_powsum(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The sum of |x|**ord over each tensor of a list."""
     listed = _listed("_foreach_powsum", self)
-    return tuple(one.abs().pow(ord).sum(dtype=dtype) for one in listed)
+    return tuple(item.abs().pow(ord).sum(dtype=dtype) for item in listed)
 
 
 def _foreach_max(self: Any) -> tuple[Tensor, ...]:
     """The largest element of each tensor of a list."""
     listed = _listed("_foreach_max", self)
-    if any(one.numel() == 0 for one in listed):
+    if any(item.numel() == 0 for item in listed):
         raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor; max over "
                            "zero elements is undefined.")  # fmt: skip
-    return tuple(one.max() for one in listed)
+    return tuple(item.max() for item in listed)
 
 
 def _foreach_mm(self: Any, mat2: Any) -> tuple[Tensor, ...]:
@@ -162,7 +162,7 @@ def _foreach_mm(self: Any, mat2: Any) -> tuple[Tensor, ...]:
 def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of each tensor of a list."""
     options = {} if memory_format is None else {"memory_format": memory_format}
-    return tuple(one.clone(**options) for one in _listed("_foreach_clone", self))
+    return tuple(item.clone(**options) for item in _listed("_foreach_clone", self))
 
 
 def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:

@@ -84,7 +84,7 @@ def _at_once(
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
             or self._stamp is not None or (self._tracked and MODE.grad):  # fmt: skip
         return False
-    given: tuple = ()
+    supplied: tuple = ()
     for a in args:
         if isinstance(a, Tensor):
             b = a._array
@@ -92,10 +92,10 @@ def _at_once(
                     or (a._tracked and MODE.grad):  # fmt: skip
                 return False
             check_no_overlap(array, b)
-            given += (b,)
+            supplied += (b,)
         elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
                 and -ORDINARY < a < ORDINARY:  # fmt: skip
-            given += (number(a, kind),)
+            supplied += (number(a, kind),)
         else:
             return False
     if array.size > LARGE:
@@ -104,9 +104,9 @@ def _at_once(
         if not array.flags.c_contiguous:  # kernels make a new array sooner than a ufunc gaps
             return False
     try:
-        direct(array, *given, out=array)
+        direct(array, *supplied, out=array)
     except RuntimeWarning:
-        _finish(direct, array, given)
+        _finish(direct, array, supplied)
     return True
 
 
@@ -122,23 +122,27 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
     values.update(zip(values, args, strict=False))
     values.update(kwargs)
     tensors = operator.tensor_names
-    given: list[Any] = [array]
+    supplied: list[Any] = [array]
     for name in tensors[1:]:
         value = values.pop(name)
         if operator.ufunc is not None and value.__class__ in (int, float):
             value = np.asarray(value, array.dtype)
-        given.append(value._array if isinstance(value, Tensor) else value)
-        if given[-1].__class__ is np.ndarray and not _apart(given[-1], array):
+        supplied.append(value._array if isinstance(value, Tensor) else value)
+        if supplied[-1].__class__ is np.ndarray and not _apart(supplied[-1], array):
             return False
     named = {p.name: values.pop(p.name) for p in rest
              if p.kind is p.KEYWORD_ONLY and p.name in values}  # fmt: skip
     if not array.flags.c_contiguous:  # seen in the order in which it lies
-        if any(a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in given):
+        if any(
+            a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in supplied
+        ):
             return False
         array = array.transpose(order)
-        given = [a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in given]
+        supplied = [
+            a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in supplied
+        ]
     body = operator.ufunc or operator.body
-    return large_with(body, tuple(given), tuple(values.values()), named, array) is not None
+    return large_with(body, tuple(supplied), tuple(values.values()), named, array) is not None
 
 
 def _apart(operand: np.ndarray, array: np.ndarray) -> bool:

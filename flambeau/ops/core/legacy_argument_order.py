@@ -43,34 +43,34 @@ def in_order(function: Callable, name: str, given: tuple, named: dict[str, Any])
     """
     plain = name.rstrip("_")
     factors, tensors = _FACTORS[plain], _TENSORS[plain]
-    found = _split(given, factors, tensors)
-    if found is None:
+    result = _split(given, factors, tensors)
+    if result is None:
         most, came = len(tensors), len(given) - 1
         raise TypeError(
             f"{name}() takes {most} positional argument{'s' * (most > 1)} but {came} "
             f"{'was' if came == 1 else 'were'} given"
         )
-    for factor, value in found[1].items():
+    for factor, value in result[1].items():
         if named.get(factor, 1) != 1:
             raise TypeError(f"{name}() got multiple values for argument '{factor}'")
         named[factor] = value
-    _warn(name, given, named.get("out"), found[1])
+    _warn(name, given, named.get("out"), result[1])
     named = {key: value for key, value in named.items() if key != "out" or value is not None}
-    return function(*found[0], **named)
+    return function(*result[0], **named)
 
 
 def _split(
-    given: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
+    supplied: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
 ) -> tuple[list[Any], dict[str, Any]] | None:
     """The tensors and, by name, the numbers of a call in the old order; None where it is not."""
-    numbers = [_number(x) if i != len(given) - 1 else None for i, x in enumerate(given)]
-    many = len(given) - 1 - len(tensors)
+    numbers = [_number(x) if i != len(supplied) - 1 else None for i, x in enumerate(supplied)]
+    many = len(supplied) - 1 - len(tensors)
     if not 1 <= many <= len(factors):
         return None
-    first = 0 if len(factors) > 1 and not isinstance(given[0], Tensor) else 1
+    first = 0 if len(factors) > 1 and not isinstance(supplied[0], Tensor) else 1
     # Of the function beta is first and alpha second but one, of the method they are neighbours.
     places = [first, 2 if first == 0 else first + 1][:many]
-    rest = [x for i, x in enumerate(given) if i not in places]
+    rest = [x for i, x in enumerate(supplied) if i not in places]
     if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):
         return None
     if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _operand(rest[-1], tensors):
@@ -94,7 +94,7 @@ def _operand(x: Any, tensors: tuple[str, ...]) -> bool:
     return isinstance(x, Tensor) or (tensors == ("other",) and _number(x) is not None)
 
 
-def _warn(name: str, given: tuple, out: Any, factors: dict[str, Any]) -> None:
+def _warn(name: str, supplied: tuple, out: Any, factors: dict[str, Any]) -> None:
     """PyTorch's warning, once a process, for the line that called the operator."""
     if Notice.given and not Notice.always:
         return
@@ -103,7 +103,7 @@ def _warn(name: str, given: tuple, out: Any, factors: dict[str, Any]) -> None:
     every, tensors = _FACTORS[plain], [f"Tensor {t}" for t in _TENSORS[plain]]
     numbers = [f"Number {f}" for f in factors]
     old, new = [*numbers, *tensors], [*tensors, "*", *(f"Number {f} = 1" for f in every)]
-    if out is not None or not isinstance(given[0], Tensor):
+    if out is not None or not isinstance(supplied[0], Tensor):
         before = len(every) - 1  # beta comes before the input
         old = [*numbers[:before], "Tensor input", *numbers[before:], *tensors, "*"]
         old.append("Tensor out = None")

@@ -16,8 +16,8 @@ ORDINARY = float(1 << 24)  # numbers below convert to any floating dtype without
 
 def number(value: float | int, kind: np.dtype) -> np.ndarray:
     """A number as an array of a dtype, which nobody may write to."""
-    found = KEPT.get((value, kind))
-    return as_number(value, kind) if found is None else found
+    known = KEPT.get((value, kind))
+    return as_number(value, kind) if known is None else known
 
 
 def as_number(value: float | int, kind: np.dtype) -> np.ndarray:
@@ -25,7 +25,7 @@ def as_number(value: float | int, kind: np.dtype) -> np.ndarray:
     if not value:  # 0.0 and -0.0 would be one key
         return np.array(value, kind)
     with np.errstate(all="ignore"):
-        made = np.array(value, kind)
+        result = np.array(value, kind)
     if len(KEPT) < _MOST:
-        KEPT[value, kind] = made
-    return made
+        KEPT[value, kind] = result
+    return result

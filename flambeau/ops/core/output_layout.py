@@ -95,8 +95,8 @@ def _suggested_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Stri
 
 
 def _suggested_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    found = [x for x in operands if is_channels_last(*x)]
-    return _suggested(shape, found or operands)
+    result = [x for x in operands if is_channels_last(*x)]
+    return _suggested(shape, result or operands)
 
 
 def _row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
@@ -131,20 +131,20 @@ def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     if y.__class__ is not _ndarray:
         return y
     shape = y.shape
-    given = []
+    supplied = []
     for a in operands:
         if a.__class__ is _ndarray:
-            given.append((a.shape, a.strides, a.itemsize))
+            supplied.append((a.shape, a.strides, a.itemsize))
         elif a.__class__ is list:
-            given += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
+            supplied += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
         elif a is not None:
-            given.append(((), (), 1))
-    key = (layout, shape, *given)
+            supplied.append(((), (), 1))
+    key = (layout, shape, *supplied)
     wanted = _answers.get(key)
     if wanted is None:
         if len(_answers) >= _MOST:
             _answers.clear()
-        seen = [(s, tuple([n // size for n in strides])) for s, strides, size in given]
+        seen = [(s, tuple([n // size for n in strides])) for s, strides, size in supplied]
         wanted = _answers[key] = _RULES[layout](shape, seen)
     return relaid(y, wanted)
 

@@ -62,9 +62,9 @@ def _halves(
     first = operands[0]
     if not isinstance(first, Tensor) or first._array.size <= MIDDLE:
         return None
-    given = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
+    supplied = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
              else _cast(x, types.float32.numpy, common) for x in operands]  # fmt: skip
-    return large_with(body, tuple(given), attributes, options)
+    return large_with(body, tuple(supplied), attributes, options)
 
 
 def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:

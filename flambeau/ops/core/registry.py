@@ -98,9 +98,9 @@ class Operator:
         self.position_attributes = tuple(i for i, n in enumerate(notes) if "Positions" in n)
         self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
         self.has_sequence = bool(self.sequence_positions)
-        one = len(self.tensor_positions) == 1 and not self.has_sequence
-        optional = one and "|" in notes[self.tensor_positions[0]]
-        self.single = self.tensor_positions[0] if one and not optional else None
+        single = len(self.tensor_positions) == 1 and not self.has_sequence
+        optional = single and "|" in notes[self.tensor_positions[0]]
+        self.single = self.tensor_positions[0] if single and not optional else None
         self.tensor_names = tuple(self.names[i] for i in self.tensor_positions)
 
     # ---------------------------------------------------------------------- derivatives
@@ -117,19 +117,19 @@ class Operator:
             for i in wanted:
                 vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
                 entries.append((vjp, self._indices(vjp, sources)))
-        found = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
-        found.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
-        self.plans[mask] = found
-        return found
+        actual = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
+        self.plans[mask] = actual
+        return actual
 
     def _indices(self, vjp: Callable, sources: list[tuple[int, int]]) -> tuple[int, ...]:
-        found = []
+        result = []
         for name in list(inspect.signature(vjp).parameters)[1:]:
             source = self.source_of(name)
             if source not in sources:
                 sources.append(source)
-            found.append(sources.index(source))
-        return tuple(found)
+            result.append(sources.index(source))
+        return tuple(result)
 
     def source_of(self, name: str) -> tuple[int, int]:
         """Where a vjp's parameter comes from, by its name."""
@@ -152,15 +152,15 @@ class Operator:
         """(shape, dtype) for each parameter whose cotangent must be summed or cast, else None."""
         shape, dtype = y._array.shape, y._array.dtype
         pointwise = self.kind is Kind.POINTWISE
-        found: list[Any] = [None] * len(args)
+        result: list[Any] = [None] * len(args)
         for i in self.tensor_positions:
             value = args[i]
             if value.__class__ in (tuple, list):
-                found[i] = [self._restore(v, shape, dtype, pointwise) for v in value]
-                found[i] = found[i] if any(found[i]) else None
+                result[i] = [self._restore(v, shape, dtype, pointwise) for v in value]
+                result[i] = result[i] if any(result[i]) else None
             else:
-                found[i] = self._restore(value, shape, dtype, pointwise)
-        return found if any(found) else None
+                result[i] = self._restore(value, shape, dtype, pointwise)
+        return result if any(result) else None
 
     @staticmethod
     def _restore(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> Any:

@@ -67,8 +67,8 @@ def _resized(x: Tensor, shape: tuple[int, ...]) -> Tensor:
             f"a size of {there} ({x.numel()} elements). autograd's resize can only change the "
             "shape of a given tensor, while preserving the number of elements. "
         )
-    made: Tensor = x.contiguous().view(shape)
-    return made
+    result: Tensor = x.contiguous().view(shape)
+    return result
 
 
 def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
@@ -77,8 +77,8 @@ def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     >>> torch.zeros(2).module_load(torch.ones(2))
     tensor([1., 1.])
     """
-    made: Tensor = other.detach() if assign else self.detach().copy_(other)
-    return made
+    result: Tensor = other.detach() if assign else self.detach().copy_(other)
+    return result
 
 
 def _record_stream(self: Tensor, s: Any) -> NoReturn:

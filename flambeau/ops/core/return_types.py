@@ -36,9 +36,9 @@ def return_type(name: str, *fields: str) -> type:
         attributes: dict[str, Any] = {"__slots__": (), "_fields": fields}
         attributes |= {f: property(_item(i)) for i, f in enumerate(fields)}
         attributes |= {"n_fields": len(fields), "n_sequence_fields": len(fields)}
-        made = type(name, (_Structure,), attributes)
-        made.__module__ = "torch.return_types"
-        RETURN_TYPES[name] = made
+        result = type(name, (_Structure,), attributes)
+        result.__module__ = "torch.return_types"
+        RETURN_TYPES[name] = result
     return RETURN_TYPES[name]
 
 

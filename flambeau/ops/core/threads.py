@@ -44,9 +44,9 @@ def set_num_threads(count: int) -> None:
     if count <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     POOL.set_threads(count)
-    found = _blas()
-    if found:
-        found[1](count)
+    result = _blas()
+    if result:
+        result[1](count)
 
 
 if os.environ.get("FLAMBEAU_THREADS"):  # which the linear algebra library does not know

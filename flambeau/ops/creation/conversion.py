@@ -52,11 +52,11 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         if fits and (y := large_cast(source, dtype)) is not None:
             return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     if form is preserve_format and not is_plain(array):
-        made = empty_preserving(array, dtype)
-        np.copyto(made, _truncated(array, dtype), casting="unsafe")
-        return made
-    made = _truncated(array, dtype).astype(dtype, order="C", copy=False)
-    return made if form in (preserve_format, contiguous_format) else copy_in_format(made, form)
+        result = empty_preserving(array, dtype)
+        np.copyto(result, _truncated(array, dtype), casting="unsafe")
+        return result
+    result = _truncated(array, dtype).astype(dtype, order="C", copy=False)
+    return result if form in (preserve_format, contiguous_format) else copy_in_format(result, form)
 
 
 # Casts that NumPy makes as PyTorch does.
@@ -132,8 +132,8 @@ def _to(
 
 def _moved(x: Tensor, where: Device) -> Tensor:
     if where is devices.META:
-        made = wrap(meta_array(x._array.shape, x._array.dtype))
-        return made.requires_grad_() if x.requires_grad and x.is_leaf else made
+        result = wrap(meta_array(x._array.shape, x._array.dtype))
+        return result.requires_grad_() if x.requires_grad and x.is_leaf else result
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")
 
 
@@ -221,6 +221,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
     Traceback (most recent call last):
         ...
     AssertionError: Torch not compiled with CUDA enabled
+    flambeau runs on the CPU; device 'cuda' is not available. Check torch.cuda.is_available() first.
     """
     return self.to(device="cuda" if device is None else device)
 

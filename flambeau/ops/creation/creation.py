@@ -53,13 +53,13 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
         if first.__class__ is tuple or first.__class__ is list \
                 or (hasattr(first, "__iter__") and getattr(first, "ndim", 1)):  # fmt: skip
             size = tuple(first)
-    made = tuple([n if n.__class__ is int else _length(n) for n in size])
-    for n in made:
+    result = tuple([n if n.__class__ is int else _length(n) for n in size])
+    for n in result:
         if n < 0:
             raise RuntimeError(
-                f"Trying to create tensor with negative dimension {n}: {list(made)}"
+                f"Trying to create tensor with negative dimension {n}: {list(result)}"
             )
-    return made
+    return result
 
 
 def _length(n: Any) -> int:
@@ -76,14 +76,14 @@ def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
     where = _default.current if device is None else devices.usable(device)
     if where is not _CPU:
         array = meta_array(array.shape, array.dtype)
-    made = wrap(array)
+    result = wrap(array)
     if requires_grad:
         if array.dtype.kind not in "fcV":
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
-        made.requires_grad_()
-    return made
+        result.requires_grad_()
+    return result
 
 
 def on_meta(device: Any) -> bool:
@@ -161,12 +161,12 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         if memory_format is not None and name == "empty":
             array = empty_strided_array(size, format_strides(size, memory_format), kind)
             array = fill_new(array) if fills() else array
-        made = _new(Tensor)
-        made._array = array
-        made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = None
-        made._stamp = creation.stamp
-        return made.requires_grad_() if requires_grad else made
+        result = _new(Tensor)
+        result._array = array
+        result._requires_grad = result._tracked = False
+        result._node = result._grad = result._counter = result._base = None
+        result._stamp = creation.stamp
+        return result.requires_grad_() if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -179,8 +179,8 @@ def _sparse(name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: 
     if name == "ones":
         raise NotImplementedError(
             "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
-    made = PUBLIC["sparse"]["empty_of_layout"](size, kind, layout)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    result = PUBLIC["sparse"]["empty_of_layout"](size, kind, layout)
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def _only_size(name: str, named: dict[str, Any]) -> Any:
@@ -392,12 +392,12 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
 def _spaced_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return numpy_dtype(dtype)
-    found = types.get_default_dtype()
+    result = types.get_default_dtype()
     for x in (start, end):
         kind = x.dtype if isinstance(x, Tensor) else types.of_scalar(x)
         if kind.is_complex:
-            return numpy_dtype(found.to_complex())
-    return numpy_dtype(found)
+            return numpy_dtype(result.to_complex())
+    return numpy_dtype(result)
 
 
 def _check_steps(steps: Any, name: str) -> int:
@@ -511,10 +511,10 @@ def like_array(
         return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
     if is_plain(source):
         return np.zeros(source.shape, kind) if clear else np.empty(source.shape, kind)
-    made = empty_preserving(source, kind)
+    result = empty_preserving(source, kind)
     if clear:
-        made[...] = 0
-    return made
+        result[...] = 0
+    return result
 
 
 def _like(name: str, value: Any) -> Callable:
@@ -530,8 +530,8 @@ def _like(name: str, value: Any) -> Callable:
                 fill_new(array)
         elif array.__class__ is not MetaArray and not clear:
             array[...] = value
-        made = wrap(array)
-        return made.requires_grad_() if requires_grad else made
+        result = wrap(array)
+        return result.requires_grad_() if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     what = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
@@ -562,8 +562,8 @@ def full_like(
     array = like_array(input, dtype, memory_format, device)
     if array.__class__ is not MetaArray:
         fill(array, convert_scalar(_number(fill_value), array.dtype))
-    made = wrap(array)
-    return made.requires_grad_() if requires_grad else made
+    result = wrap(array)
+    return result.requires_grad_() if requires_grad else result
 
 
 def _new_method(name: str, function: Callable, doc: str) -> None:

@@ -32,17 +32,17 @@ def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) 
                 "Feature dropout requires at least 2 dimensions in the input, but got "
                 f"{len(shape)}: {list(shape)}"
             )
-        made = np.empty((*shape[:2], *[1] * (len(shape) - 2)), input._array.dtype)
+        result = np.empty((*shape[:2], *[1] * (len(shape) - 2)), input._array.dtype)
     else:
-        made = like_array(input, None)
-    if made.dtype.kind in "iub":
+        result = like_array(input, None)
+    if result.dtype.kind in "iub":
         raise RuntimeError(
             "result type Float can't be cast to the desired output type of dropout's input, "
             f"{input.dtype}"
         )
-    if made.__class__ is not MetaArray and input._array.__class__ is not MetaArray:
-        fill(made)
-    return made
+    if result.__class__ is not MetaArray and input._array.__class__ is not MetaArray:
+        fill(result)
+    return result
 
 
 def _check_probability(p: float) -> None:
@@ -64,7 +64,7 @@ def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | No
 def _dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
     if (certain := _certain(input, p, train, inplace)) is not None:
         return certain
-    noise = wrap(_drawn(input, channels, lambda made: fill_dropout(made, p)))
+    noise = wrap(_drawn(input, channels, lambda result: fill_dropout(result, p)))
     return input.mul_(noise) if inplace else input * noise
 
 
@@ -72,7 +72,7 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace
     if (certain := _certain(input, p, train, inplace)) is not None:
         return certain
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
-    noise = _drawn(input, channels, lambda made: fill_bernoulli(made, 1 - p))
+    noise = _drawn(input, channels, lambda result: fill_bernoulli(result, 1 - p))
     shift = noise - np.asarray(1, noise.dtype)
     shift *= np.asarray(_ALPHA * a, noise.dtype)
     shift += np.asarray(_ALPHA * a * p, noise.dtype)
@@ -91,17 +91,17 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
     def twin(input: Tensor, p: float, train: bool) -> Tensor:
         return make(input, p, train, channels, True)
 
-    for made, ending, note in ((function, "", ""), (twin, "_", ", in place")):
-        made.__name__ = made.__qualname__ = name + ending
-        made.__doc__ = f"""{doc}{note}.
+    for result, ending, note in ((function, "", ""), (twin, "_", ", in place")):
+        result.__name__ = result.__qualname__ = name + ending
+        result.__doc__ = f"""{doc}{note}.
 
     The input itself when `train` is False.
 
-    >>> torch.{made.__name__}(torch.ones(2, 3), 0.5, train=False)
+    >>> torch.{result.__name__}(torch.ones(2, 3), 0.5, train=False)
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """
-        publish(made, (made.__name__,), ("torch",))
+        publish(result, (result.__name__,), ("torch",))
 
 
 _publish_pair("dropout", _dropped, False,

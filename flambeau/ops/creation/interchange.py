@@ -107,34 +107,34 @@ def asarray(
     False
     """
     if isinstance(obj, UntypedStorage):
-        made = wrap(obj._array().view(numpy_dtype(dtype)))
+        result = wrap(obj._array().view(numpy_dtype(dtype)))
     elif isinstance(obj, (memoryview, bytes, bytearray, ArrayOfNumbers)):
-        made = wrap(np.frombuffer(obj, numpy_dtype(dtype)))
-        made = made.clone() if copy else made
+        result = wrap(np.frombuffer(obj, numpy_dtype(dtype)))
+        result = result.clone() if copy else result
     elif type(obj).__name__ == "PyCapsule":
-        made = as_tensor(from_dlpack(obj), dtype, device)
-        made = made.clone() if copy else made
+        result = as_tensor(from_dlpack(obj), dtype, device)
+        result = result.clone() if copy else result
     else:
-        made = as_tensor(obj, dtype, device)
+        result = as_tensor(obj, dtype, device)
     if copy and isinstance(obj, (Tensor, np.ndarray)):
-        made = made.clone()
+        result = result.clone()
     if copy is False:
-        _check_alias(obj, made)
+        _check_alias(obj, result)
     if isinstance(obj, Tensor) and not requires_grad:
-        return made.detach() if made.requires_grad else made
-    return made.requires_grad_(requires_grad) if requires_grad else made
+        return result.detach() if result.requires_grad else result
+    return result.requires_grad_(requires_grad) if requires_grad else result
 
 
-def _check_alias(obj: Any, made: Tensor) -> None:
+def _check_alias(obj: Any, result: Tensor) -> None:
     """Raises where asarray(..., copy=False) had to copy."""
     if isinstance(obj, np.generic):
         raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in "
                            "a ndarray. ")  # fmt: skip
     if isinstance(obj, (Tensor, np.ndarray)):
         own = obj.dtype if isinstance(obj, Tensor) else FROM_NUMPY[obj.dtype]
-        if own is not made.dtype:
+        if own is not result.dtype:
             raise ValueError(f"can't alias tensor with dtype '{legacy_name(own)}' into dtype "
-                             f"'{legacy_name(made.dtype)}'.")  # fmt: skip
+                             f"'{legacy_name(result.dtype)}'.")  # fmt: skip
     elif isinstance(obj, (list, tuple, range)):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
 
@@ -156,8 +156,8 @@ def from_file(
     tensor([3.])
     """
     kind = numpy_dtype(dtype)
-    found = UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize)
-    return wrap(found._bytes.view(kind))
+    result = UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize)
+    return wrap(result._bytes.view(kind))
 
 
 @public()
@@ -273,12 +273,12 @@ def to_dlpack(tensor: Tensor) -> Any:
 def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
     if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
-        made = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
+        result = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
     elif len(args) == 1 and isinstance(args[0], Tensor):
-        made = args[0]._alias()
+        result = args[0]._alias()
     else:
-        made = empty(*(args or (0,)), dtype=dtype, device=device)
-    return made if cls is Tensor else made._alias(cls)
+        result = empty(*(args or (0,)), dtype=dtype, device=device)
+    return result if cls is Tensor else result._alias(cls)
 
 
 def _is_size(x: Any) -> bool:

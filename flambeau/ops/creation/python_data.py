@@ -114,19 +114,19 @@ def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
         return (len(data),)
     shape: tuple[int, ...] | None = None
     for i in range(len(data)):
-        found = _measure_item(data[i], flat)
+        result = _measure_item(data[i], flat)
         if shape is None:
-            shape = found
-        elif found != shape:
-            if len(found) == len(shape) and found:
+            shape = result
+        elif result != shape:
+            if len(result) == len(shape) and result:
                 raise ValueError(
-                    f"expected sequence of length {shape[0]} at dim 1 (got {found[0]})"
+                    f"expected sequence of length {shape[0]} at dim 1 (got {result[0]})"
                 )
-            if not found:
+            if not result:
                 raise TypeError(
                     f"not a sequence: expected a sequence of length {shape[0]}, got a number"
                 )
-            raise ValueError(f"expected sequences of one shape, got {shape} and {found}")
+            raise ValueError(f"expected sequences of one shape, got {shape} and {result}")
     return (len(data), *(shape or ()))
 
 

@@ -193,21 +193,21 @@ def randint(
     >>> torch.randint(10, (5,))
     tensor([4, 9, 3, 0, 3])
     """
-    given = list(args)
+    supplied = list(args)
     if "size" in named:
-        given.append(named.pop("size"))
+        supplied.append(named.pop("size"))
     if "high" in named:
-        given.insert(1 if len(given) > 1 else 0, named.pop("high"))
+        supplied.insert(1 if len(supplied) > 1 else 0, named.pop("high"))
     low = named.pop("low", None)
     if low is None:
-        low = given.pop(0) if len(given) == 3 else 0
-    if named or len(given) != 2:
+        low = supplied.pop(0) if len(supplied) == 3 else 0
+    if named or len(supplied) != 2:
         raise TypeError(
             "randint() received an invalid combination of arguments - expected (int high, tuple "
             "size) or (int low, int high, tuple size)"
         )
-    low, high = _bounds(low, given[0])
-    shape = shape_of((given[1],))
+    low, high = _bounds(low, supplied[0])
+    shape = shape_of((supplied[1],))
     kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)
     array = _drawn(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
@@ -290,11 +290,11 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     if out is not None:
         write_into(out, array)
         return out
-    made = place(array, device, requires_grad)
+    result = place(array, device, requires_grad)
     for x in (mean, std):  # its derivative with respect to these is zero
         if isinstance(x, Tensor) and MODE.grad and x.requires_grad:
-            made = _without_gradient(x, made)
-    return made
+            result = _without_gradient(x, result)
+    return result
 
 
 # ------------------------------------------------------------------- drawn from a tensor's values
@@ -312,19 +312,19 @@ def bernoulli(
     >>> torch.bernoulli(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
     """
-    made = wrap(like_array(input, None, contiguous_format))
+    result = wrap(like_array(input, None, contiguous_format))
     if p is not None:
-        distributions.fill_bernoulli(made._array, float(p), generator)
+        distributions.fill_bernoulli(result._array, float(p), generator)
     else:
         _check_probabilities(input)
-        distributions.fill_bernoulli(made._array, input._array, generator)
+        distributions.fill_bernoulli(result._array, input._array, generator)
     if out is not None:
         check_no_internal_overlap(out._array)
-        write_into(out, made._array)
+        write_into(out, result._array)
         return out
     if MODE.grad and input.requires_grad:
-        return _without_gradient(input, made)
-    return made
+        return _without_gradient(input, result)
+    return result
 
 
 def _check_probabilities(input: Tensor) -> None:
@@ -380,8 +380,8 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     >>> torch.poisson(torch.tensor([0., 0.]))
     tensor([0., 0.])
     """
-    made = wrap(rejection_sampling.poisson(input._array, generator))
-    return _without_gradient(input, made) if MODE.grad and input.requires_grad else made
+    result = wrap(rejection_sampling.poisson(input._array, generator))
+    return _without_gradient(input, result) if MODE.grad and input.requires_grad else result
 
 
 @public()
@@ -413,8 +413,8 @@ def _fill(
             )
         values = (*args, *usual[len(args) :])
         if named:
-            given = zip(defaults, values, strict=True)
-            values = tuple([named.get(key.strip("_"), value) for key, value in given])
+            supplied = zip(defaults, values, strict=True)
+            values = tuple([named.get(key.strip("_"), value) for key, value in supplied])
         recorded = check_writable(self, name)
         if self._array.__class__ is MetaArray:
             return self

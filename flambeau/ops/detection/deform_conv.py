@@ -47,12 +47,12 @@ def _pixel(plane, y, x):
 def _reference(
     input, weight, offset, mask, bias, sy, sx, py, px, dy, dx, groups, offset_groups, masked
 ):
-    (n, channels, _, _), (made, each, kh, kw) = input.shape, weight.shape
-    y = np.zeros((n, made, *offset.shape[2:]))
+    (n, channels, _, _), (result, each, kh, kw) = input.shape, weight.shape
+    y = np.zeros((n, result, *offset.shape[2:]))
     for b, m, i, j in np.ndindex(*y.shape):
         y[b, m, i, j] = bias[m]
         for c, r, s in np.ndindex(each, kh, kw):
-            channel = m // (made // groups) * each + c
+            channel = m // (result // groups) * each + c
             tap = (channel // (channels // offset_groups) * kh + r) * kw + s
             at = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
                   j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])  # fmt: skip
@@ -112,7 +112,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
 def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
     """The four pixels around each point, their weights, and these differentiated by y and by x;
     all 0 outside of the image."""
-    one, along = y.dtype.type(1), []
+    single, along = y.dtype.type(1), []
     for value, size in ((y, sizes[0]), (x, sizes[1])):
         low = np.floor(value)
         share = value - low
@@ -120,8 +120,8 @@ def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, 
         number = np.where(here | there, low, 0).astype(np.int64)
         along.append((
             (np.where(here, number, 0), np.where(there, number + 1, 0)),
-            (np.where(here, one - share, 0), np.where(there, share, 0)),
-            (np.where(here, -one, 0), np.where(there, one, 0)),
+            (np.where(here, single - share, 0), np.where(there, share, 0)),
+            (np.where(here, -single, 0), np.where(there, single, 0)),
         ))  # fmt: skip
     (rows, by, down), (columns, across, right) = along
     pairs = [(i, j) for i in range(2) for j in range(2)]
@@ -204,11 +204,11 @@ def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Arr
 @deform_conv2d.vjp
 def _(g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
       dilation_w, groups, offset_groups, use_mask):  # fmt: skip
-    found = deform_conv2d_backward(
+    result = deform_conv2d_backward(
         g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
         dilation_w, groups, offset_groups, use_mask,
     )
-    return found if use_mask else (*found[:3], None, found[4])
+    return result if use_mask else (*result[:3], None, result[4])
 
 
 @opaque(name="_deform_conv2d_backward", expose=(), ref=None, samples=None)
@@ -294,11 +294,11 @@ def _check(input: Array, weight: Array, offset: Array, mask: Array, call: _Call)
             input.shape[2:], call.pad, call.dilation, kernel, call.stride, strict=True
         )
     )
-    for name, given in (("offset", offset), ("mask", mask)):
-        if (name == "offset" or call.masked) and given.shape[2:] != out:
+    for name, supplied in (("offset", offset), ("mask", mask)):
+        if (name == "offset" or call.masked) and supplied.shape[2:] != out:
             raise RuntimeError(
-                f"{name} output dims: ({given.shape[2]}, {given.shape[3]}) - computed output dims: "
-                f"({out[0]}, {out[1]})"
+                f"{name} output dims: ({supplied.shape[2]}, {supplied.shape[3]}) - "
+                f"computed output dims: ({out[0]}, {out[1]})"
             )
 
 

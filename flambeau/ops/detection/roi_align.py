@@ -189,8 +189,8 @@ def ps_roi_align(
               [2., 3.]]]])
     """
     check_regions("ps_roi_align_forward_kernel", input, rois)
-    made = placed_channels(input, pooled_height, pooled_width)
-    shape = len(rois), made, pooled_height, pooled_width
+    result = placed_channels(input, pooled_height, pooled_width)
+    shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, np.dtype(np.int32))
     grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)

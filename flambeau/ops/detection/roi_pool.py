@@ -234,16 +234,16 @@ def ps_roi_pool(
               [2., 3.]]]])
     """
     check_regions("ps_roi_pool_forward_kernel", input, rois)
-    made = placed_channels(input, pooled_height, pooled_width)
-    shape = len(rois), made, pooled_height, pooled_width
+    result = placed_channels(input, pooled_height, pooled_width)
+    shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
     kind, (n, _, h, w), bins = compute_dtype(input.dtype), input.shape, pooled_height * pooled_width
-    planes = input.astype(kind, copy=False).reshape(n, made, bins, h, w).transpose(0, 2, 3, 4, 1)
+    planes = input.astype(kind, copy=False).reshape(n, result, bins, h, w).transpose(0, 2, 3, 4, 1)
     taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
                       (h - 1, w - 1))  # fmt: skip
-    rows = summed(np.ascontiguousarray(planes).reshape(-1, made), taps)
-    y = rows.reshape(len(rois), pooled_height, pooled_width, made).transpose(0, 3, 1, 2)
+    rows = summed(np.ascontiguousarray(planes).reshape(-1, result), taps)
+    y = rows.reshape(len(rois), pooled_height, pooled_width, result).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
 
 
@@ -270,10 +270,10 @@ def ps_roi_pool_backward(
     kind, bins = compute_dtype(grad.dtype), pooled_height * pooled_width
     taps = _mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
                       (height, width))  # fmt: skip
-    made = channels // bins
-    rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, made)
+    result = channels // bins
+    rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, result)
     y = spread(rows, taps, batch_size * bins * height * width)
-    y = y.reshape(batch_size, bins, height, width, made).transpose(0, 4, 1, 2, 3)
+    y = y.reshape(batch_size, bins, height, width, result).transpose(0, 4, 1, 2, 3)
     return np.ascontiguousarray(y, grad.dtype).reshape(shape)
 
 

@@ -153,10 +153,10 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     rank = input._array.ndim
     spectra = (input if rank == 3 else input.unsqueeze(0)).transpose(1, 2)
     full = _full_window(window, input, size, n_fft)
-    one = input.shape[-2] != n_fft if onesided is None else onesided
+    single = input.shape[-2] != n_fft if onesided is None else onesided
     scale = ROOT if normalized else FULL
     if return_complex:
-        if one:
+        if single:
             raise RuntimeError("Cannot have onesided output if window or input is complex")
         frames = complex_transform(spectra, (2,), scale, False)
     else:
@@ -177,13 +177,13 @@ def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> 
     if not input._array.size:
         raise RuntimeError(f"istft({described}) : input tensor cannot be empty.")
     count = shape[-2]
-    one = count != n_fft if onesided is None else onesided
-    wanted = n_fft // 2 + 1 if one else n_fft
+    single = count != n_fft if onesided is None else onesided
+    wanted = n_fft // 2 + 1 if single else n_fft
     if count != wanted:
-        form = "n_fft / 2 + 1" if one else "n_fft"
+        form = "n_fft / 2 + 1" if single else "n_fft"
         raise RuntimeError(
             f"istft({described}) : expected the frequency dimension (3rd to the last) of the input "
-            f"tensor to match {form} when onesided={'True' if one else 'False'}, but got {count}"
+            f"tensor to match {form} when onesided={'True' if single else 'False'}, but got {count}"
         )
 
 

@@ -14,10 +14,10 @@ from ..creation.creation import numpy_dtype, place, public
 def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
     """The sum over k of (-1)^k a_k cos(2 pi k n / (points - 1)), for n below points."""
     phase = 2 * np.pi * np.arange(points) / max(points - 1, 1)
-    made = np.zeros(points)
+    result = np.zeros(points)
     for k, a in enumerate(coefficients):
-        made += (-1) ** k * a * np.cos(k * phase)
-    return made
+        result += (-1) ** k * a * np.cos(k * phase)
+    return result
 
 
 def triangle(points: int) -> np.ndarray:

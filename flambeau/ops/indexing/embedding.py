@@ -71,11 +71,11 @@ def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
 
 
 def _sum_of_rows(g, indices, rows, padding_idx, by_frequency):
-    made, counts = np.zeros((rows, g.shape[-1])), np.zeros(rows)
+    result, counts = np.zeros((rows, g.shape[-1])), np.zeros(rows)
     for i, part in zip(indices.reshape(-1), g.reshape(-1, g.shape[-1]), strict=True):
-        made[i] += part * (i != padding_idx)
+        result[i] += part * (i != padding_idx)
         counts[i] += 1
-    return made / np.maximum(counts, 1)[:, None] if by_frequency else made
+    return result / np.maximum(counts, 1)[:, None] if by_frequency else result
 
 
 def _gradient_samples(rng: Rng):
@@ -97,16 +97,16 @@ def embedding_dense_backward(
     width = grad_output.shape[-1]
     flat, g = indices.reshape(-1), grad_output.reshape(-1, width)
     if padding_idx >= 0 and (flat == padding_idx).any():
-        kept = flat != padding_idx
-        flat, g = flat[kept], g[kept]
+        retained = flat != padding_idx
+        flat, g = flat[retained], g[retained]
     inside = compute_dtype(g.dtype)
     g = g.astype(inside, copy=False)
     if scale_grad_by_freq:
         g = g / np.bincount(flat, minlength=num_weights)[flat][:, None].astype(inside)
-    made = zeros((num_weights, width), inside)
+    result = zeros((num_weights, width), inside)
     if flat.size:
-        add_rows(made, (flat,), g)
-    return made.astype(grad_output.dtype, copy=False)
+        add_rows(result, (flat,), g)
+    return result.astype(grad_output.dtype, copy=False)
 
 
 @embedding_dense_backward.vjp("grad_output")
@@ -238,6 +238,6 @@ def one_hot(tensor, num_classes=-1):
             f"The greatest is {classes.max()}; with num_classes={num_classes} they run from 0 to "
             f"{num_classes - 1}.",
         )
-    made = np.zeros((classes.size, num_classes), np.int64)
-    made[np.arange(classes.size), classes.reshape(-1)] = 1
-    return wrap(made.reshape(*classes.shape, num_classes))
+    result = np.zeros((classes.size, num_classes), np.int64)
+    result[np.arange(classes.size), classes.reshape(-1)] = 1
+    return wrap(result.reshape(*classes.shape, num_classes))

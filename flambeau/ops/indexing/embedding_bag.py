@@ -76,9 +76,9 @@ def reduced_bags(
     _check_bags(weight, indices, offsets, each)
     bags = bags_of(indices.size, offsets)
     if padding_idx >= 0:
-        kept = indices != padding_idx
-        indices, bags = indices[kept], bags[kept]
-        each = None if each is None else each[kept]
+        retained = indices != padding_idx
+        indices, bags = indices[retained], bags[retained]
+        each = None if each is None else each[retained]
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
     if mode == _MAX and bags.__class__ is np.ndarray and (
         most := bags_most(weight, indices, bags, offsets.size)
@@ -94,7 +94,7 @@ def reduced_bags(
                 else np.bincount(bags, minlength=offsets.size)  # fmt: skip
             y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
         return y, which
-    made = np.zeros(shape, inside)
+    result = np.zeros(shape, inside)
     if indices.size:
         rows = weight.take(indices, 0).astype(inside, copy=False)
         if each is not None:
@@ -102,12 +102,12 @@ def reduced_bags(
         starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
         filled = bags[starts]
         if mode == _MAX:
-            made[filled], which[filled] = _maxima(rows, starts, indices)
+            result[filled], which[filled] = _maxima(rows, starts, indices)
         else:
-            made[filled] = np.add.reduceat(rows, starts, 0)
+            result[filled] = np.add.reduceat(rows, starts, 0)
             if mode == _MEAN:
-                made[filled] /= np.diff(np.append(starts, bags.size))[:, None]
-    return made.astype(weight.dtype, copy=False), which
+                result[filled] /= np.diff(np.append(starts, bags.size))[:, None]
+    return result.astype(weight.dtype, copy=False), which
 
 
 def _maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
@@ -131,9 +131,9 @@ def _maxima_by_turns(
     for k in range(1, counts.max()):
         longer = slice(None) if k < counts.min() else np.flatnonzero(counts > k)
         at = starts[longer] + k
-        values, held = rows[at], largest[longer]
-        more = ~(values <= held) & ~np.isnan(held)
-        largest[longer] = np.where(more, values, held)
+        values, stored = rows[at], largest[longer]
+        more = ~(values <= stored) & ~np.isnan(stored)
+        largest[longer] = np.where(more, values, stored)
         which[longer] = np.where(more, indices[at][:, None], which[longer])
     return largest, which
 
@@ -170,8 +170,8 @@ def _spread(g: Array, indices: Array, offsets: Array, mode, padding_idx) -> Arra
     bags = bags_of(indices.size, offsets)
     y = g.take(bags, 0)
     if mode == _MEAN:
-        kept = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(kept, minlength=offsets.size), 1)
+        retained = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(retained, minlength=offsets.size), 1)
         y = y / sizes[bags][:, None].astype(compute_dtype(g.dtype))
     return y.astype(g.dtype, copy=False)
 
@@ -185,13 +185,13 @@ def _(gg, indices, offsets, mode, padding_idx, g_shape):
 def _gathered(g: Array, indices: Array, offsets: Array, mode, padding_idx, count) -> Array:
     """The transpose of `_spread`: what each index has, added up over its bag."""
     bags = bags_of(indices.size, offsets)
-    made = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
+    result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
     if mode == _MEAN:
-        kept = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(kept, minlength=offsets.size), 1)
-        g = g / sizes[bags][:, None].astype(made.dtype)
-    np.add.at(made, bags, g)
-    return made.astype(g.dtype, copy=False)
+        retained = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(retained, minlength=offsets.size), 1)
+        g = g / sizes[bags][:, None].astype(result.dtype)
+    np.add.at(result, bags, g)
+    return result.astype(g.dtype, copy=False)
 
 
 @_gathered.vjp("g")
@@ -202,10 +202,10 @@ def _(gg, indices, offsets, mode, padding_idx):
 @opaque(layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
 def _max_adjoint(g: Array, which: Array, rows) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
-    made = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
+    result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
     bag, column = np.nonzero(which >= 0)
-    np.add.at(made, (which[bag, column], column), g[bag, column])
-    return made.astype(g.dtype, copy=False)
+    np.add.at(result, (which[bag, column], column), g[bag, column])
+    return result.astype(g.dtype, copy=False)
 
 
 @_max_adjoint.vjp("g")
@@ -232,8 +232,8 @@ def _native(
         include_last_offset, padding_idx,
     )  # fmt: skip
     bags = bags_of(indices._array.size, offsets._array)
-    kept = bags if padding < 0 else bags[indices._array != padding]
-    sizes = np.bincount(kept, minlength=offsets._array.size)
+    retained = bags if padding < 0 else bags[indices._array != padding]
+    sizes = np.bincount(retained, minlength=offsets._array.size)
     return y, wrap(bags), wrap(sizes), which
 
 

@@ -56,8 +56,8 @@ def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
 def _grid(index: Array, dim: int) -> tuple:
     """NumPy's index for `index` along an axis, every other axis at its own place."""
     small = index.size <= LARGE
-    found = _places(index.shape) if small else _places.__wrapped__(index.shape)
-    return (*found[:dim], index, *found[dim + 1 :])
+    result = _places(index.shape) if small else _places.__wrapped__(index.shape)
+    return (*result[:dim], index, *result[dim + 1 :])
 
 
 @functools.lru_cache(256)
@@ -133,14 +133,14 @@ def _scattered(g: Array, dim, index: Array, shape) -> Array:
     if shape and index.ndim and index.size \
             and (y := gather_scatter.summed(shape, dim % len(shape), index, g)) is not None:
         return y
-    made = np.zeros(shape, g.dtype)
+    result = np.zeros(shape, g.dtype)
     if not shape:
-        made += g.sum()
+        result += g.sum()
     elif index.ndim == 0:
-        made[index] += g
+        result[index] += g
     elif index.size:
-        np.add.at(made, _grid(index, dim % len(shape)), g)
-    return made
+        np.add.at(result, _grid(index, dim % len(shape)), g)
+    return result
 
 
 @_scattered.vjp("g")
@@ -181,18 +181,18 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
     return at
 
 
-def _write_at(made: Array, at: int, index: Array, value: Array, ufunc: Any) -> None:
+def _write_at(result: Array, at: int, index: Array, value: Array, ufunc: Any) -> None:
     if index.size == 0:
         return
-    if not made.ndim or not index.ndim:
-        made, index, value = made.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
-    if gather_scatter.put(made, at, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
+    if not result.ndim or not index.ndim:
+        result, index, value = result.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
+    if gather_scatter.put(result, at, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
         return
     where = _grid(index, at)
     if ufunc is None:
-        made[where] = value
+        result[where] = value
     else:
-        ufunc.at(made, where, value)
+        ufunc.at(result, where, value)
 
 
 def _scatters(rng):
@@ -210,9 +210,11 @@ def _scatter_ref(x, dim, index, src):
 def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
     """A copy with `src` written at the indices along an axis."""
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
-    made = input.copy()
-    _write_at(made, at, index, _placed_source(index, src) if src.ndim == index.ndim else src, None)
-    return made
+    result = input.copy()
+    _write_at(
+        result, at, index, _placed_source(index, src) if src.ndim == index.ndim else src, None
+    )
+    return result
 
 
 @_scatter.vjp("input")
@@ -222,12 +224,12 @@ def _(g, dim, index):
 
 @_scatter.vjp("src")
 def _(g, dim, index, src_shape):
-    found = gather(g, dim, index)
-    if src_shape == found._array.shape:
-        return found
+    result = gather(g, dim, index)
+    if src_shape == result._array.shape:
+        return result
     if not src_shape:
-        return found.sum()
-    return _embedded(found, src_shape)
+        return result.sum()
+    return _embedded(result, src_shape)
 
 
 def _embedded(g, shape):
@@ -241,10 +243,10 @@ def _embedded(g, shape):
 def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
     """A copy with `src` added up at the indices along an axis."""
     at = _check_scatter("scatter_add", input, dim, index, src)
-    made = input.copy()
+    result = input.copy()
     if index.size:
-        _write_at(made, at, index, _placed_source(index, src), np.add)
-    return made
+        _write_at(result, at, index, _placed_source(index, src), np.add)
+    return result
 
 
 @_scatter_add.vjp("input")
@@ -254,8 +256,8 @@ def _(g):
 
 @_scatter_add.vjp("src")
 def _(g, dim, index, src_shape):
-    found = gather(g, dim, index)
-    return found if found._array.shape == src_shape else _embedded(found, src_shape)
+    result = gather(g, dim, index)
+    return result if result._array.shape == src_shape else _embedded(result, src_shape)
 
 
 @composite()
@@ -283,16 +285,16 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
             [0., 2.],
             [3., 0.]])
     """
-    given = src if src is not None else value
-    if not isinstance(given, Tensor):
-        given = _scalar_source(input, index, given)
+    supplied = src if src is not None else value
+    if not isinstance(supplied, Tensor):
+        supplied = _scalar_source(input, index, supplied)
         if reduce is not None:
-            given = given.expand(*index._array.shape)
+            supplied = supplied.expand(*index._array.shape)
     if reduce is None:
-        y = _scatter(input, dim, index, given)
+        y = _scatter(input, dim, index, supplied)
     elif reduce in ("add", "multiply"):
-        y = _scatter_add(input, dim, index, given) if reduce == "add" else _scatter_reduce(
-            input, dim, index, given, "prod", True)  # fmt: skip
+        y = _scatter_add(input, dim, index, supplied) if reduce == "add" else _scatter_reduce(
+            input, dim, index, supplied, "prod", True)  # fmt: skip
     else:
         raise RuntimeError("reduce argument must be either add or multiply.")
     return y if out is None else write_result("scatter", y, out)
@@ -302,20 +304,20 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
 def _scatter_reduce(input: Array, dim, index: Array, src: Array, reduce, include_self) -> Array:
     """A copy with `src` combined at the indices along an axis."""
     at = _check_scatter("scatter_reduce", input, dim, index, src)
-    made = input.copy()
+    result = input.copy()
     if not index.size:
-        return made
+        return result
     value = _placed_source(index, src)
     if reduce == "mean":
-        return _scatter_mean(made, at, index, value, include_self)
+        return _scatter_mean(result, at, index, value, include_self)
     if not include_self:
         start = {"sum": 0, "prod": 1}.get(reduce)
         if start is None:
-            start = _lowest(made.dtype) if reduce == "amax" else _highest(made.dtype)
-        _write_at(made, at, index, np.full(index.shape, start, made.dtype), None)
+            start = _lowest(result.dtype) if reduce == "amax" else _highest(result.dtype)
+        _write_at(result, at, index, np.full(index.shape, start, result.dtype), None)
     with np.errstate(all="ignore"):
-        _write_at(made, at, index, value, _REDUCE[reduce])
-    return made
+        _write_at(result, at, index, value, _REDUCE[reduce])
+    return result
 
 
 def _lowest(kind: np.dtype) -> Any:
@@ -326,16 +328,16 @@ def _highest(kind: np.dtype) -> Any:
     return np.inf if kind.kind in "fV" else True if kind.kind == "b" else np.iinfo(kind).max
 
 
-def _scatter_mean(made: Array, at: int, index: Array, value: Array, include_self: bool) -> Array:
-    counts = np.ones(made.shape, np.int64) if include_self else np.zeros(made.shape, np.int64)
+def _scatter_mean(result: Array, at: int, index: Array, value: Array, include_self: bool) -> Array:
+    counts = np.ones(result.shape, np.int64) if include_self else np.zeros(result.shape, np.int64)
     if not include_self:
-        _write_at(made, at, index, np.zeros(index.shape, made.dtype), None)
-    _write_at(made, at, index, value, np.add)
+        _write_at(result, at, index, np.zeros(index.shape, result.dtype), None)
+    _write_at(result, at, index, value, np.add)
     _write_at(counts, at, index, np.ones(index.shape, np.int64), np.add)
     counts = np.maximum(counts, 1)
-    if made.dtype.kind in "iu":
-        return made // counts.astype(made.dtype)
-    return (made / counts.astype(made.dtype)).astype(made.dtype)
+    if result.dtype.kind in "iu":
+        return result // counts.astype(result.dtype)
+    return (result / counts.astype(result.dtype)).astype(result.dtype)
 
 
 @_scatter_reduce.vjp
@@ -371,16 +373,16 @@ def _kept(g, dim, index, include_self):
 
 
 def _product_gradients(g, input, dim, index, src, include_self):
-    kept = input if include_self else _scatter(input, dim, index, wrap(
+    retained = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))  # fmt: skip
     zero = src == 0
-    zeros = _scatter_add((kept == 0).to(g.dtype), dim, index, zero.to(g.dtype))
-    no_zero = _scatter_reduce(kept.masked_fill(kept == 0, 1), dim, index,
+    zeros = _scatter_add((retained == 0).to(g.dtype), dim, index, zero.to(g.dtype))
+    no_zero = _scatter_reduce(retained.masked_fill(retained == 0, 1), dim, index,
                               src.masked_fill(zero, 1), "prod", True)  # fmt: skip
     whole = no_zero.masked_fill(zeros > 0, 0)
-    of_self = whole / kept.masked_fill(kept == 0, 1)
+    of_self = whole / retained.masked_fill(retained == 0, 1)
     lone = no_zero.masked_fill(zeros != 1, 0)
-    of_self = of_self.masked_fill(kept == 0, 0) + lone.masked_fill(kept != 0, 0)
+    of_self = of_self.masked_fill(retained == 0, 0) + lone.masked_fill(retained != 0, 0)
     many = gather(whole, dim, index) / src.masked_fill(zero, 1)
     alone = gather(lone, dim, index).masked_fill(zero.logical_not(), 0)
     of_src = many.masked_fill(zero, 0) + alone
@@ -480,13 +482,13 @@ def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
         raise IndexError(
             f"out of range: tried to access index {wrong} on a tensor of {input.size} elements."
         )
-    made = input.copy("C")
-    flat = made.reshape(-1)
+    result = input.copy("C")
+    flat = result.reshape(-1)
     if accumulate:
         np.add.at(flat, index.reshape(-1), source.reshape(-1))
     else:
         flat[index.reshape(-1)] = source.reshape(-1)
-    return made
+    return result
 
 
 @put.vjp("input")

@@ -46,10 +46,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             raise _out_of_range(self, index) from None
         except OverflowError:
             raise ValueError("Overflow when unpacking long long") from None
-        made = view_of(self, y)
+        new = view_of(self, y)
         if self._tracked and MODE.grad and requires(self):
-            record(select.operator, made, (self, 0, index))
-        return made
+            record(select.operator, new, (self, 0, index))
+        return new
     if index.__class__ is slice or index.__class__ is tuple:
         plain = _plain_index(index)
         if plain is not None:
@@ -60,10 +60,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if where is not None and len(where) <= self._array.ndim:
         return index_by(self, versioned(where, index, self) if self._tracked else where)
     basic, rest = split_index(self, index)
-    found = self if basic is None else _viewed(self, basic)
+    result = self if basic is None else _viewed(self, basic)
     if rest is None:
-        return found
-    return index_by(found, versioned(rest, index, self) if self._tracked else rest)
+        return result
+    return index_by(result, versioned(rest, index, self) if self._tracked else rest)
 
 
 class VersionedPositions(tuple[Any, ...]):
@@ -127,19 +127,19 @@ def _plain_index(index: Any) -> tuple | None:
 
 def _positions(index: Any) -> tuple | None:
     """The index as arrays of int64 positions, masks and full slices, when it is nothing else."""
-    found, arrays = [], 0
+    result, arrays = [], 0
     for item in index if index.__class__ is tuple else (index,):
         if item.__class__ is Tensor:
             array = item._array
             if (array.dtype is not _INT64 and array.dtype.kind != "b") or not array.ndim:
                 return None
-            found.append(array)
+            result.append(array)
             arrays += 1
         elif item.__class__ is slice and item == _FULL:
-            found.append(item)
+            result.append(item)
         else:
             return None
-    return tuple(found) if arrays else None
+    return tuple(result) if arrays else None
 
 
 def _window(self: Tensor, plain: tuple) -> Tensor:
@@ -200,17 +200,17 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
             if item.__class__ is not int:
                 rest.append(item)
             continue
-        found = _as_index(item)
-        if isinstance(found, (int, slice)):
-            basic.append(found)
-            if isinstance(found, slice):
-                rest.append(found)
+        result = _as_index(item)
+        if isinstance(result, (int, slice)):
+            basic.append(result)
+            if isinstance(result, slice):
+                rest.append(result)
             continue
-        basic.extend([slice(None)] * (found.ndim if found.dtype == np.bool_ else 1))
-        if found.dtype == np.bool_ and found.ndim == 0:
+        basic.extend([slice(None)] * (result.ndim if result.dtype == np.bool_ else 1))
+        if result.dtype == np.bool_ and result.ndim == 0:
             basic.append(None)  # a 0-dim mask is a new axis, kept or emptied
-            found = found.reshape(1)
-        rest.append(found)
+            result = result.reshape(1)
+        rest.append(result)
     arrays = any(isinstance(r, np.ndarray) for r in rest)
     plain = all((isinstance(b, slice) and b == slice(None)) or b is Ellipsis for b in basic)
     return (
@@ -236,15 +236,15 @@ def _second_pass(x: Tensor, basic: list, rest: list) -> tuple:
     """The arrays, with a full slice for every axis that the basic part left between them."""
     used = sum(1 for b in basic if b is not None and b is not Ellipsis)
     fill = max(x._array.ndim - used, 0)
-    found: list[Any] = []
+    result: list[Any] = []
     for item in rest:
         if item is Ellipsis:
-            found.extend([slice(None)] * fill)
+            result.extend([slice(None)] * fill)
         elif isinstance(item, np.ndarray):
-            found.append(item)
+            result.append(item)
         else:
-            found.append(slice(None))
-    return tuple(found)
+            result.append(slice(None))
+    return tuple(result)
 
 
 def _as_index(item: Any) -> Any:
@@ -351,12 +351,12 @@ def _(g, input_shape, where):
 @opaque(layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape, where: Positions) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
-    made = zeros(shape, g.dtype)
+    result = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
-        add_rows(made, where, g)
+        add_rows(result, where, g)
     else:
-        made[where] = g  # a mask names each place once
-    return made
+        result[where] = g  # a mask names each place once
+    return result
 
 
 def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
@@ -413,12 +413,12 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
 def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
-    made = input.copy()
+    result = input.copy()
     if accumulate:
-        np.add.at(made, where, values.astype(made.dtype))
+        np.add.at(result, where, values.astype(result.dtype))
     else:
-        made[where] = values
-    return made
+        result[where] = values
+    return result
 
 
 @_index_put.vjp("input")
@@ -462,18 +462,18 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 
-def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
+def _masked(target: Array, rest: tuple | None, supplied: Array) -> bool:
     """Writes one number where a mask of a large array holds, if there is a kernel for that."""
-    if rest is None or len(rest) != 1 or target.size <= pointwise.LARGE or given.ndim:
+    if rest is None or len(rest) != 1 or target.size <= pointwise.LARGE or supplied.ndim:
         return False
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
-            or given.dtype != target.dtype or target.dtype.kind not in "fi" \
+            or supplied.dtype != target.dtype or target.dtype.kind not in "fi" \
             or target.itemsize < 4 or not KernelPolicy.allowed:  # fmt: skip
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
     return whole and pointwise.served(
-        _unless, (target, mask, given), target=target) is not None  # fmt: skip
+        _unless, (target, mask, supplied), target=target) is not None  # fmt: skip
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -489,19 +489,19 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         if not (MODE.grad and (self._tracked or source._tracked)):
             target = self._array if basic is None else self._array[basic]
             _check_size(target, source._array, rest)
-            given = source._array
+            supplied = source._array
             if self._array.__class__ is MetaArray:
                 return
-            if rest is None and target.nbytes >= MANY and given.dtype == target.dtype \
-                    and given.ndim <= target.ndim:  # fmt: skip
-                fill(target, given)
-            elif _masked(target, rest, given):
+            if rest is None and target.nbytes >= MANY and supplied.dtype == target.dtype \
+                    and supplied.ndim <= target.ndim:  # fmt: skip
+                fill(target, supplied)
+            elif _masked(target, rest, supplied):
                 pass
-            elif given.dtype is target.dtype:  # nothing is converted
-                target[Ellipsis if rest is None else rest] = given
+            elif supplied.dtype is target.dtype:  # nothing is converted
+                target[Ellipsis if rest is None else rest] = supplied
             else:
                 with np.errstate(all="ignore"):
-                    target[Ellipsis if rest is None else rest] = given
+                    target[Ellipsis if rest is None else rest] = supplied
             bump(self)
             return
         target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
@@ -522,18 +522,18 @@ def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Runt
     """What is said of a value whose shape is not that of the elements it goes to."""
     target = self._array if basic is None else self._array[basic]
     if rest is None:
-        shape, given = target.shape, source._array.shape
-        if len(given) > len(shape) or (text := broadcast_mismatch([shape, given])) is None:
+        shape, supplied = target.shape, source._array.shape
+        if len(supplied) > len(shape) or (text := broadcast_mismatch([shape, supplied])) is None:
             return RuntimeError(
-                f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to "
+                f"shape mismatch: value tensor of shape {list(supplied)} cannot be broadcast to "
                 f"indexing result of shape {list(shape)}"
             )
         axis = int(text.rsplit(" ", 1)[1])
-        n, m = shape[axis], given[axis - len(shape) + len(given)]
+        n, m = shape[axis], supplied[axis - len(shape) + len(supplied)]
         return RuntimeError(
             f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
             f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
-            f"{list(given)}"
+            f"{list(supplied)}"
         )
     return RuntimeError(
         f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "

@@ -119,18 +119,18 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_add_")
-    own, given = input.shape, source.shape
-    if own[:at] + own[at + 1 :] != given[:at] + given[at + 1 :]:
+    own, supplied = input.shape, source.shape
+    if own[:at] + own[at + 1 :] != supplied[:at] + supplied[at + 1 :]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {list(own)} source.shape = {list(given)}"
+            f"Got self.shape = {list(own)} source.shape = {list(supplied)}"
         )
     _check_source("index_add_", input, at, index, source)
-    made = input.copy()
+    result = input.copy()
     if alpha.__class__ is not int or alpha != 1:
         with np.errstate(all="ignore"):
             source = (source * np.asarray(alpha).astype(input.dtype)).astype(input.dtype)
-    target = made if made.ndim else made.reshape(1)
+    target = result if result.ndim else result.reshape(1)
     source = source.reshape(1) if not source.ndim else source
     if at == 0 and target.ndim == 2:
         from .index import add_rows
@@ -141,7 +141,7 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
         if not (fits and source.size > gather_scatter.LARGE
                 and gather_scatter.put(target, at, _spread(index, at, source), source, True)):
             np.add.at(target, _along(at, index), source)
-    return made
+    return result
 
 
 @_index_add.vjp("input")
@@ -182,17 +182,17 @@ def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_copy_")
-    own, given = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
-    if own != given and input.ndim and source.ndim:
+    own, supplied = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
+    if own != supplied and input.ndim and source.ndim:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
             f"slice shape: {' '.join(map(str, own))} at dimension {at} and source slice shape: "
-            f"{' '.join(map(str, given))} at dimension 0."
+            f"{' '.join(map(str, supplied))} at dimension 0."
         )
     _check_source("index_copy_", input, at, index, source)
-    made = input.copy()
-    (made if made.ndim else made.reshape(1))[_along(at, index)] = source
-    return made
+    result = input.copy()
+    (result if result.ndim else result.reshape(1))[_along(at, index)] = source
+    return result
 
 
 @index_copy.vjp("input")
@@ -212,15 +212,15 @@ def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_fill_")
-    made = input.copy()
+    result = input.copy()
     if not input.size:
-        return made
+        return result
     n = input.shape[at] if input.ndim else 1
     if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
         wrong = index[(index >= n) | (index < -n)][0]
         raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
-    (made if made.ndim else made.reshape(1))[_along(at, index)] = value
-    return made
+    (result if result.ndim else result.reshape(1))[_along(at, index)] = value
+    return result
 
 
 @_index_fill.vjp("input")

@@ -129,9 +129,9 @@ def _(g, mask, input_shape):
 @opaque(layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
 def _masked_spread(g: Array, mask: Array, shape) -> Array:
     """Zeros with `g` where the mask holds."""
-    made = np.zeros(shape, g.dtype)
-    made[mask] = g
-    return made
+    result = np.zeros(shape, g.dtype)
+    result[mask] = g
+    return result
 
 
 @_masked_spread.vjp("g")
@@ -156,15 +156,15 @@ def masked_select(input, mask, *, out=None):
 @opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
 def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
     """The tensor with the first elements of `source` where the mask holds."""
-    made = input.copy()
+    result = input.copy()
     count = int(mask.sum())
     if source.size < count:
         raise RuntimeError(
             f"masked_scatter: expected self and source to have enough elements: the mask has "
             f"{count}, source {source.size}"
         )
-    made[mask] = source.reshape(-1)[:count]
-    return made
+    result[mask] = source.reshape(-1)[:count]
+    return result
 
 
 @_masked_scatter.vjp("input")
@@ -174,12 +174,12 @@ def _(g, mask):
 
 @_masked_scatter.vjp("source")
 def _(g, mask, source_shape):
-    found = _masked_select(g, mask)
+    result = _masked_select(g, mask)
     count = int(np.prod(source_shape, dtype=np.int64))
-    rest = count - found._array.size
+    rest = count - result._array.size
     if rest:
-        found = cat([found, found.new_zeros(rest)])
-    return found.reshape(source_shape)
+        result = cat([result, result.new_zeros(rest)])
+    return result.reshape(source_shape)
 
 
 @composite()
@@ -229,8 +229,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     if as_tuple:
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
-        found = np.argwhere(array if array.ndim else array.reshape(1))
-        return tuple(map(wrap, np.ascontiguousarray(found.T, np.int64)))
+        result = np.argwhere(array if array.ndim else array.reshape(1))
+        return tuple(map(wrap, np.ascontiguousarray(result.T, np.int64)))
     y = wrap(np.argwhere(array).astype(np.int64, copy=False))
     return y if out is None else write_result("nonzero", y, out, (input,))
 
@@ -253,7 +253,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     >>> torch.nonzero_static(torch.tensor([0, 5, 7]), size=3, fill_value=-1).flatten()
     tensor([ 1,  2, -1])
     """
-    found = np.argwhere(input._array)[:size]
-    made = np.full((size, found.shape[1]), fill_value, np.int64)
-    made[: len(found)] = found
-    return wrap(made)
+    result = np.argwhere(input._array)[:size]
+    new = np.full((size, result.shape[1]), fill_value, np.int64)
+    new[: len(result)] = result
+    return wrap(new)

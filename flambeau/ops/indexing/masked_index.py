@@ -10,11 +10,11 @@ from ..core.registry import composite
 
 def _within(input: Tensor, indices: Any) -> tuple:
     """The indices, moved into range; a full slice for each that is None."""
-    found = []
+    result = []
     for axis, index in enumerate(indices):
         n = input._array.shape[axis]
-        found.append(slice(None) if index is None else index.clamp(-n, n - 1))
-    return tuple(found)
+        result.append(slice(None) if index is None else index.clamp(-n, n - 1))
+    return tuple(result)
 
 
 @composite(expose=("torch",))
@@ -40,5 +40,5 @@ def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
     """
     if not input._array.size:
         return input.clone()
-    kept = values.masked_fill(mask.logical_not(), 0)
-    return input.index_put(_within(input, indices), kept, True)
+    retained = values.masked_fill(mask.logical_not(), 0)
+    return input.index_put(_within(input, indices), retained, True)

@@ -76,25 +76,25 @@ def _segment_reduce(data: Array, bounds: Array, reduce, start, empty) -> Array:
     at = bounds.ndim - 1
     shape = (*data.shape[:at], bounds.shape[-1] - 1, *data.shape[at + 1 :])
     inside = compute_dtype(data.dtype)
-    made = np.full(shape, empty, inside)
+    new = np.full(shape, empty, inside)
     for row, ends in _rows(data, bounds):
         full = np.flatnonzero(ends[:-1] < ends[1:])
         if not full.size:
             continue
         values = data[row][: ends[-1]].astype(inside, copy=False)
-        found = _UFUNCS[reduce].reduceat(values, ends[full], axis=0)
-        found = _UFUNCS[reduce](found, np.asarray(start, inside))
+        result = _UFUNCS[reduce].reduceat(values, ends[full], axis=0)
+        result = _UFUNCS[reduce](result, np.asarray(start, inside))
         if reduce == "mean":
-            found = found / _down(np.diff(ends)[full], found.ndim)
-        made[row][full] = found
-    return made.astype(data.dtype, copy=False)
+            result = result / _down(np.diff(ends)[full], result.ndim)
+        new[row][full] = result
+    return new.astype(data.dtype, copy=False)
 
 
 @_segment_reduce.vjp("data")
 def _(g, y, data, bounds, reduce, start):
     inside = compute_dtype(data._array.dtype)
     x, cotangent, result = (t._array.astype(inside) for t in (data, g, y))
-    made = np.zeros(x.shape, inside)
+    new = np.zeros(x.shape, inside)
     for row, ends in _rows(x, bounds._array):
         sizes = np.diff(ends)
         first, last = int(ends[0]), int(ends[-1])
@@ -109,8 +109,8 @@ def _(g, y, data, bounds, reduce, start):
             along = np.where(chosen, along / np.maximum(counts[segment], 1), 0)
         elif reduce == "prod":
             along = along * _products_of_others(here, result[row], sizes, start)
-        made[row][first:last] = along
-    return wrap(made.astype(data._array.dtype))
+        new[row][first:last] = along
+    return wrap(new.astype(data._array.dtype))
 
 
 def _down(values: Array, ndim: int) -> Array:
@@ -122,11 +122,11 @@ def _products_of_others(x: Array, products: Array, sizes: Array, start: float) -
     """For each element the product of its segment's others: by division where that is exact."""
     segment = np.repeat(np.arange(len(sizes)), sizes)
     with np.errstate(all="ignore"):
-        made = products[segment] / x
+        result = products[segment] / x
     first = np.concatenate([[0], np.cumsum(sizes)])
     for place in np.argwhere(np.isnan(x) | (x == 0)):
         i, rest = place[0], tuple(place[1:])
         begin, end = first[segment[i]], first[segment[i] + 1]
         others = np.delete(x[(slice(begin, end), *rest)], i - begin)
-        made[tuple(place)] = start * np.prod(others)
-    return made
+        result[tuple(place)] = start * np.prod(others)
+    return result

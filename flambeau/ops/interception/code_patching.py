@@ -54,14 +54,14 @@ def clone(
     function: types.FunctionType, closure: Any = None, names: dict[str, Any] | None = None
 ) -> types.FunctionType:
     """Another function with the same code, for when the original's has been swapped."""
-    made = types.FunctionType(
+    result = types.FunctionType(
         function.__code__, function.__globals__ if names is None else names,
         function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
     )  # fmt: skip
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__dict__.update(function.__dict__)
-    return made
+    result.__kwdefaults__ = function.__kwdefaults__
+    result.__dict__.update(function.__dict__)
+    return result
 
 
 def restore_stub(function: Any) -> None:

@@ -52,29 +52,29 @@ class _Pushing:
 
 def _targets() -> list[tuple[Any, Callable]]:
     """Every operator's function, its in-place twin, and Python's operators made of it."""
-    found: dict[Any, Callable] = {}
+    result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
             continue
         if operator.differentiable:
-            found[operator.function] = functools.partial(_push, operator, False)
+            result[operator.function] = functools.partial(_push, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            found[twin] = functools.partial(_push_in_place, operator)
+            result[twin] = functools.partial(_push_in_place, operator)
     for name, function in vars(Tensor).items():
-        if isinstance(function, FunctionType) and function not in found:
+        if isinstance(function, FunctionType) and function not in result:
             free = own_code(function).co_freevars
             if "operator" in free and "body" in free:  # the closures of Python's own operators
                 cells = _closure(function)
                 operator = cells[free.index("operator")].cell_contents
-                found[function] = functools.partial(_push, operator, "forward" in free)
+                result[function] = functools.partial(_push, operator, "forward" in free)
             elif name in SHORT_CUTS:
-                found[function] = SHORT_CUTS[name]
+                result[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):
-        found[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
-    found[Tensor.__setitem__] = _set_item
-    found[index.put_at], found[assign], found[before_write] = _put_at, _assign, _before_write
-    return list(found.items())
+        result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
+    result[Tensor.__setitem__] = _set_item
+    result[index.put_at], result[assign], result[before_write] = _put_at, _assign, _before_write
+    return list(result.items())
 
 
 def _closure(function: FunctionType) -> Any:
@@ -194,8 +194,8 @@ def _tangents(value: Any, level: int) -> Any:
     if isinstance(value, Tensor):
         return tangent_at(value, level)
     if value.__class__ in (tuple, list):
-        found = [tangent_at(v, level) if isinstance(v, Tensor) else None for v in value]
-        return found if any(t is not None for t in found) else None
+        result = [tangent_at(v, level) if isinstance(v, Tensor) else None for v in value]
+        return result if any(t is not None for t in result) else None
     return None
 
 

@@ -44,7 +44,7 @@ def _turn(recorder: Recorder | None) -> None:
 
 def _operators() -> dict[Any, str]:
     """The functions of operators, with the names that events have."""
-    found: dict[Any, str] = {}
+    result: dict[Any, str] = {}
     for space in ("torch", "Tensor", "nn.functional", "linalg", "special", "fft"):
         prefix = f"{space}_" if space in ("linalg", "special", "fft") else ""
         for name, function in PUBLIC[space].items():
@@ -52,27 +52,27 @@ def _operators() -> dict[Any, str]:
             if not isinstance(function, FunctionType) or operator is None:
                 continue
             own = operator.name.strip("_")
-            if function not in found or (
-                name.strip("_") == own and found[function].strip("_") != own
+            if function not in result or (
+                name.strip("_") == own and result[function].strip("_") != own
             ):
-                found[function] = prefix + name
+                result[function] = prefix + name
     for operator in OPERATORS.values():
         if isinstance(operator.function, FunctionType):
-            found.setdefault(operator.function, operator.name)
+            result.setdefault(operator.function, operator.name)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            found.setdefault(twin, operator.name + "_")
+            result.setdefault(twin, operator.name + "_")
     for function in vars(Tensor).values():
-        if isinstance(function, FunctionType) and function not in found:
+        if isinstance(function, FunctionType) and function not in result:
             free = own_code(function).co_freevars
             if "operator" in free and "body" in free:  # the closures of Python's own operators
                 operator = (function.__closure__ or ())[free.index("operator")].cell_contents
-                found[function] = operator.name.strip("_")
+                result[function] = operator.name.strip("_")
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "detach"):
         function = vars(Tensor).get(name)
         if isinstance(function, FunctionType):
-            found.setdefault(function, _SHORT_CUTS.get(name, name))
-    return found
+            result.setdefault(function, _SHORT_CUTS.get(name, name))
+    return result
 
 
 _SHORT_CUTS = {"__matmul__": "matmul", "__getitem__": "index", "__setitem__": "index_put_"}

@@ -70,15 +70,15 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
     with DisableTorchFunction():
-        made: Tensor = Tensor.view_as(self, self)
+        result: Tensor = Tensor.view_as(self, self)
     try:
-        made.__class__ = cls
+        result.__class__ = cls
     except TypeError:  # a class with slots of its own
-        plain, made = made, object.__new__(cls)
+        plain, result = result, object.__new__(cls)
         for name in _SLOTS:
-            setattr(made, name, getattr(plain, name))
+            setattr(result, name, getattr(plain, name))
     torch_function.meet(cls)
-    return made
+    return result
 
 
 def _make_subclass(
@@ -87,10 +87,10 @@ def _make_subclass(
     dispatch_layout: bool = False, device_for_backend_keys: Any = None,
 ) -> Tensor:  # fmt: skip
     """An object of `cls` on the memory of `data`, a leaf."""
-    made = data._alias(cls)
+    result = data._alias(cls)
     with DisableTorchFunction():
-        Tensor.requires_grad_(made, require_grad)
-    return made
+        Tensor.requires_grad_(result, require_grad)
+    return result
 
 
 def _torch_function(

@@ -121,19 +121,19 @@ def _values(
     operator: Operator, sources: Sequence[tuple[int, int]], values: list[Any], y: Any, needs: tuple
 ) -> list[Any]:
     """What a vjp reads, of a call that is not recorded."""
-    found: list[Any] = []
+    result: list[Any] = []
     for kind, position in sources:
         if kind in (ATTRIBUTE, INPUT):
-            found.append(values[position])
+            result.append(values[position])
         elif kind == OUTPUT:
-            found.append(y)
+            result.append(y)
         elif kind == SHAPE:
-            found.append(_shape(values[position]))
+            result.append(_shape(values[position]))
         elif kind == DTYPE:
-            found.append(values[position].dtype)
+            result.append(values[position].dtype)
         else:
-            found.append(needs)
-    return found
+            result.append(needs)
+    return result
 
 
 def _shape(value: Any) -> Any:
@@ -202,9 +202,9 @@ def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: A
         g: Any = tuple(slots) if several else slots[0]
         conjugate = not several and slots[0] is not None and slots[0].is_complex() \
             and operator.holomorphic and operator.joint is None  # fmt: skip
-        found = _cotangents(operator, values, positions, g.conj() if conjugate else g, y)
+        actual = _cotangents(operator, values, positions, g.conj() if conjugate else g, y)
         pairs = []
-        for position, part in zip(positions, found, strict=True):
+        for position, part in zip(positions, actual, strict=True):
             for x, p, t in _sequences(values[position], part, tangents[position]):
                 if p is not None and t is not None and p.requires_grad:
                     p = p.conj() if conjugate else p
@@ -214,8 +214,8 @@ def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: A
                 else _zeros(y)  # fmt: skip
         wanted = [s for s in slots if s is not None]
         ps, ts = zip(*pairs, strict=True)
-        made = iter(autograd_grad(ps, wanted, ts, create_graph=recorded, allow_unused=True))
-    pushed = [None if s is None else next(made) for s in slots]
+        result = iter(autograd_grad(ps, wanted, ts, create_graph=recorded, allow_unused=True))
+    pushed = [None if s is None else next(result) for s in slots]
     pushed = [_zeros(s) if p is None and s is not None else p
               for s, p in zip(slots, pushed, strict=True)]  # fmt: skip
     return tuple(pushed) if several else pushed[0]

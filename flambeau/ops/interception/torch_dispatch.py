@@ -116,29 +116,29 @@ def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable 
 
 
 def _targets() -> dict[Any, Callable]:
-    found: dict[Any, Callable] = {}
+    result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
             continue
-        found[operator.function] = functools.partial(_call, operator, False)
+        result[operator.function] = functools.partial(_call, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            found[twin] = functools.partial(_call_in_place, operator)
+            result[twin] = functools.partial(_call_in_place, operator)
     for name, function in vars(Tensor).items():
-        if isinstance(function, FunctionType) and function not in found:
+        if isinstance(function, FunctionType) and function not in result:
             free = own_code(function).co_freevars
             if "operator" in free and "body" in free:
                 cells: Any = function.__closure__
                 operator = cells[free.index("operator")].cell_contents
-                found[function] = functools.partial(_call, operator, "forward" in free)
+                result[function] = functools.partial(_call, operator, "forward" in free)
             elif name in forward_mode.SHORT_CUTS:
-                found[function] = functools.partial(_past_short_cut, name)
-    found[Tensor.detach] = _detach
+                result[function] = functools.partial(_past_short_cut, name)
+    result[Tensor.detach] = _detach
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
-        found[PUBLIC["torch"][name]] = functools.partial(_factory, name)
+        result[PUBLIC["torch"][name]] = functools.partial(_factory, name)
     for space, name in _LIKE:
-        found[PUBLIC[space][name]] = functools.partial(_factory_like, name)
-    return found
+        result[PUBLIC[space][name]] = functools.partial(_factory_like, name)
+    return result
 
 
 def _asked(values: Sequence[Any]) -> list[Any]:
@@ -158,9 +158,9 @@ def _asked(values: Sequence[Any]) -> list[Any]:
     return chosen
 
 
-def _hand_over(func: Any, found: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
     """What the last mode or the first class that does not pass gives."""
-    kinds = tuple(map(type, found))
+    kinds = tuple(map(type, match))
     with_grad, MODE.grad = MODE.grad, False
     try:
         if STATE.modes:
@@ -171,7 +171,7 @@ def _hand_over(func: Any, found: list[Any], args: tuple, kwargs: dict[str, Any])
                 STATE.modes.append(mode)
             if result is not NotImplemented:
                 return result
-        for value in found:
+        for value in match:
             result = type(value).__torch_dispatch__(func, kinds, args, kwargs)
             if result is not NotImplemented:
                 return result
@@ -186,12 +186,12 @@ def _hand_over(func: Any, found: list[Any], args: tuple, kwargs: dict[str, Any])
 def _call(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    found = _asked((*args, *kwargs.values()))
-    if not found and not STATE.modes:
+    match = _asked((*args, *kwargs.values()))
+    if not match and not STATE.modes:
         return original(*args, **kwargs)
     if reflected:
         args = args[::-1]
-    result = _hand_over(overload(operator, args, kwargs), found, args, kwargs)
+    result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
@@ -202,11 +202,11 @@ def _call(
 def _call_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    found = _asked((*args, *kwargs.values()))
-    if not found and not STATE.modes:
+    result = _asked((*args, *kwargs.values()))
+    if not result and not STATE.modes:
         return original(*args, **kwargs)
     func = getattr(getattr(aten, _aten_name(operator) + "_"), _suffix(operator, args))
-    _hand_over(func, found, args, kwargs)
+    _hand_over(func, result, args, kwargs)
     return args[0]
 
 
@@ -218,10 +218,10 @@ def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str
 
 
 def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    found = _asked(args)
-    if not found:
+    result = _asked(args)
+    if not result:
         return original(*args, **kwargs)
-    return _hand_over(aten.detach.default, found, args, kwargs)
+    return _hand_over(aten.detach.default, result, args, kwargs)
 
 
 def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -240,13 +240,13 @@ _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros"
 
 
 def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    found = _asked((*args, *kwargs.values()))
-    if not found and not STATE.modes:
+    match = _asked((*args, *kwargs.values()))
+    if not match and not STATE.modes:
         return original(*args, **kwargs)
     if name in ("new_empty", "new_ones", "new_zeros") and args[1:] and isinstance(args[1], int):
         args = (args[0], list(args[1:]))
     needs_grad = kwargs.pop("requires_grad", False)
-    result = _hand_over(getattr(aten, name).default, found, args, kwargs)
+    result = _hand_over(getattr(aten, name).default, match, args, kwargs)
     return result.requires_grad_() if needs_grad else result
 
 
@@ -310,10 +310,10 @@ def make_wrapper_subclass(
     if not dispatches(cls):
         raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
     plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
-    made = plain._alias(cls)
-    made._requires_grad = made._tracked = requires_grad
-    made.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
-    return made
+    result = plain._alias(cls)
+    result._requires_grad = result._tracked = requires_grad
+    result.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
+    return result
 
 
 _methods: Any = Tensor

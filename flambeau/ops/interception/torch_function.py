@@ -106,25 +106,25 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
             return _run(function, original, args, kwargs)
         if state.inside or (_ORDINARY.issuperset(map(type, args)) and not kwargs):
             return original(*args, **kwargs)
-        found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
-        if not found:
+        match = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+        if not match:
             return original(*args, **kwargs)
         if state.skipped is function:
             state.skipped = None
             return original(*args, **kwargs)
-        return ask(function, found, args, kwargs)
-    found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
-    result = ask_mode(function, tuple(map(type, found)), args, kwargs, original)
-    return ask(function, found, args, kwargs, state.modes[-1]) if result is NotImplemented \
+        return ask(function, match, args, kwargs)
+    match = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
+    return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \
         else result  # fmt: skip
 
 
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The call that the outermost mode makes: what is called in it is not the program's affair."""
     state = STATE
-    found = () if state.no_subclasses else overloaded(_flat(args, kwargs))
-    if found:
-        return ask(function, found, args, kwargs)
+    result = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    if result:
+        return ask(function, result, args, kwargs)
     state.inside = True
     try:
         return original(*args, **kwargs)
@@ -300,10 +300,10 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
-                or not (found := overloaded(_flat(args, kwargs))):  # fmt: skip
+                or not (result := overloaded(_flat(args, kwargs))):  # fmt: skip
             return None
-        problem(f"{type(found[0]).__name__} overrides {shown.__name__}")
-        return lambda args, kwargs: ask(shown, found, args, kwargs)
+        problem(f"{type(result[0]).__name__} overrides {shown.__name__}")
+        return lambda args, kwargs: ask(shown, result, args, kwargs)
 
     return check
 
@@ -361,26 +361,26 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
 def public_functions() -> dict[Any, tuple[Any, bool]]:
     """Every public function: the one that `__torch_function__` is told, and whether Python called
     it for an operator."""
-    found: dict[Any, tuple[Any, bool]] = {}
+    result: dict[Any, tuple[Any, bool]] = {}
     methods = vars(Tensor)
     for name, told in _PYTHON_OPERATORS.items():
         function = methods.get(name)
         if isinstance(function, FunctionType):
-            found.setdefault(function, (methods.get(told, function), True))
+            result.setdefault(function, (methods.get(told, function), True))
             if not told:
                 function.__name__ = name
     for name in _PROTOCOLS:
         if isinstance(methods.get(name), FunctionType):
-            found.setdefault(methods[name], (methods[name], False))
+            result.setdefault(methods[name], (methods[name], False))
             methods[name].__name__ = name
     for names in (*PUBLIC.values(), methods, *NAMESPACES):
         for name, function in names.items():
             if isinstance(function, FunctionType) and not name.startswith("_") \
                     and name not in _NEVER:  # fmt: skip
-                found[function] = (function, False)
+                result[function] = (function, False)
                 if function.__name__.startswith("_"):
                     function.__name__ = name
-    return found
+    return result
 
 
 # ------------------------------------------------------------------------------------ attributes

@@ -17,29 +17,29 @@ Label = str | int
 
 def _scanned(text: str, start: int, place: str) -> list[str]:
     """The subscripts of one operand, or of the output, with '...' as one of them."""
-    found: list[str] = []
+    result: list[str] = []
     i = 0
     while i < len(text):
         c = text[i]
         if c == " ":
             pass
         elif c == ".":
-            if "..." in found:
+            if "..." in result:
                 raise RuntimeError(f"einsum(): found '.' for {place} for which an ellipsis was "
                                    "already found")  # fmt: skip
             if text[i : i + 3] != "...":
                 raise RuntimeError(
                     f"einsum(): found '.' for {place} that is not part of any ellipsis"
                 )
-            found.append("...")
+            result.append("...")
             i += 2
         elif c.isascii() and c.isalpha():
-            found.append(c)
+            result.append(c)
         else:
             raise RuntimeError(f"einsum(): invalid subscript given at index {start + i} in the "
                                "equation string, subscripts must be in [a-zA-Z]")  # fmt: skip
         i += 1
-    return found
+    return result
 
 
 def _labelled(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]:
@@ -56,10 +56,10 @@ def _labelled(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]
             f"einsum(): the number of subscripts in the equation ({named}) does not match the "
             f"number of dimensions ({rank}) for operand {index} and no ellipsis was given"
         )
-    found: list[Label] = []
+    result: list[Label] = []
     for s in subscripts:
-        found.extend(range(named - rank, 0) if s == "..." else [s])
-    return tuple(found)
+        result.extend(range(named - rank, 0) if s == "..." else [s])
+    return tuple(result)
 
 
 @functools.lru_cache(1024)
@@ -118,17 +118,17 @@ def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[
 
 def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[Label, int]:
     """The length of each label, of the operands' labels and shapes."""
-    found: dict[Label, int] = {}
+    result: dict[Label, int] = {}
     for index, (labels, shape) in enumerate(operands):
         for label, n in zip(labels, shape, strict=True):
-            known = found.get(label, 1)
+            known = result.get(label, 1)
             if n != known and 1 not in (n, known):
                 raise RuntimeError(
                     f"einsum(): subscript {label} has size {n} for operand {index} which does not "
                     f"broadcast with previously seen size {known}"
                 )
-            found[label] = known if n == 1 else n
-    return found
+            result[label] = known if n == 1 else n
+    return result
 
 
 def _reduced(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list[Label]]:
@@ -180,8 +180,8 @@ def _places(labels: Sequence[Label], drop: set) -> tuple[int, ...] | None:
 
 
 def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] | None:
-    found = tuple(labels.index(s) for s in wanted)
-    return None if found == tuple(range(len(found))) else found
+    actual = tuple(labels.index(s) for s in wanted)
+    return None if actual == tuple(range(len(actual))) else actual
 
 
 @functools.lru_cache(4096)
@@ -219,8 +219,8 @@ def _pair_plan(
                        for o in orders)  # fmt: skip
         reshape = None
     steps = [
-        Steps(_places(labels, one), _places(w, drop), _order(kept, o), shape)
-        for labels, one, w, drop, kept, o, shape in zip(
+        Steps(_places(labels, item), _places(w, drop), _order(retained, o), shape)
+        for labels, item, w, drop, retained, o, shape in zip(
             (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
     ]  # fmt: skip
     return PairPlan(*steps, bool(summed), reshape, tuple(order))
@@ -235,8 +235,8 @@ def _pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...
 
 def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
     x, y = _taken(x, plan.left), _taken(y, plan.right)
-    made = matmul(x, y) if plan.matrix else x * y
-    return made if plan.reshape is None else made.reshape(plan.reshape)
+    result = matmul(x, y) if plan.matrix else x * y
+    return result if plan.reshape is None else result.reshape(plan.reshape)
 
 
 @functools.lru_cache(4096)
@@ -257,11 +257,13 @@ def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[in
     for i in range(len(operands)):
         for j in range(i + 1, len(operands)):
             rest = {s for k, o in enumerate(operands) if k not in (i, j) for s in o[1]}
-            kept = (set(operands[i][1]) | set(operands[j][1])) & (rest | set(output))
+            retained = (set(operands[i][1]) | set(operands[j][1])) & (rest | set(output))
             both = set(operands[i][1]) | set(operands[j][1])
-            found = math.prod(sizes[s] for s in kept) * 1e-6 + math.prod(sizes[s] for s in both)
-            if found < cost:
-                best, cost = (i, j), found
+            result = math.prod(sizes[s] for s in retained) * 1e-6 + math.prod(
+                sizes[s] for s in both
+            )
+            if result < cost:
+                best, cost = (i, j), result
     return best
 
 
@@ -322,10 +324,10 @@ def einsum(*args):
             operands = operands[0]
     if len(operands) == 2:
         x, y = operands
-        found = _two(equation, x._array.shape, y._array.shape)
-        if found is not None:
-            made = _product(x, y, found[0])
-            return made if found[1] is None else made.permute(found[1])
+        result = _two(equation, x._array.shape, y._array.shape)
+        if result is not None:
+            new = _product(x, y, result[0])
+            return new if result[1] is None else new.permute(result[1])
     labels, output = parsed(equation, tuple(x._array.ndim for x in operands))
     each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]  # fmt: skip

@@ -30,12 +30,12 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
         raise RuntimeError("contraction dimension of mat_a and mat_b must match")
     ranks = mat_a.dim(), mat_b.dim()
     if ranks == (3, 3):
-        made = mat_a @ mat_b
+        result = mat_a @ mat_b
     elif offs is None:
         raise RuntimeError("Have to provide offsets if there is a 2d matrix.")
     else:
-        made = _of_groups(mat_a, mat_b, ranks, [0, *offs.tolist()])
-    return made if out_dtype is None else made.to(out_dtype)
+        result = _of_groups(mat_a, mat_b, ranks, [0, *offs.tolist()])
+    return result if out_dtype is None else result.to(out_dtype)
 
 
 def _of_groups(mat_a, mat_b, ranks, bounds):

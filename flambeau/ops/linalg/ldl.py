@@ -26,8 +26,8 @@ def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.l
     if A.size:
         factor = lapack("hetrf" if hermitian and A.dtype.kind == "c" else "sytrf", A.dtype)
         for index, x in each_matrix(A):
-            found, pivots[index], info[index] = factor(x, lower=1)
-            LD[index] = np.tril(found)
+            result, pivots[index], info[index] = factor(x, lower=1)
+            LD[index] = np.tril(result)
     if check_errors:
         refuse(info, name, lambda n: f"The diagonal element {n} of D is zero.", RuntimeError)
     return LD, pivots, info
@@ -53,8 +53,8 @@ def ldl_factor(A, *, hermitian=False, out=None):
             [0.5000, 2.5000]])
     """
     LD, pivots, _ = _ldl_factor_ex(A, hermitian, True, "torch.linalg.ldl_factor")
-    made = return_type("linalg_ldl_factor", "LD", "pivots")(LD, pivots)
-    return made if out is None else write_out(_ldl_factor_ex.operator, made, out)
+    result = return_type("linalg_ldl_factor", "LD", "pivots")(LD, pivots)
+    return result if out is None else write_out(_ldl_factor_ex.operator, result, out)
 
 
 def _check_solve(LD: Array, pivots: Array, B: Array) -> None:

@@ -186,8 +186,8 @@ def lu_factor(A, *, pivot=True, out=None):
     """
     LU, pivots, _ = _lu_factor_ex(A, pivot, True, "torch.linalg.lu_factor")
     kind = return_type("linalg_lu_factor", "LU", "pivots")
-    made = kind(LU, pivots)
-    return made if out is None else write_out(_lu_factor_ex.operator, made, out)
+    result = kind(LU, pivots)
+    return result if out is None else write_out(_lu_factor_ex.operator, result, out)
 
 
 @composite(name="lu")
@@ -199,8 +199,8 @@ def lu_legacy(A, pivot=True, get_infos=False, out=None):
     tensor([2, 2], dtype=torch.int32)
     """
     LU, pivots, info = _lu_factor_ex(A, pivot, not get_infos, "torch.linalg.lu_factor")
-    made = (LU, pivots, info) if get_infos else (LU, pivots)
-    return made if out is None else write_out(_lu_factor_ex.operator, made, tuple(out))
+    result = (LU, pivots, info) if get_infos else (LU, pivots)
+    return result if out is None else write_out(_lu_factor_ex.operator, result, tuple(out))
 
 
 @composite(expose=("torch",))
@@ -228,8 +228,8 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=N
         eye = wrap(np.eye(m, k, dtype=data.dtype))
         L = tril(LU_data.narrow(-1, 0, k), -1) + eye
         U = triu(LU_data.narrow(-2, 0, k))
-    made = return_type("lu_unpack", "P", "L", "U")(P, L, U)
-    return made if out is None else write_out(_lu_factor_ex.operator, made, out)
+    result = return_type("lu_unpack", "P", "L", "U")(P, L, U)
+    return result if out is None else write_out(_lu_factor_ex.operator, result, out)
 
 
 # ------------------------------------------------------------------------------------ solves
@@ -382,8 +382,8 @@ def slogdet_legacy(input, *, out=None):
     sign=tensor(-1.),
     logabsdet=tensor(0.6931))
     """
-    made = return_type("slogdet", "sign", "logabsdet")(slogdet(input))
-    return made if out is None else write_out(slogdet.operator, made, out)
+    result = return_type("slogdet", "sign", "logabsdet")(slogdet(input))
+    return result if out is None else write_out(slogdet.operator, result, out)
 
 
 @composite()

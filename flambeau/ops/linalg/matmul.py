@@ -242,10 +242,10 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
         return NotImplemented
     except (ValueError, RuntimeWarning):
         return matmul(self, other)  # tells what does not fit
-    made = wrap(y)
+    result = wrap(y)
     if self._tracked or other._tracked:
-        record_binary(matmul.operator, made, self, other)
-    return made
+        record_binary(matmul.operator, result, self, other)
+    return result
 
 
 def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:

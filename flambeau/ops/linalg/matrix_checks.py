@@ -43,9 +43,9 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Any]:
     def decorate(body: Callable) -> Any:
         name = body.__name__
         settings = {"node": _titled(name), "holomorphic": False, **options}
-        made = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
-        publish(made, (name,), ("linalg",))
-        return made
+        result = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
+        publish(result, (name,), ("linalg",))
+        return result
 
     return decorate
 
@@ -56,11 +56,11 @@ def linalg_function(*also: str) -> Callable[[Callable], Any]:
     def decorate(body: Callable) -> Any:
         name = body.__name__
         body.__name__ = body.__qualname__ = f"linalg_{name}"
-        made = composite(expose=())(body)
-        publish(made, (name,), ("linalg",))
+        result = composite(expose=())(body)
+        publish(result, (name,), ("linalg",))
         if also:
-            publish(made, also, ("torch", "Tensor"))
-        return made
+            publish(result, also, ("torch", "Tensor"))
+        return result
 
     return decorate
 

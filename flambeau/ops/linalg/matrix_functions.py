@@ -148,9 +148,9 @@ def _best_order(sizes: list[int]) -> list[list[int]]:
             j = i + length
             cost[i][j] = math.inf
             for k in range(i, j):
-                found = cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
-                if found < cost[i][j]:
-                    cost[i][j], split[i][j] = found, k
+                result = cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if result < cost[i][j]:
+                    cost[i][j], split[i][j] = result, k
     return split
 
 

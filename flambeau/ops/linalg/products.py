@@ -349,8 +349,8 @@ def vecdot(x, y, *, dim=-1, out=None):
     left = x.conj() if x.is_complex() else x
     if x._array.ndim == y._array.ndim == 1:
         return dot(left, y, out=out)
-    made = (left * y).sum(dim)
-    return made if out is None else write_out(addmm.operator, made, out)
+    result = (left * y).sum(dim)
+    return result if out is None else write_out(addmm.operator, result, out)
 
 
 # -------------------------------------------------------------------------------- tensors
@@ -400,8 +400,8 @@ def tensordot(a, b, dims=2, out=None):
     rows, columns = [shapes[0][i] for i in left], [shapes[1][j] for j in right]
     x = a.permute(left + first).reshape(int(np.prod(rows)), length)
     y = b.permute(second + right).reshape(length, int(np.prod(columns)))
-    made = matmul(x, y).reshape(rows + columns)
-    return made if out is None else write_out(addmm.operator, made, out)
+    result = matmul(x, y).reshape(rows + columns)
+    return result if out is None else write_out(addmm.operator, result, out)
 
 
 @composite()
@@ -415,5 +415,5 @@ def kron(input, other, *, out=None):
     a, b = ([1] * (rank - len(x.shape)) + list(x.shape) for x in (input, other))
     spread = [n for i in a for n in (i, 1)], [n for j in b for n in (1, j)]
     y = input.reshape(spread[0]) * other.reshape(spread[1])
-    made = y.reshape([i * j for i, j in zip(a, b, strict=True)])
-    return made if out is None else write_out(addmm.operator, made, out)
+    result = y.reshape([i * j for i, j in zip(a, b, strict=True)])
+    return result if out is None else write_out(addmm.operator, result, out)

@@ -110,8 +110,8 @@ def qr_legacy(input, some=True, *, out=None):
     >>> torch.allclose(Q @ R, torch.tensor([[3., 1.], [4., 2.]])), R.shape
     (True, torch.Size([2, 2]))
     """
-    made = return_type("qr", "Q", "R")(_qr(input, "reduced" if some else "complete"))
-    return made if out is None else write_out(_qr.operator, made, out)
+    result = return_type("qr", "Q", "R")(_qr(input, "reduced" if some else "complete"))
+    return result if out is None else write_out(_qr.operator, result, out)
 
 
 # -------------------------------------------------------------------------------- reflections
@@ -251,10 +251,10 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
             f"{name}: Expected other to have the same number of dimensions as input, but got "
             f"other.ndim equal to {other.ndim} and input.ndim is equal to {A.ndim}"
         )
-    for label, found in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
-        if found != A.shape[:-2]:
+    for label, result in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
+        if result != A.shape[:-2]:
             raise RuntimeError(f"{name}: Expected batch dimensions of {label} to be equal to "
-                               f"input.shape[:-2], but got {list(found)}")  # fmt: skip
+                               f"input.shape[:-2], but got {list(result)}")  # fmt: skip
     for label, x in (("tau", tau), ("other", other)):
         if x.dtype != A.dtype:
             raise RuntimeError(

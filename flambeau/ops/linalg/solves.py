@@ -19,11 +19,11 @@ from ..view.triangles import tril, triu
 
 def _singular_places(A: Array) -> Array:
     """For each matrix the place, from 1, of the first zero on its U's diagonal; 0 for none."""
-    found = no_info(A)
+    result = no_info(A)
     factor = lapack("getrf", A.dtype)
     for index, x in each_matrix(A):
-        found[index] = factor(x)[2]
-    return found
+        result[index] = factor(x)[2]
+    return result
 
 
 @opaque(layout=Layout.COLUMNS,
@@ -307,9 +307,9 @@ def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False,
     whole = A.expand((*batch, *A.shape[-2:]))
     used = mT(whole) if transpose else whole
     x = _solve_triangular(used, input, upper != transpose, True, unitriangular)
-    found = x, whole.clone()
+    result = x, whole.clone()
     if out is not None:
-        for target, y in zip(out, found, strict=True):
+        for target, y in zip(out, result, strict=True):
             _placed(y, target)
         return kind(*out)
-    return kind(*found)
+    return kind(*result)

@@ -161,13 +161,13 @@ def svd_legacy(input, some=True, compute_uv=True, *, out=None):
         raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
     if compute_uv:
         U, S, Vh = _svd(input, not some)
-        found = U, S, mH(Vh)
+        result = U, S, mH(Vh)
     else:
         batch, (m, n) = input.shape[:-2], input.shape[-2:]
-        found = (input.new_zeros((*batch, m, m)), svdvals(input),
+        result = (input.new_zeros((*batch, m, m)), svdvals(input),
                  input.new_zeros((*batch, n, n)))  # fmt: skip
     if out is not None:
-        for target, y in zip(out, found, strict=True):
+        for target, y in zip(out, result, strict=True):
             target.resize_(y.shape).copy_(y)
         return _LEGACY(*out)
-    return _LEGACY(*found)
+    return _LEGACY(*result)

@@ -45,11 +45,11 @@ def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}"
         )
     x, y = (np.moveaxis(t, at, 0) for t in np.broadcast_arrays(input, other))
-    made = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
-    target = np.moveaxis(made, at, 0)
+    result = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
+    target = np.moveaxis(result, at, 0)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         np.subtract(x[j] * y[k], x[k] * y[j], out=target[i, ...])
-    return made
+    return result
 
 
 @linalg_cross.vjp("input")
@@ -119,13 +119,13 @@ def _measured(difference: Array, p: float) -> Array:
 
 
 def _by_differences(x: Array, y: Array, p: float) -> Array:
-    made = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
+    result = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
     each = max(y.size, 1)
     step = max(1, _BLOCK // each)
     for start in range(0, x.shape[-2], step):
         rows = slice(start, start + step)
-        made[..., rows, :] = _measured(x[..., rows, None, :] - y[..., None, :, :], p)
-    return made
+        result[..., rows, :] = _measured(x[..., rows, None, :] - y[..., None, :, :], p)
+    return result
 
 
 def _sets(rng: Rng):
@@ -143,10 +143,10 @@ def _cdist(x1: Array, x2: Array, p, mode) -> Array:
     x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
     many = x.shape[-2] > _MANY or y.shape[-2] > _MANY
     if p == 2 and (mode == 1 or (mode == 0 and many)):
-        made = _by_product(x, y)
+        result = _by_product(x, y)
     else:
-        made = _by_differences(x, y, p)
-    return made.astype(x1.dtype, copy=False)
+        result = _by_differences(x, y, p)
+    return result.astype(x1.dtype, copy=False)
 
 
 @_cdist.vjp

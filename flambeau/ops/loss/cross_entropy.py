@@ -37,21 +37,21 @@ def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arr
     inside = not 0 <= ignore_index < classes
     if inside and all_below(t, classes):
         return t, None
-    kept = t != ignore_index
-    t = np.where(kept, t, 0)
+    retained = t != ignore_index
+    t = np.where(retained, t, 0)
     bad = t.view(np.uint64) >= classes
     if bad.any():
-        given = target if target.dtype is _INT64 else target.astype(np.int64)
+        supplied = target if target.dtype is _INT64 else target.astype(np.int64)
         raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                    _labels_advice(given, bad, classes))  # fmt: skip
-    return t, kept
+                    _labels_advice(supplied, bad, classes))  # fmt: skip
+    return t, retained
 
 
-def _factors(t: Array, kept: Array | None, weight: Array | None) -> Array | None:
+def _factors(t: Array, retained: Array | None, weight: Array | None) -> Array | None:
     """What each row's loss is multiplied by; None for one."""
     if weight is None:
-        return None if kept is None else kept.astype(np.float32)
-    return weight[t] if kept is None else np.where(kept, weight[t], 0)
+        return None if retained is None else retained.astype(np.float32)
+    return weight[t] if retained is None else np.where(retained, weight[t], 0)
 
 
 def _total(t: Array, factors: Array | None) -> float:
@@ -73,10 +73,10 @@ def _classes(shape: tuple[int, ...]) -> int:
 
 def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtype) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
-    t, kept = _located(target, _classes(x.shape), ignore_index)
-    picked, factors = _pick(x, t), _factors(t, kept, weight)
+    t, retained = _located(target, _classes(x.shape), ignore_index)
+    picked, factors = _pick(x, t), _factors(t, retained, weight)
     if factors is not None:
-        picked = np.where(factors == 0, 0, picked * factors) if kept is not None \
+        picked = np.where(factors == 0, 0, picked * factors) if retained is not None \
             else picked * factors  # fmt: skip
     if reduction == NONE:
         return np.negative(picked).astype(kind, copy=False)
@@ -91,8 +91,8 @@ def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtyp
 
 def _coefficients(g: Array, target, weight, reduction, ignore_index, classes, kind) -> tuple:
     """Indices, and each row's cotangent: an array like the target, or one number for all."""
-    t, kept = _located(target, classes, ignore_index)
-    factors = _factors(t, kept, weight)
+    t, retained = _located(target, classes, ignore_index)
+    factors = _factors(t, retained, weight)
     if reduction == MEAN:
         total = _total(t, factors)
         g = g / kind.type(total) if total else g * 0
@@ -109,11 +109,11 @@ def _likelihoods(rng: Rng) -> Iterator[Sample]:
 
 def _nll_reference(x, target, weight, reduction, ignore_index):
     rows = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x[None]
-    kept = target.reshape(-1) != ignore_index
-    y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), kept)])  # noqa: B905
+    retained = target.reshape(-1) != ignore_index
+    y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), retained)])  # noqa: B905
     if reduction == 0:
         return y.reshape(target.shape)
-    return y.sum() / kept.sum() if reduction == 1 else y.sum()
+    return y.sum() / retained.sum() if reduction == 1 else y.sum()
 
 
 def _cross_reference(x, *rest):
@@ -145,14 +145,14 @@ _nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
 def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ignore_index) -> Array:
     """The cotangents of rows, negated, at their targets; zeros elsewhere."""
     t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
-    made = np.zeros(shape, g.dtype)
+    result = np.zeros(shape, g.dtype)
     if len(shape) == 2:
-        made[np.arange(len(t)), t] = -c
+        result[np.arange(len(t)), t] = -c
     elif len(shape) == 1:
-        made[t] = -c
+        result[t] = -c
     else:
-        np.put_along_axis(made, t[:, None], -(c[:, None] if c.ndim else c), 1)
-    return made
+        np.put_along_axis(result, t[:, None], -(c[:, None] if c.ndim else c), 1)
+    return result
 
 
 @_placed.vjp("g")
@@ -188,22 +188,22 @@ def _fused(name: str, node: str):
     ) -> tuple[Array, Array]:
         """Cross entropy with classes by index, and the log probabilities."""
         if 1 < input.size <= MOST and weight is None and reduction != NONE:
-            found = _small(input, target, reduction, ignore_index)
-            if found is not None:
-                return found
+            result = _small(input, target, reduction, ignore_index)
+            if result is not None:
+                return result
         y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)
         return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
 
     @body.vjp("input")
     def _(gs, ys, target, weight, reduction, ignore_index):
         loss, logs = gs
-        found = None
+        match = None
         if loss is not None:
-            found = _slope(loss, ys[1], target, weight, reduction, ignore_index)
+            match = _slope(loss, ys[1], target, weight, reduction, ignore_index)
         if logs is not None:  # the first derivative reads the log probabilities
             more = log_softmax_backward(logs, ys[1], 0 if logs.dim() == 1 else 1, None)
-            found = more if found is None else found + more
-        return found
+            match = more if match is None else match + more
+        return match
 
     return body
 
@@ -228,24 +228,24 @@ def _slope(
     if logs.size <= MOST and logs.ndim == 2 and not c.ndim and logs.__class__ is _ndarray:
         kernel = CROSS_ENTROPY_BACKWARD[logs.dtype]
         if kernel and KernelPolicy.allowed and t.flags.c_contiguous:
-            made = logs.copy()
-            FastCalls.alone(kernel, made, t, np.asarray(c, logs.dtype), *made.shape)
-            return made
+            result = logs.copy()
+            FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
+            return result
     if logs.size > LARGE and logs.ndim == 2:
-        made = large(_shared_out, logs, c[:, None] if c.ndim else np.asarray(c))
-        if made is not None:
-            made[np.arange(len(t)), t] -= c
-            return made
-    made = np.exp(logs, dtype=inside)
-    if made.ndim == 2:
-        made[np.arange(len(t)), t] -= 1
-    elif made.ndim == 1:
-        made[t] -= 1
+        result = large(_shared_out, logs, c[:, None] if c.ndim else np.asarray(c))
+        if result is not None:
+            result[np.arange(len(t)), t] -= c
+            return result
+    result = np.exp(logs, dtype=inside)
+    if result.ndim == 2:
+        result[np.arange(len(t)), t] -= 1
+    elif result.ndim == 1:
+        result[t] -= 1
     else:
         at = t[:, None]
-        np.put_along_axis(made, at, np.take_along_axis(made, at, 1) - 1, 1)
-    made *= c[:, None] if c.ndim and made.ndim > 1 else c
-    return made.astype(logs.dtype, copy=False)
+        np.put_along_axis(result, at, np.take_along_axis(result, at, 1) - 1, 1)
+    result *= c[:, None] if c.ndim and result.ndim > 1 else c
+    return result.astype(logs.dtype, copy=False)
 
 
 @_slope.vjp("share")
@@ -298,9 +298,9 @@ def _check_input(input: Tensor, target: Tensor) -> None:
     if not shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if len(shape) != 1 and (not wanted or shape[0] != wanted[0]):
-        given = wanted[0] if wanted else "no axis"
+        supplied = wanted[0] if wanted else "no axis"
         raise ValueError(
-            f"Expected input batch_size ({shape[0]}) to match target batch_size ({given})."
+            f"Expected input batch_size ({shape[0]}) to match target batch_size ({supplied})."
         )
 
 

@@ -26,12 +26,12 @@ _NEVER = -np.inf
 def _extended(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
     """Targets with blanks around each label, and where a path may skip the blank before."""
     n, s = targets.shape
-    found = np.full((n, 2 * s + 1), blank, np.int64)
-    found[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
-    skip = np.zeros(found.shape, np.bool_)
+    result = np.full((n, 2 * s + 1), blank, np.int64)
+    result[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
+    skip = np.zeros(result.shape, np.bool_)
     # A blank never differs from the blank before it; a target may hold the blank as a label.
-    skip[:, 2:] = found[:, 2:] != found[:, :-2]
-    return found, skip
+    skip[:, 2:] = result[:, 2:] != result[:, :-2]
+    return result, skip
 
 
 def _emitted(log_probs: Array, places: Array) -> Array:
@@ -42,26 +42,26 @@ def _emitted(log_probs: Array, places: Array) -> Array:
 
 def _paths_to(emitted: Array, skip: Array) -> Array:
     """alpha: the log probabilities of the paths that are at each place at each time."""
-    made = np.full(emitted.shape, _NEVER)
-    if not len(made):
-        return made
-    made[0, :, :2] = emitted[0, :, :2]
-    for t in range(1, len(made)):
-        before, now = made[t - 1], made[t]
+    result = np.full(emitted.shape, _NEVER)
+    if not len(result):
+        return result
+    result[0, :, :2] = emitted[0, :, :2]
+    for t in range(1, len(result)):
+        before, now = result[t - 1], result[t]
         now[...] = before
         now[:, 1:] = np.logaddexp(now[:, 1:], before[:, :-1])
         skipped = np.where(skip[:, 2:], before[:, :-2], _NEVER)
         now[:, 2:] = np.logaddexp(now[:, 2:], skipped)
         now += emitted[t]
-    return made
+    return result
 
 
 def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
     """beta: the log probabilities of the paths from each place at each time to the end."""
-    made = np.full(emitted.shape, _NEVER)
+    result = np.full(emitted.shape, _NEVER)
     after = np.full(emitted.shape[1:], _NEVER)
     rows = np.arange(len(times))
-    for t in range(len(made) - 1, -1, -1):
+    for t in range(len(result) - 1, -1, -1):
         now = after.copy()
         now[:, :-1] = np.logaddexp(now[:, :-1], after[:, 1:])
         skipped = np.where(skip[:, 2:], after[:, 2:], _NEVER)
@@ -73,8 +73,8 @@ def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Ar
         now[some, 2 * lengths[some] - 1] = 0
         now += emitted[t]
         now[times - 1 < t] = _NEVER
-        made[t] = after = now
-    return made
+        result[t] = after = now
+    return result
 
 
 def _losses(alpha: Array, times: Array, lengths: Array) -> Array:
@@ -131,14 +131,14 @@ def _ctc_backward(
         losses = _losses(alpha, input_lengths, target_lengths)
         share = np.exp(alpha + beta - emitted + losses[:, None])
         _drop_final_blank(share, places, input_lengths, target_lengths)
-        made = np.exp(log_probs.astype(np.float64))
-        time, batch = np.ogrid[: len(made), : made.shape[1]]
-        np.subtract.at(made, (time[..., None], batch[..., None], places[None]), share)
-        made *= g[:, None]
-    made[np.arange(len(made))[:, None] >= input_lengths] = 0
+        result = np.exp(log_probs.astype(np.float64))
+        time, batch = np.ogrid[: len(result), : result.shape[1]]
+        np.subtract.at(result, (time[..., None], batch[..., None], places[None]), share)
+        result *= g[:, None]
+    result[np.arange(len(result))[:, None] >= input_lengths] = 0
     if zero_infinity:
-        made[:, np.isinf(losses)] = 0
-    return made.astype(log_probs.dtype)
+        result[:, np.isinf(losses)] = 0
+    return result.astype(log_probs.dtype)
 
 
 def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array) -> None:
@@ -159,12 +159,12 @@ def _lengths(values: Any, name: str, count: int) -> Tensor:
     if isinstance(values, Tensor):
         if values._array.dtype.kind not in "iu":
             raise RuntimeError(f"{name} must be integral")
-        found = values.reshape(-1)
+        result = values.reshape(-1)
     else:
-        found = tensor([int(one) for one in values], dtype=int64)
-    if len(found) != count:
-        raise RuntimeError(f"{name} must be of size batch_size ({count}), got {len(found)}")
-    return found
+        result = tensor([int(value) for value in values], dtype=int64)
+    if len(result) != count:
+        raise RuntimeError(f"{name} must be of size batch_size ({count}), got {len(result)}")
+    return result
 
 
 def _checked(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Array, ...]:
@@ -189,9 +189,9 @@ def _rows(targets: Array, lengths: Array) -> Array:
         if len(targets) != total:
             raise RuntimeError(f"Expected tensor to have size {total} at dimension 0, but got size "
                                f"{len(targets)} for argument #2 'targets' {where_}")  # fmt: skip
-        found = np.zeros((len(lengths), longest), np.int64)
-        found[np.arange(longest) < lengths[:, None]] = targets
-        return found
+        actual = np.zeros((len(lengths), longest), np.int64)
+        actual[np.arange(longest) < lengths[:, None]] = targets
+        return actual
     if targets.shape[0] != len(lengths) or targets.shape[1] < longest:
         axis = int(targets.shape[0] == len(lengths))
         wanted = f"at least {longest}" if axis else str(len(lengths))

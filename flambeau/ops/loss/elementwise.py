@@ -97,18 +97,18 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
             return _reduced(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
-        made = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
+        result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
                       samples=_differences(parameter))(body)  # fmt: skip
 
-        @made.vjp("input")
+        @result.vjp("input")
         def _(g, input, target, reduction, parameter):
             return slope(input - target, g, reduction, parameter)
 
-        @made.vjp("target")
+        @result.vjp("target")
         def _(g, input, target, reduction, parameter):
             return slope(target - input, g, reduction, parameter)
 
-        return made
+        return result
 
     return decorate
 
@@ -367,8 +367,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
     if number is None:
         raise ValueError(f"{reduction} is not valid")
-    kept = var + (var.detach().clamp(min=eps) - var.detach())
-    y = 0.5 * (kept.log() + (input - target) ** 2 / kept)
+    retained = var + (var.detach().clamp(min=eps) - var.detach())
+    y = 0.5 * (retained.log() + (input - target) ** 2 / retained)
     if full:
         y = y + 0.5 * math.log(2 * math.pi)
     return reduce_tensor(y, number)

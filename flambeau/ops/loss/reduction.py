@@ -17,14 +17,14 @@ def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = Non
     """0 for none, 1 for mean, 2 for sum; ValueError for other names."""
     if size_average is not None or reduce is not None:
         reduction = _from_flags(size_average, reduce)
-    found = _NUMBERS.get(reduction)
-    if found is None:
+    known = _NUMBERS.get(reduction)
+    if known is None:
         if reduction == "elementwise_mean":
             warn("reduction='elementwise_mean' is deprecated. Please use "
                  "reduction='mean' instead.")  # fmt: skip
             return MEAN
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    return found
+    return known
 
 
 def _from_flags(size_average: Any, reduce: Any) -> str:

@@ -30,13 +30,13 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     """x (n, c, p) normalised by group; fills mean and rstd (n, groups)."""
     if not fits(x) or not _served(x, mean, weight, bias):
         return None
-    found = kernel("group_norm", x, weight is not None, bias is not None)
-    if found is None:
+    result = kernel("group_norm", x, weight is not None, bias is not None)
+    if result is None:
         return None
     sizes = _sizes(x, mean.shape[1])
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / sizes[4]), x.dtype)
     parts = [v for v in (weight, bias) if v is not None]
-    call(found, (x, *parts, numbers, numbers[1:], mean, rstd, y), *sizes)
+    call(result, (x, *parts, numbers, numbers[1:], mean, rstd, y), *sizes)
     return y
 
 
@@ -45,12 +45,12 @@ def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, r
     """The cotangent of x, and (n, c) sums of g, and of g times x less its mean."""
     if not fits(x, g) or not _served(x, mean, weight) or not rstd.flags.c_contiguous:
         return None
-    found = kernel("group_norm_backward", x, weight is not None)
-    if found is None:
+    result = kernel("group_norm_backward", x, weight is not None)
+    if result is None:
         return None
     sizes, gx = _sizes(x, mean.shape[1]), np.empty(x.shape, x.dtype)
     of_g, of_product = np.empty((2, *x.shape[:2]), x.dtype)
     parts = () if weight is None else (weight,)
     share = np.array(1 / sizes[4], x.dtype)
-    call(found, (g, x, *parts, mean, rstd, share, of_g, of_product, gx), *sizes)
+    call(result, (g, x, *parts, mean, rstd, share, of_g, of_product, gx), *sizes)
     return gx, of_g, of_product

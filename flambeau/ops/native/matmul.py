@@ -84,8 +84,8 @@ def _planned(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) 
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     threads = 0 if a.size * b.shape[-1] >= _SHARED else 1
-    made = _plans[key] = (function.address, sizes, threads)
-    return made
+    result = _plans[key] = (function.address, sizes, threads)
+    return result
 
 
 def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
@@ -143,16 +143,16 @@ def _axes(
 ) -> list[tuple[int, int, int, int]]:
     """Of the stack: each axis' extent and strides, where two go on in one another as one."""
     size = a.itemsize
-    found: list[tuple[int, int, int, int]] = []
+    result: list[tuple[int, int, int, int]] = []
     for extent, ours, theirs in reversed(list(zip(stack, a.strides, b.strides, strict=False))):
         if extent != 1:
             axis = (extent, ours // size, theirs // size, step)
-            if found and all(x == y * found[0][0] for x, y in zip(axis[1:], found[0][1:],
+            if result and all(x == y * result[0][0] for x, y in zip(axis[1:], result[0][1:],
                                                                   strict=True)):  # fmt: skip
-                axis = (extent * found[0][0], *found.pop(0)[1:])
-            found.insert(0, axis)
+                axis = (extent * result[0][0], *result.pop(0)[1:])
+            result.insert(0, axis)
         step *= extent
-    return found
+    return result
 
 
 @lru_cache

@@ -75,10 +75,10 @@ def large(body: Any, *operands: Any) -> Array | None:
     for a in operands[1:]:
         plain = plain and a.__class__ is _ndarray and a.shape == shape and a.flags.c_contiguous
     key = (body, kind, len(operands)) if plain else None
-    found = _straight.get(key)
-    if found is not None and first.size > found[2]:
-        y = np.empty(shape, found[1])
-        call_kernel(found[0], first.size, *operands, y, first.size)
+    known = _straight.get(key)
+    if known is not None and first.size > known[2]:
+        y = np.empty(shape, known[1])
+        call_kernel(known[0], first.size, *operands, y, first.size)
         return y
     if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
@@ -97,9 +97,9 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
     known = body[0] if body.__class__ is tuple else body
     if getattr(known, "__closure__", None) is not None or len(_straight) >= _MOST:
         return
-    found = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
-    if found.__class__ is tuple:
-        _straight[key] = (*found, least(known))
+    entry = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
+    if entry.__class__ is tuple:
+        _straight[key] = (*entry, least(known))
 
 
 def _exact(body: Any) -> bool:
@@ -156,11 +156,11 @@ def large_with(
     if named:
         settings.extend(named)
     key = tuple(settings)
-    found = _straight.get((kind, key)) if straight else None
-    if found is not None and size > found[2]:
-        y = np.empty(shape, found[1]) if target is None else target
-        if y.dtype == found[1]:
-            call_kernel(found[0], size, *arrays, y, size)
+    result = _straight.get((kind, key)) if straight else None
+    if result is not None and size > result[2]:
+        y = np.empty(shape, result[1]) if target is None else target
+        if y.dtype == result[1]:
+            call_kernel(result[0], size, *arrays, y, size)
             return y
     if size <= (least(body) if kind in FLOATS and target is None else MIDDLE):
         return None
@@ -172,18 +172,18 @@ def large_with(
 
 
 def _served_with(
-    body: Any, given: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
+    body: Any, supplied: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
     target: Array | None, straight: bool,
 ) -> Array | None:  # fmt: skip
     """`served` of a body with settings, known by `key`; kept as such if all is `straight`."""
-    places = tuple([v.__class__ is _ndarray for v in given])
+    places = tuple([v.__class__ is _ndarray for v in supplied])
 
     def formula(*values: Any) -> Any:
         each = iter(values)
-        full = [next(each) if place else v for place, v in zip(places, given, strict=True)]
+        full = [next(each) if place else v for place, v in zip(places, supplied, strict=True)]
         return body(*full, *plain, **named)
 
-    if len(arrays) == len(given) and not plain and not named:
+    if len(arrays) == len(supplied) and not plain and not named:
         y, known = served(body, arrays, target=target), body
     else:
         y, known = served(key, arrays, formula, target=target), key
@@ -233,27 +233,27 @@ def served(
     large = first.size > LARGE
     for arranged in (_unstretched, _in_order):
         if placed is None and large and (target is None or arranged is _unstretched):
-            given = arranged(operands)
-            if (placed := _placed(given, shape)) is not None:
-                operands = given
+            supplied = arranged(operands)
+            if (placed := _placed(supplied, shape)) is not None:
+                operands = supplied
     if placed is None:
         return None
     layouts, columns, full = placed
     key = (settled(body), layouts)
     try:
-        found = _ready.get(key)
+        known = _ready.get(key)
     except TypeError:  # a setting that is no plain number
         return None
-    if found.__class__ is not tuple:
-        if not large and not _often(key, found):
+    if known.__class__ is not tuple:
+        if not large and not _often(key, known):
             return None
-        found = _asked(key, found, body if formula is None else formula, result)
-        if found is not None and not large and _is_brief(key):
+        known = _asked(key, known, body if formula is None else formula, result)
+        if known is not None and not large and _is_brief(key):
             _brief.add(body[0] if body.__class__ is tuple else body)
             return None
-    if found is None:
+    if known is None:
         return None
-    address, kind = found
+    address, kind = known
     if target is None:
         y = np.empty(shape, kind) if full is None else np.empty_like(full, kind)
     elif kind == target.dtype:
@@ -294,19 +294,19 @@ def _is_brief(key: tuple) -> bool:
         return False
     from ...native.loop_ir.ir import Apply, Scalar, expressions, operands, statements
 
-    found, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
+    result, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
     while stack:
-        one = stack.pop()
-        stack.extend(operands(one))
-        if isinstance(one, Apply):
-            found.append(one.operation)
-    return len(found) <= 2 and {*found} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
+        single = stack.pop()
+        stack.extend(operands(single))
+        if isinstance(single, Apply):
+            result.append(single.operation)
+    return len(result) <= 2 and {*result} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
 
 
-def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | None
+def _asked(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
            ) -> tuple | None:  # fmt: skip
     """(address, dtype of the result), when there is a kernel."""
-    if found is None:  # a setting may be another one at each call
+    if match is None:  # a setting may be another one at each call
         if len(_ready) >= _MOST:
             for once in [k for k, v in _ready.items() if v.__class__ is not tuple]:
                 del _ready[once]
@@ -325,8 +325,8 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
     if function is None:
         return None
     kind = np.dtype(function.kernel.buffers[-1].type.value)
-    made = _ready[key] = (function.address, kind)
-    return made
+    new = _ready[key] = (function.address, kind)
+    return new
 
 
 def _unstretched(operands: tuple) -> tuple:
@@ -353,7 +353,7 @@ def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array 
         strides, contiguous = full.strides, full.flags.c_contiguous
         if not contiguous and not _dense(full):
             return None
-    found = []
+    result = []
     for a in operands:
         layout = "full"
         if a.__class__ is not _ndarray:
@@ -369,28 +369,28 @@ def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array 
                 columns = width
         elif a.strides != strides and not (contiguous and a.flags.c_contiguous):
             return None
-        found.append((a.dtype, layout))
-    return tuple(found), columns, full
+        result.append((a.dtype, layout))
+    return tuple(result), columns, full
 
 
 def _plain(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
     """The layouts of contiguous arrays of one shape and of numbers; None with any other."""
-    found = []
+    result = []
     for a in operands:
         if a.__class__ is not _ndarray:
             return None
         if a.shape == shape and a.flags.c_contiguous:
-            found.append((a.dtype, "full"))
+            result.append((a.dtype, "full"))
         elif a.ndim:
             return None
         else:
-            found.append((a.dtype, "number"))
-    return tuple(found)
+            result.append((a.dtype, "number"))
+    return tuple(result)
 
 
 def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
     """`_placed` where rows of operands have gaps between them, and how far these are apart."""
-    columns, found, steps = 0, [], []
+    columns, result, steps = 0, [], []
     for a in operands:
         if a.__class__ is not _ndarray:
             return None
@@ -410,8 +410,8 @@ def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
         if columns not in (0, width):
             return None
         columns = width
-        found.append((a.dtype, layout))
-    return ((tuple(found), columns, None), steps) if columns >= _WIDE else None
+        result.append((a.dtype, layout))
+    return ((tuple(result), columns, None), steps) if columns >= _WIDE else None
 
 
 @native_route

@@ -35,9 +35,9 @@ _calls: dict[tuple, int] = {}  # how many there were of middle size
 def kernel(name: str, x: Array, *settings: Any) -> int | None:
     """The address of a kernel of kernels/rows.py, or None."""
     key = (name, x.dtype, *settings)
-    found = _ready.get(key)
-    if found is not None:
-        return found if KernelPolicy.allowed else None
+    known = _ready.get(key)
+    if known is not None:
+        return known if KernelPolicy.allowed else None
     if x.size <= LARGE and not _often(key):
         return None
 
@@ -46,14 +46,16 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         from ...native.loop_ir.ir import ReduceOp, Type
 
         module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
-        given = [ReduceOp[_FOLDS[one]] if one in _FOLDS else one for one in settings]
-        return getattr(module, name)(Type(x.dtype.name), *given)
+        supplied = [
+            ReduceOp[_FOLDS[setting]] if setting in _FOLDS else setting for setting in settings
+        ]
+        return getattr(module, name)(Type(x.dtype.name), *supplied)
 
     function = request_kernel(("rows", *key), build)
     if function is None:
         return None
-    made = _ready[key] = function.address
-    return made
+    result = _ready[key] = function.address
+    return result
 
 
 def _often(key: tuple) -> bool:
@@ -89,12 +91,12 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not fits(*arrays):
         return None
-    found = kernel(name, first)
-    if found is None:
+    result = kernel(name, first)
+    if result is None:
         return None
     y = np.empty(first.shape, first.dtype)
     n = first.shape[-1]
-    call(found, (*arrays, y), first.size // n, n)
+    call(result, (*arrays, y), first.size // n, n)
     return y
 
 
@@ -112,12 +114,12 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     rows, n = x.shape
     if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
-    found = kernel("layer_norm", x, weight is not None, bias is not None)
-    if found is None:
+    result = kernel("layer_norm", x, weight is not None, bias is not None)
+    if result is None:
         return None
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), mean.dtype)
     parts = [v for v in (weight, bias) if v is not None]
-    call(found, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
+    call(result, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
     return y
 
 
@@ -129,13 +131,16 @@ def layer_norm_backward(
     rows, n = x.shape
     if not fits(x, g) or not vector(weight, n, mean.dtype):
         return None
-    found, sums = kernel("layer_norm_backward", x, weight is not None), kernel("layer_norm_sums", x)
-    if found is None or sums is None:
+    result, sums = (
+        kernel("layer_norm_backward", x, weight is not None),
+        kernel("layer_norm_sums", x),
+    )
+    if result is None or sums is None:
         return None
     gx, share = np.empty(x.shape, x.dtype), np.array((1 / n,), mean.dtype)
     of_weight, of_bias = np.empty(n, mean.dtype), np.empty(n, mean.dtype)
     part = () if weight is None else (weight,)
-    call(found, (g, x, *part, mean, rstd, share, gx), rows, n)
+    call(result, (g, x, *part, mean, rstd, share, gx), rows, n)
     call(sums, (g, x, mean, rstd, of_weight, of_bias), rows, n)
     return gx, of_weight, of_bias
 
@@ -144,11 +149,11 @@ def layer_norm_backward(
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape
-    if not fits(x) or (found := kernel("moments", x)) is None:
+    if not fits(x) or (result := kernel("moments", x)) is None:
         return None
     inside = _INSIDE[x.dtype]
     mean, squares = np.empty(rows, inside), np.empty(rows, inside)
-    call(found, (x, np.array(1 / n, inside), mean, squares), rows, n)
+    call(result, (x, np.array(1 / n, inside), mean, squares), rows, n)
     return mean, squares
 
 
@@ -164,11 +169,11 @@ def _products(
     """What a kernel makes of two matrices and so many means: two numbers for each mean."""
     if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
         return None
-    found = kernel(name, x)
-    if found is None:
+    result = kernel(name, x)
+    if result is None:
         return None
     of_g, of_product = np.empty(count, mean.dtype), np.empty(count, mean.dtype)
-    call(found, (g, x, mean, of_g, of_product), *x.shape)
+    call(result, (g, x, mean, of_g, of_product), *x.shape)
     return of_g, of_product
 
 
@@ -194,15 +199,15 @@ def times_vector(x: Array, v: Array) -> Array | None:
     return _with_vector("column_dots", x.T, v, x.shape[1], x.shape[0])
 
 
-def _with_vector(name: str, x: Array, v: Array, size: int, made: int) -> Array | None:
+def _with_vector(name: str, x: Array, v: Array, size: int, new: int) -> Array | None:
     """A kernel of a matrix and a vector, which gives so many numbers."""
     if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
         return None
-    found = kernel(name, x)
-    if found is None:
+    result = kernel(name, x)
+    if result is None:
         return None
-    y = np.empty(made, v.dtype)
-    call(found, (x, v, y), *x.shape)
+    y = np.empty(new, v.dtype)
+    call(result, (x, v, y), *x.shape)
     return y
 
 
@@ -210,11 +215,11 @@ def _with_vector(name: str, x: Array, v: Array, size: int, made: int) -> Array |
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = ordered(x)
-    if not fits(x) or (found := kernel("logsumexp", x)) is None:
+    if not fits(x) or (result := kernel("logsumexp", x)) is None:
         return None
     n = x.shape[-1]
     y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], _INSIDE[x.dtype])
-    call(found, (x, y), x.size // n, n)
+    call(result, (x, y), x.size // n, n)
     return y
 
 
@@ -261,19 +266,19 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
         return _in_two(ufunc, x, axes, keepdims, formula)
     middle = low > 0 and high < rank - 1
     name = "reduce_middle" if middle else "reduce_columns" if low == 0 else "reduce_rows"
-    found = kernel(name, x, ufunc, formula)
-    if found is None:
+    result = kernel(name, x, ufunc, formula)
+    if result is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
-    kept = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
-    y = np.empty(kept, inside)
+    retained = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
+    y = np.empty(retained, inside)
     if middle:
         columns = prod(x.shape[high + 1 :])
         rows = x.size // max(y.size, 1)
-        call(found, (x, y), y.size // columns, rows, columns, rows * columns)
+        call(result, (x, y), y.size // columns, rows, columns, rows * columns)
         return y
     rows = x.size // max(y.size, 1) if low == 0 else y.size
-    call(found, (x, y), rows, x.size // rows)
+    call(result, (x, y), rows, x.size // rows)
     return y
 
 
@@ -283,12 +288,12 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     inside = _inside(ufunc, x)
     if inside is None:
         return None
-    second, found = False, rows_apart(x)
-    if found is None:
-        second, found = True, rows_of_second(x)
-    if found is None:
+    second, result = False, rows_apart(x)
+    if result is None:
+        second, result = True, rows_of_second(x)
+    if result is None:
         return None
-    outer, step = found
+    outer, step = result
     rows, rank = prod(x.shape[:outer]), x.ndim
     columns = x.size // rows
     every = axes is None or len(axes) == rank
@@ -303,9 +308,9 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     call(address, (x, y), rows, columns, step)
     if every:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
-    kept = x.shape[outer:] if down else x.shape[:outer]
-    ones = (1,) * (rank - len(kept)) if keepdims else ()
-    return y.reshape(ones + kept if down else kept + ones)
+    retained = x.shape[outer:] if down else x.shape[:outer]
+    ones = (1,) * (rank - len(retained)) if keepdims else ()
+    return y.reshape(ones + retained if down else retained + ones)
 
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
@@ -349,25 +354,25 @@ def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Arr
     inside = _inside(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _alone(ufunc, flat, np.empty(shape, inside), formula)
-    found = kernel("reduce_rows", flat, ufunc, formula)
-    if found is None:
+    result = kernel("reduce_rows", flat, ufunc, formula)
+    if result is None:
         return None
     rows, rest = divmod(flat.size, PIECE)
     parts = np.empty(rows + bool(rest), inside)
-    call(found, (flat, parts), rows, PIECE)
+    call(result, (flat, parts), rows, PIECE)
     if rest:
-        call(found, (flat[flat.size - rest :], parts[rows:]), 1, rest)
+        call(result, (flat[flat.size - rest :], parts[rows:]), 1, rest)
     y = _alone(ufunc, parts, np.empty(shape, inside), "same")
     return np.asarray(ufunc.reduce(parts)).reshape(shape) if y is None else y
 
 
 def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     """The fold of everything by this thread, into `y`."""
-    found = kernel("reduce_all", flat, ufunc, formula)
-    if found is None:
+    result = kernel("reduce_all", flat, ufunc, formula)
+    if result is None:
         return None
     pieces, rest = divmod(flat.size, PIECE)
-    FastCalls.alone(found, flat, flat[flat.size - rest :], y, pieces, rest)
+    FastCalls.alone(result, flat, flat[flat.size - rest :], y, pieces, rest)
     return y
 
 
@@ -379,12 +384,12 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
     last = axis == x.ndim - 1
-    found = kernel("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
-    if found is None:
+    result = kernel("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
+    if result is None:
         return None
     y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
     rows = y.size if last else x.shape[0]
-    call(found, (x, y), rows, x.size // rows)
+    call(result, (x, y), rows, x.size // rows)
     return y
 
 
@@ -410,18 +415,18 @@ def folded(formula: Callable, *arrays: Array) -> Any:
         return None
     first = arrays[0]
     key = ("fold_rows", first.dtype, settled(formula), len(arrays))
-    found = _ready.get(key)
-    if found is None:
+    known = _ready.get(key)
+    if known is None:
         function = request_kernel(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
         if function is None:
             return None
-        found = _ready[key] = function.address
+        known = _ready[key] = function.address
     flat = [a.reshape(-1) for a in arrays]
     rows, rest = divmod(first.size, PIECE)
     parts = np.empty(rows + bool(rest), _INSIDE[first.dtype])
-    call_kernel(found, first.size, *flat, parts, rows, PIECE)
+    call_kernel(known, first.size, *flat, parts, rows, PIECE)
     if rest:
-        call_kernel(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
+        call_kernel(known, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
     return np.add.reduce(parts)
 
 

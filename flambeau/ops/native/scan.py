@@ -34,11 +34,11 @@ def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[A
     x = ordered(x)
     if not _served(x):
         return None
-    made = (np.empty(x.shape, x.dtype),)
+    result = (np.empty(x.shape, x.dtype),)
     if positions:
-        made = (*made, np.empty(x.shape, np.int64))
-    done = (_along_rows if axis in (-1, x.ndim - 1) else _in_the_middle)(ufunc, x, axis, made)
-    return made if done else None
+        result = (*result, np.empty(x.shape, np.int64))
+    done = (_along_rows if axis in (-1, x.ndim - 1) else _in_the_middle)(ufunc, x, axis, result)
+    return result if done else None
 
 
 def _kernel(name: str, x: Array, ufunc: Any, *settings: Any) -> int | None:
@@ -47,12 +47,12 @@ def _kernel(name: str, x: Array, ufunc: Any, *settings: Any) -> int | None:
     return kernel(name, x, ReduceOp[_FOLDS[ufunc]], *settings)
 
 
-def _along_rows(ufunc: Any, x: Array, axis: int, made: tuple[Array, ...]) -> bool:
-    several, one = (_kernel("scan_rows", x, ufunc, len(made) > 1, n) for n in (_AT_ONCE, 1))
-    if several is None or one is None:
+def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
+    several, single = (_kernel("scan_rows", x, ufunc, len(result) > 1, n) for n in (_AT_ONCE, 1))
+    if several is None or single is None:
         return False
     n = x.shape[-1]
-    arrays = [a.reshape(-1, n) for a in (x, *made)]
+    arrays = [a.reshape(-1, n) for a in (x, *result)]
     rows = len(arrays[0])
     count = rows // _AT_ONCE
     whole = count * _AT_ONCE
@@ -60,16 +60,16 @@ def _along_rows(ufunc: Any, x: Array, axis: int, made: tuple[Array, ...]) -> boo
         windows = [a[k:] for a in arrays for k in range(_AT_ONCE)]
         call(several, windows, count, n, _AT_ONCE * n)
     if whole < rows:
-        call(one, [a[whole:] for a in arrays], rows - whole, n, n)
+        call(single, [a[whole:] for a in arrays], rows - whole, n, n)
     return True
 
 
-def _in_the_middle(ufunc: Any, x: Array, axis: int, made: tuple[Array, ...]) -> bool:
-    found = _kernel("scan_middle", x, ufunc, len(made) > 1)
-    if found is None:
+def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
+    result = _kernel("scan_middle", x, ufunc, len(new) > 1)
+    if result is None:
         return False
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])
-    call(found, (x, *made), prod(x.shape[:axis]), rows, columns, rows * columns)
+    call(result, (x, *new), prod(x.shape[:axis]), rows, columns, rows * columns)
     return True
 
 
@@ -81,10 +81,10 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
     if x.__class__ is not np.ndarray or x.size <= MIDDLE or x.dtype not in (FLOAT32, FLOAT64):
         return None
     rows = np.ascontiguousarray(ordered(np.moveaxis(x, axis, -1)))
-    found = scanned(np.maximum, rows, rows.ndim - 1)
-    if found is None or (address := kernel("scan_scaled", rows)) is None:
+    result = scanned(np.maximum, rows, rows.ndim - 1)
+    if result is None or (address := kernel("scan_scaled", rows)) is None:
         return None
-    (top,), n = found, rows.shape[-1]
+    (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)
     before[..., 0], before[..., 1:] = 0, top[..., :-1]
     scale, sums = large(_shrunk, before, top), np.empty_like(top)

@@ -19,12 +19,12 @@ def _table(name: str, *settings: Any) -> Small:
 
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
-        made = next(
+        result = next(
             getattr(file, name)
             for file in (small_arrays, row_kernels, attention_softmax)
             if hasattr(file, name)
         )
-        return made(Type(kind.name), *settings)
+        return result(Type(kind.name), *settings)
 
     return Small(build)
 

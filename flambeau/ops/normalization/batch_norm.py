@@ -66,8 +66,8 @@ def _batch_norm(
 def _move(running: Array, new: Array, momentum: float) -> None:
     """A running statistic moved towards a new one."""
     if running.dtype is new.dtype:
-        kept, share = number(1 - momentum, new.dtype), number(momentum, new.dtype)
-        running[...] = kept * running + share * new
+        retained, share = number(1 - momentum, new.dtype), number(momentum, new.dtype)
+        running[...] = retained * running + share * new
     else:
         running[...] = (1 - momentum) * running + momentum * new
 
@@ -99,8 +99,8 @@ def _batch_norm_backward(
     a = scaled(rstd, w)
     b = -a * rstd * rstd * of_product / count
     c = -a * of_g / count - b * mean
-    made = combined(share, x, a, b, c).reshape(input.shape)
-    return (made.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
+    result = combined(share, x, a, b, c).reshape(input.shape)
+    return (result.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
             of_g.astype(kind, copy=False))  # fmt: skip
 
 
@@ -261,5 +261,5 @@ def _batch_norm_with_update(input, weight, bias, running_mean, running_var, mome
     >>> mean
     tensor([0.5000, 0.5000, 0.5000])
     """
-    found = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
-    return (*found, input.new_empty((0,), dtype=uint8))
+    result = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*result, input.new_empty((0,), dtype=uint8))

@@ -83,9 +83,9 @@ def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
     rows = input.reshape(input.shape[0], groups, size)
     hat, _, rstd = normalised(rows, [2], eps)
     share = g if weight is None else g * channels(weight, input)
-    found = slope(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
+    result = slope(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
     dims = [0, *range(2, input.dim())]
-    return given((found, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
+    return given((result, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
 
 
 @opaque(layout=Layout.FREE,
@@ -104,8 +104,8 @@ def _group_norm_backward(
     if x.size > LARGE and (
         known := group_native.group_norm_backward(share, x, w, mean, rstd)
     ) is not None:
-        made, of_g, of_product = known
-        return (made.reshape(input.shape).astype(input.dtype, copy=False),
+        result, of_g, of_product = known
+        return (result.reshape(input.shape).astype(input.dtype, copy=False),
                 np.add.reduce(of_product * np.repeat(rstd, each, 1), 0).astype(kind, copy=False),
                 np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
     means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
@@ -116,8 +116,8 @@ def _group_norm_backward(
     of_group = [np.add.reduce(v.reshape(*mean.shape, each), 2) / size for v in weighted]
     b = np.repeat(-of_group[1] * rstd**3, each, 1)
     c = np.repeat(-of_group[0] * rstd, each, 1) - b * means
-    made = combined(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
-    return (made, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
+    result = combined(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
+    return (result, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
             np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
 
 

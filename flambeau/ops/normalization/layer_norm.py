@@ -57,8 +57,8 @@ def _layer_norm(
 @_layer_norm.vjp
 def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
     if not MODE.grad:
-        found = _layer_norm_backward(g, input, weight, save_mean, save_rstd, n)
-        return given(found, needs)
+        result = _layer_norm_backward(g, input, weight, save_mean, save_rstd, n)
+        return given(result, needs)
     dims = list(range(-n, 0))
     hat, _, rstd = normalised(input, dims, eps)
     share = g if weight is None else g * weight
@@ -78,10 +78,10 @@ def _layer_norm_backward(
     if not input.size:
         return np.zeros(input.shape, input.dtype), np.zeros(tail, kind), np.zeros(tail, kind)
     (w,) = as_dtype(mean.dtype, weight)
-    found = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
+    result = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
                           None if w is None else w.reshape(-1), mean, rstd)  # fmt: skip
-    return (_shaped(found[0], input.shape, input.dtype), _shaped(found[1], tail, kind),
-            _shaped(found[2], tail, kind))  # fmt: skip
+    return (_shaped(result[0], input.shape, input.dtype), _shaped(result[1], tail, kind),
+            _shaped(result[2], tail, kind))  # fmt: skip
 
 
 def _shaped(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:

@@ -99,15 +99,15 @@ def rows_forward(
     n = x.dtype.type(x.shape[1])
     ones = np.ones(x.shape[1], x.dtype)
     for part in _blocks(*x.shape):
-        block, made = x[part], y[part]
+        block, result = x[part], y[part]
         m = np.dot(block, ones) / n
-        np.subtract(block, _column(m), out=made)
-        r = 1 / np.sqrt(np.einsum("ij,ij->i", made, made) / n + x.dtype.type(eps))
-        np.multiply(made, _column(r), out=made)
+        np.subtract(block, _column(m), out=result)
+        r = 1 / np.sqrt(np.einsum("ij,ij->i", result, result) / n + x.dtype.type(eps))
+        np.multiply(result, _column(r), out=result)
         if weight is not None:
-            np.multiply(made, weight, out=made)
+            np.multiply(result, weight, out=result)
         if bias is not None:
-            np.add(made, bias, out=made)
+            np.add(result, bias, out=result)
         mean[part], rstd[part] = m, r
     return y
 
@@ -126,25 +126,25 @@ def _small_rows_backward(
         if v.__class__ is not Array or not v.flags.c_contiguous or v.dtype is not kind:
             return None
     rows, n = x.shape
-    made, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
-    FastCalls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], made, rows, n)
+    result, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
+    FastCalls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], result, rows, n)
     FastCalls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
-    return made, of_weight, of_bias
+    return result, of_weight, of_bias
 
 
 def rows_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
     """The cotangents of x, weight and bias."""
-    found = None
+    result = None
     if x.size <= MOST and x.dtype == mean.dtype:
-        found = _small_rows_backward(g, x, weight, mean, rstd)
+        result = _small_rows_backward(g, x, weight, mean, rstd)
     elif x.size > MIDDLE:
-        found = layer_norm_backward(g, x, weight, mean, rstd)
-    if found is not None:
-        return found
+        result = layer_norm_backward(g, x, weight, mean, rstd)
+    if result is not None:
+        return result
     g, x = (v.astype(mean.dtype, copy=False) for v in (g, x))
-    made = np.empty(x.shape, x.dtype)
+    new = np.empty(x.shape, x.dtype)
     of_weight, of_bias = np.zeros(x.shape[1], x.dtype), np.zeros(x.shape[1], x.dtype)
     n = x.dtype.type(x.shape[1])
     ones = np.ones(x.shape[1], x.dtype)
@@ -161,8 +161,8 @@ def rows_backward(
         hat *= _column(along)
         hat += _column(np.dot(share, ones) / n)
         np.subtract(share, hat, out=hat)
-        np.multiply(hat, r, out=made[part])
-    return made, of_weight, of_bias
+        np.multiply(hat, r, out=new[part])
+    return new, of_weight, of_bias
 
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
@@ -202,8 +202,8 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
 
 def _moments(x: Array) -> tuple[Array, Array]:
     n, c, p = x.shape
-    if x.size > MIDDLE and (found := moments(_rows(x))) is not None:
-        return found[0].reshape(n, c), found[1].reshape(n, c)
+    if x.size > MIDDLE and (result := moments(_rows(x))) is not None:
+        return result[0].reshape(n, c), result[1].reshape(n, c)
     means = np.add.reduce(x, 2) / x.dtype.type(p)
     squares = np.empty(means.shape, x.dtype)
     for part in _blocks(n, x[:1].size):
@@ -218,13 +218,13 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
     Of one position, and with a mean for each channel, they may be added up already: (1, c).
     """
     if x.size > MIDDLE and x.shape[2] == 1 and mean.ndim == 1:
-        found = column_products(g[:, :, 0], x[:, :, 0], mean)
-        if found is not None:
-            return found[0][None], found[1][None]
+        result = column_products(g[:, :, 0], x[:, :, 0], mean)
+        if result is not None:
+            return result[0][None], result[1][None]
     if x.size > MIDDLE and x.shape[2] > 1:
-        found = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
-        if found is not None:
-            return found[0].reshape(x.shape[:2]), found[1].reshape(x.shape[:2])
+        result = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
+        if result is not None:
+            return result[0].reshape(x.shape[:2]), result[1].reshape(x.shape[:2])
     of_g = np.add.reduce(g, 2)
     of_product = np.empty(of_g.shape, x.dtype)
     for part in _blocks(len(x), x[:1].size):
@@ -244,11 +244,11 @@ def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
             y = large(_combined, _rows(g), _rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
-    made = np.empty(x.shape, x.dtype)
+    result = np.empty(x.shape, x.dtype)
     each = a.ndim == 2
     for part in _blocks(len(x), x[:1].size):
         p, q, r = (a[part], b[part], c[part]) if each else (a, b, c)
-        y = np.multiply(g[part], p[..., None], out=made[part])
+        y = np.multiply(g[part], p[..., None], out=result[part])
         y += x[part] * q[..., None]
         y += r[..., None]
-    return made
+    return result

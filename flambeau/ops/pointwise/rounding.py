@@ -235,9 +235,9 @@ def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
     limit = ml_dtypes.finfo(x.dtype)
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
-    given = (float(nan), high, low)
-    y = large_with(_replaced, (x,), given, {}) if x.size > MIDDLE else None
-    return _replaced(x, *given) if y is None else y
+    supplied = (float(nan), high, low)
+    y = large_with(_replaced, (x,), supplied, {}) if x.size > MIDDLE else None
+    return _replaced(x, *supplied) if y is None else y
 
 
 def _replaced(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:

@@ -52,24 +52,24 @@ def rnn_layer(
     steps = Steps(sizes, reverse)
     whole_layer = prepared(_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
     if whole_layer is not None:
-        made = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
-        return made["y"].astype(kind, copy=False), made["h"].astype(kind, copy=False)
+        result = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
+        return result["y"].astype(kind, copy=False), result["h"].astype(kind, copy=False)
     turned = np.ascontiguousarray(w_hh.T)
     y = np.dot(x, w_ih.T)
     add_biases(y, b_ih, b_hh)
     scratch = np.empty(h.shape, inside)
     h = h if steps.dense else h.copy()
     for start, end in steps.windows:
-        n, made = end - start, y[start:end]
-        made += np.dot(h[:n], turned, scratch[:n])
+        n, result = end - start, y[start:end]
+        result += np.dot(h[:n], turned, scratch[:n])
         if relu:
-            np.maximum(made, 0, out=made)
+            np.maximum(result, 0, out=result)
         else:
-            np.tanh(made, made)
+            np.tanh(result, result)
         if steps.dense:
-            h = made
+            h = result
         else:
-            h[:n] = made
+            h[:n] = result
     return y.astype(kind, copy=False), h.copy().astype(kind, copy=False)
 
 
@@ -98,10 +98,10 @@ def rnn_adjoint(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
-    given = present({"y": y, "gy": g_y, "dh": g_h})
-    whole_layer = prepared(_cell(relu), steps, w_hh, tuple(given), ("d", "dh"), True)
+    supplied = present({"y": y, "gy": g_y, "dh": g_h})
+    whole_layer = prepared(_cell(relu), steps, w_hh, tuple(supplied), ("d", "dh"), True)
     if whole_layer is not None:
-        back = whole_layer(given)
+        back = whole_layer(supplied)
         return _gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
     d = (y > 0).astype(inside) if relu else np.subtract(1, y * y)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
@@ -119,14 +119,14 @@ def _gradients(
     needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:  # fmt: skip
     """What is wanted of the cotangents, from those of the sums."""
-    found = (
+    result = (
         product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         product_of_rows(d, x) if needs[2] else None,
         product_of_rows(d, steps.previous(y, h)) if needs[3] else None,
         np.add.reduce(d, 0) if needs[4] or needs[5] else None,
     )
-    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in result)
 
 
 def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
@@ -150,10 +150,10 @@ def _declare(name: str, relu: bool, formula: str) -> None:
         return rnn_layer(x, *states, *(*weights, None, None)[:4], sizes, reverse, relu)
 
     def function(*args, **kwargs):
-        given, batch_sizes = overload(args, kwargs, _NAMES, name)
-        params, each = given["params"], 4 if given["has_biases"] else 2
-        options = tuple(given[n] for n in _NAMES[4:])
-        return run_stack(name, layer, given["input"], (given["hx"],), params, each,
+        supplied, batch_sizes = overload(args, kwargs, _NAMES, name)
+        params, each = supplied["params"], 4 if supplied["has_biases"] else 2
+        options = tuple(supplied[n] for n in _NAMES[4:])
+        return run_stack(name, layer, supplied["input"], (supplied["hx"],), params, each,
                          (params[0]._array.shape[0],), options, batch_sizes)  # fmt: skip
 
     def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
@@ -180,10 +180,10 @@ def _declare(name: str, relu: bool, formula: str) -> None:
     >>> torch.{name}_cell(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1, 1), -torch.eye(1))
     tensor([[0.]])
     """
-    for made, public in ((function, name), (cell, f"{name}_cell")):
-        made.__name__ = made.__qualname__ = public
-        composite(name=public, expose=())(made)
-        publish(made, (public,), ("torch",))
+    for result, public in ((function, name), (cell, f"{name}_cell")):
+        result.__name__ = result.__qualname__ = public
+        composite(name=public, expose=())(result)
+        publish(result, (public,), ("torch",))
 
 
 _declare("rnn_tanh", False, "h = tanh(W x + U h + b)")

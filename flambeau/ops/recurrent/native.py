@@ -82,12 +82,12 @@ def present(given: dict[str, Array | None]) -> dict[str, Array]:
 def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
     """What the inputs of all steps add to the gates."""
     turned = w.T
-    made = large_product(x, turned, bias)
-    if made is None:
-        made = np.dot(x, turned)
+    result = large_product(x, turned, bias)
+    if result is None:
+        result = np.dot(x, turned)
         if bias is not None:
-            made += bias
-    return made
+            result += bias
+    return result
 
 
 @native_route
@@ -132,20 +132,20 @@ def _whole(size: int, rows: int) -> bool:
 
 
 def _runner(form: _Form) -> _Runner | None:
-    found = _seen.get(form)
-    if isinstance(found, _Runner):
-        return found
-    if found is None:
+    known = _seen.get(form)
+    if isinstance(known, _Runner):
+        return known
+    if known is None:
         if len(_seen) < _MOST:
             _seen[form] = 1
         return None
-    if found < PATIENT:
-        _seen[form] = found + 1
+    if known < PATIENT:
+        _seen[form] = known + 1
         return None
-    made = _made(form)
-    if made is not None:
-        _seen[form] = made
-    return made
+    result = _made(form)
+    if result is not None:
+        _seen[form] = result
+    return result
 
 
 def _parts(form: _Form) -> dict[str, int]:
@@ -174,17 +174,17 @@ def _made(form: _Form) -> _Runner | None:
             Buffer(type, buffer), parts[name] * width, Size(name), later=later
         )
 
-    given = {name: grid(name, name) for name in form.given}
-    if "bias" in given:
-        given["bias"] = recurrent.SequenceLayout(given["bias"].buffer, 0)
-    given["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
+    supplied = {name: grid(name, name) for name in form.given}
+    if "bias" in supplied:
+        supplied["bias"] = recurrent.SequenceLayout(supplied["bias"].buffer, 0)
+    supplied["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
     wanted = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                 None if form.even else batch, last)  # fmt: skip
     make = recurrent.backward if form.backward else recurrent.forward
-    written = make(cell, type, extents, given, wanted)
+    written = make(cell, type, extents, supplied, wanted)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
         cell, width, weight, form.backward))  # fmt: skip
     all_steps = request_kernel(("recurrence", form), lambda: written.kernel)
@@ -199,14 +199,14 @@ def _made(form: _Form) -> _Runner | None:
 
 
 def _called(
-    runner: _Runner, form: _Form, call: _Call, w: Array, given: dict[str, Array]
+    runner: _Runner, form: _Form, call: _Call, w: Array, supplied: dict[str, Array]
 ) -> dict[str, Array]:
     """Runs the kernels on arrays of rows; gives the results."""
     panels = np.empty(runner.panels, form.kind)
     call_on_threads(runner.packing, w, panels, threads=call.workers)
     n, width = call.batch, form.width
     columns = {"d": len(w), "dx": len(w), "gates": len(w)}
-    made = {
+    result = {
         name: np.empty((n if name in ("h", "c", "dh", "dc") else n * call.count,
                         columns.get(name, width)), form.kind)
         for name in form.wanted
@@ -218,16 +218,18 @@ def _called(
         "panels": panels, "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),
     }  # fmt: skip
-    for name, array in (given | {f"{name} wanted": array for name, array in made.items()}).items():
-        one = name.removesuffix(" wanted")
-        step = sizes.get(one, 0) * array.itemsize
+    for name, array in (
+        supplied | {f"{name} wanted": array for name, array in result.items()}
+    ).items():
+        single = name.removesuffix(" wanted")
+        step = sizes.get(single, 0) * array.itemsize
         first = array.__array_interface__["data"][0]
         if step and form.descending:
             first -= step * (call.count - 1)
-        if one == "previous":
+        if single == "previous":
             first += step
         places[name], places[f"{name} later"] = first, first + step
     work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]
     call_on_threads(runner.steps, *(places[name] for name in runner.order), *work,
            *(sizes[name] for name in runner.sizes), threads=call.workers)  # fmt: skip
-    return made
+    return result

@@ -35,19 +35,19 @@ class Steps:
 
     def previous(self, states: np.ndarray, first: np.ndarray) -> np.ndarray:
         """For each row the state before its step; `first` is the state before all steps."""
-        made = np.empty_like(states)
+        result = np.empty_like(states)
         if self.dense and self.rows:
             n = self.batch
             if self.windows[0][0] == 0:
-                made[:n], made[n:] = first, states[:-n]
+                result[:n], result[n:] = first, states[:-n]
             else:
-                made[-n:], made[:-n] = first, states[n:]
-            return made
-        held = first.copy()
+                result[-n:], result[:-n] = first, states[n:]
+            return result
+        stored = first.copy()
         for start, end in self.windows:
-            made[start:end] = held[: end - start]
-            held[: end - start] = states[start:end]
-        return made
+            result[start:end] = stored[: end - start]
+            stored[: end - start] = states[start:end]
+        return result
 
 
 def total_bias(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None:
@@ -79,9 +79,9 @@ def differentiable_adjoint(
     ys = forward(*own)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
     wanted = [x for x, need in zip(own, needs, strict=True) if need]
-    found = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
+    actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
                       allow_unused=True))  # fmt: skip
-    return tuple(next(found) if need else None for need in needs)
+    return tuple(next(actual) if need else None for need in needs)
 
 
 def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:
@@ -97,15 +97,15 @@ def unrolled(
     step: Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """(the first state of every step, the last states), step by step in recorded operators."""
-    found: list[Any] = [None] * len(sizes)
+    result: list[Any] = [None] * len(sizes)
     for t, part in steps_of(x, sizes, reverse):
-        n, held = sizes[t], states[0]._array.shape[0]
-        new = step(part, tuple(s if n == held else s[:n] for s in states))
-        found[t] = new[0]
-        states = new if n == held else tuple(
+        n, stored = sizes[t], states[0]._array.shape[0]
+        new = step(part, tuple(s if n == stored else s[:n] for s in states))
+        result[t] = new[0]
+        states = new if n == stored else tuple(
             cat([a, s[n:]]) for a, s in zip(new, states, strict=True)
         )  # fmt: skip
-    return (cat(found), *states)
+    return (cat(result), *states)
 
 
 # ------------------------------------------------------------------------------------- the stack
@@ -206,15 +206,15 @@ def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tu
     )  # fmt: skip
     if packed:
         names = ("data", "batch_sizes", *names[1:-1])
-    given = dict(zip(names, args, strict=False)) | kwargs
-    if len(args) > len(names) or set(given) != set(names):
+    supplied = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > len(names) or set(supplied) != set(names):
         raise TypeError(
             f"{name}() received an invalid combination of arguments: expected {', '.join(names)}"
         )
-    given.setdefault("batch_first", False)
+    supplied.setdefault("batch_first", False)
     if packed:
-        given["input"] = given.pop("data")
-    return given, given.pop("batch_sizes", None)
+        supplied["input"] = supplied.pop("data")
+    return supplied, supplied.pop("batch_sizes", None)
 
 
 # ----------------------------------------------------------------------------------------- cells

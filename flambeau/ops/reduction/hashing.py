@@ -30,5 +30,5 @@ def hash_tensor(input: Array, dim=(), *, keepdim=False, mode=0) -> Array:
         needs_elements(input, dim, "hash_tensor")
     wide = np.float64 if input.dtype.kind in "fV" else np.int64
     bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
-    found = np.bitwise_xor.reduce(bits, axes_of(dim, input.ndim), None, None, keepdim)
-    return np.asarray(found, np.uint64)
+    result = np.bitwise_xor.reduce(bits, axes_of(dim, input.ndim), None, None, keepdim)
+    return np.asarray(result, np.uint64)

@@ -254,14 +254,14 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), None, None, keepdim))
 
     body.__name__, body.__doc__ = name, doc
-    made = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
+    result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
         x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)  # fmt: skip
 
-    @made.vjp
+    @result.vjp
     def _(g, input, y, dim, keepdim):
         return _share_of_extremes(g, input, y, dim, keepdim)
 
-    return made
+    return result
 
 
 amax = _extreme("amax", np.maximum, """Largest elements over the axes `dim`; ties share a gradient.
@@ -293,15 +293,15 @@ def _all_extreme(name: str, ufunc: np.ufunc):
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
-    made = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
+    result = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
                   ref=lambda x: ufunc.reduce(x, None),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)  # fmt: skip
 
-    @made.vjp
+    @result.vjp
     def _(g, input, y):
         return _share_of_extremes(g, input, y, None, False)
 
-    return made
+    return result
 
 
 max_all, min_all = _all_extreme("max", np.maximum), _all_extreme("min", np.minimum)
@@ -352,16 +352,16 @@ def _extreme_along(name: str, largest: bool):
             (values, where)  # fmt: skip
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
-    made = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
+    new = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
                   result_type=result, constant_outputs=(1,),
                   ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
 
-    @made.vjp
+    @new.vjp
     def _(gs, ys, input_shape, dim, keepdim):
         return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
-    return made
+    return new
 
 
 def along_axis(g, where, shape, dim, keepdim):
@@ -471,11 +471,11 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
         )
     if dim is not None and input._array.ndim and not input.size(dim):
         raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
-    found = _aminmax(amin(input, () if dim is None else dim, keepdim),
+    result = _aminmax(amin(input, () if dim is None else dim, keepdim),
                      amax(input, () if dim is None else dim, keepdim))  # fmt: skip
     if out is None:
-        return found
-    return write_result("aminmax", found, out, (input,))
+        return result
+    return write_result("aminmax", result, out, (input,))
 
 
 # ------------------------------------------------------------------------------- logical

@@ -32,9 +32,9 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     if not input.ndim:
         return input.astype(kind)
     if input.size > MIDDLE and (kind == input.dtype or kind == np.int64) and (
-        found := scanned(np.add, input.astype(kind, copy=False), at)
+        result := scanned(np.add, input.astype(kind, copy=False), at)
     ) is not None:  # fmt: skip
-        return found[0]
+        return result[0]
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
 
 
@@ -55,8 +55,8 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     if not input.ndim:
         return input.astype(kind)
     if input.size > MIDDLE and kind == input.dtype \
-            and (found := scanned(np.multiply, input, at)) is not None:  # fmt: skip
-        return found[0]
+            and (result := scanned(np.multiply, input, at)) is not None:  # fmt: skip
+        return result[0]
     return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
 
 
@@ -86,8 +86,8 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
-        if input.size > MIDDLE and (found := scanned(ufunc, input, at, True)) is not None:
-            return found
+        if input.size > MIDDLE and (match := scanned(ufunc, input, at, True)) is not None:
+            return match
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
                                                      for i in range(input.ndim)])  # fmt: skip
@@ -102,16 +102,16 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
     >>> torch.{name}(torch.tensor([2, 1, 3, 2]), 0).values
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
-    made = opaque(result_type=result, constant_outputs=(1,), samples=scans,
+    new = opaque(result_type=result, constant_outputs=(1,), samples=scans,
                   ref=lambda x, dim: ufunc.accumulate(x, dim))(body)  # fmt: skip
 
-    @made.vjp
+    @new.vjp
     def _(gs, ys, input_shape, dim):
         if not input_shape:
             return gs[0]
         return gs[0].new_zeros(input_shape).scatter_add(dim, ys[1], gs[0])
 
-    return made
+    return new
 
 
 cummax, cummin = _running("cummax", np.maximum), _running("cummin", np.minimum)

@@ -30,8 +30,8 @@ def _stable_order(input: Array, at: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(input, at, kind="stable")
     flipped = np.flip(input, at)  # a stable descending order is the reverse of a reversed one
-    found = np.flip(np.argsort(flipped, at, kind="stable"), at)
-    return input.shape[at] - 1 - found
+    result = np.flip(np.argsort(flipped, at, kind="stable"), at)
+    return input.shape[at] - 1 - result
 
 
 def _turned(input: Array, at: int) -> Array:
@@ -52,8 +52,8 @@ def _found(
     where = sort_kernels.small_order(x, descending) if sorting else None
     if where is None:
         where = find(sort_kernels.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
-    found = sort_kernels.gathered(x, where)
-    return (found, where) if last else (np.moveaxis(found, -1, at), np.moveaxis(where, -1, at))
+    result = sort_kernels.gathered(x, where)
+    return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
 
 
 def _rows_of(x: Array) -> Array:
@@ -209,8 +209,8 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
         x = _turned(input, at)
         if n <= sort_kernels.STABLE_UP_TO:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
-        found = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
-        return np.moveaxis(found.reshape(*x.shape[:-1], 1), -1, at)
+        result = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
+        return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
     ranks = _stable_order(input, at, False)
     if whole:
         return ranks.take([(n - 1) // 2], at)

@@ -33,10 +33,10 @@ def small_order(x: Array, descending: bool) -> Array | None:
     where = np.argsort(turned, -1, kind="stable" if short else None)
     if short and not (descending and x.dtype.kind == "f"):
         return where
-    found = _along_rows(turned, where)
-    if x.dtype.kind == "f" and (descending or not short) and not (found[..., -1] < np.inf).all():
+    result = _along_rows(turned, where)
+    if x.dtype.kind == "f" and (descending or not short) and not (result[..., -1] < np.inf).all():
         return None
-    return where if short or not (found[..., 1:] == found[..., :-1]).any() else None
+    return where if short or not (result[..., 1:] == result[..., :-1]).any() else None
 
 
 def distinct_order(x: Array, descending: bool) -> Array | None:
@@ -47,8 +47,8 @@ def distinct_order(x: Array, descending: bool) -> Array | None:
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
         return None
     where = x.argsort(-1)
-    found = _along_rows(x, where)
-    apart = found[..., 1:] > found[..., :-1] if x.shape[-1] > 1 else found == found
+    result = _along_rows(x, where)
+    apart = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
     if not apart.item(apart.argmin()):
         return None
     return np.ascontiguousarray(where[..., ::-1]) if descending else where
@@ -128,34 +128,34 @@ class _Rows:
             self.by("introsort", [count, _splits(count)])
 
 
-def _sorted_as_cpp(given: Array) -> _Rows:
-    rows = _Rows(given)
-    rows.sort(given.shape[1])
+def _sorted_as_cpp(supplied: Array) -> _Rows:
+    rows = _Rows(supplied)
+    rows.sort(supplied.shape[1])
     return rows
 
 
-def _heaped(given: Array, count: int) -> tuple[Array, Array]:
+def _heaped(supplied: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
-    found = np.empty((len(given), count), given.dtype)
-    numbers, n = np.empty(found.shape, np.int64), given.shape[1]
-    call_kernel(_kernel("least", given.dtype.name), given.size, found, numbers, given,
-        np.array([n, count]), len(given), count, n)  # fmt: skip
-    return found, numbers
+    result = np.empty((len(supplied), count), supplied.dtype)
+    numbers, n = np.empty(result.shape, np.int64), supplied.shape[1]
+    call_kernel(_kernel("least", supplied.dtype.name), supplied.size, result, numbers, supplied,
+        np.array([n, count]), len(supplied), count, n)  # fmt: skip
+    return result, numbers
 
 
-def _least_as_cpp(given: Array, count: int) -> Array:
-    n = given.shape[1]
+def _least_as_cpp(supplied: Array, count: int) -> Array:
+    n = supplied.shape[1]
     if count * 64 <= n:
-        return _heaped(given, count)[1]
-    rows = _Rows(given)
-    rows.by("introselect", np.full(len(given), count - 1), [_splits(n)], [n])
+        return _heaped(supplied, count)[1]
+    rows = _Rows(supplied)
+    rows.by("introselect", np.full(len(supplied), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
-def _rank_as_quickselect(given: Array, rank: int) -> Array:
-    rows = _Rows(given)
-    rows.by("quickselect", [rank, given.shape[1]])
+def _rank_as_quickselect(supplied: Array, rank: int) -> Array:
+    rows = _Rows(supplied)
+    rows.by("quickselect", [rank, supplied.shape[1]])
     return rows.numbers[:, rank]
 
 
@@ -164,8 +164,8 @@ def _rank_as_quickselect(given: Array, rank: int) -> Array:
 
 def gathered(x: Array, where: Array) -> Array:
     """Elements by their numbers along the last axis."""
-    found = taken(x, x.ndim - 1, where)
-    return _along_rows(x, where) if found is None else found
+    result = taken(x, x.ndim - 1, where)
+    return _along_rows(x, where) if result is None else result
 
 
 def _along_rows(x: Array, where: Array) -> Array:
@@ -189,11 +189,11 @@ def _stable(k: Array) -> tuple[Array, Array]:
         joint >>= 32
         return joint, where
     where = np.argsort(k, -1)
-    found = np.take_along_axis(k, where, -1)
-    tied = (found[:, 1:] == found[:, :-1]).any(1)
+    result = np.take_along_axis(k, where, -1)
+    tied = (result[:, 1:] == result[:, :-1]).any(1)
     if tied.any():
         where[tied] = np.argsort(k[tied], -1, kind="stable")
-    return found, where
+    return result, where
 
 
 def _crowded(k: Array) -> bool:
@@ -206,9 +206,9 @@ def sorted_numbers(k: Array, stable: bool) -> Array:
     n = k.shape[1]
     if n <= STABLE_UP_TO:
         return np.argsort(k, -1, kind="stable")
-    found, where = _stable(k)
+    result, where = _stable(k)
     if not stable:
-        tied = (found[:, 1:] == found[:, :-1]).any(1)
+        tied = (result[:, 1:] == result[:, :-1]).any(1)
         if 0 < np.count_nonzero(tied) * n <= _SORTED:
             where[tied] = _sorted_as_cpp(k[tied]).numbers
     return where
@@ -222,12 +222,12 @@ def least_numbers(k: Array, count: int) -> Array:
     if k.size <= _SELECTED and (count * 64 <= n or _crowded(k)):
         return _least_as_cpp(k, count)
     if count > n // 4 or k.size <= _SMALL:
-        found, where = _stable(k)
-        found, where = found[:, : count + 1], where[:, :count]
-        tied = (found[:, 1:] == found[:, :-1]).any(1)
+        result, where = _stable(k)
+        result, where = result[:, : count + 1], where[:, :count]
+        tied = (result[:, 1:] == result[:, :-1]).any(1)
     elif count <= _HEAP:
-        found, where = _heaped(k, count + 1)
-        tied, where = (found[:, 1:] == found[:, :-1]).any(1), where[:, :count]
+        result, where = _heaped(k, count + 1)
+        tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
         where, tied = _few(k, count)
     if 0 < np.count_nonzero(tied) * n <= _SELECTED:
@@ -246,10 +246,10 @@ def _few(k: Array, count: int) -> tuple[Array, Array]:
         chosen[row] = k[row] < edge[row]
         chosen[row, equal[: count - np.count_nonzero(chosen[row])]] = True
     where = np.flatnonzero(chosen).reshape(len(k), count) % max(k.shape[1], 1)
-    found = np.take_along_axis(k, where, 1)
-    inner = np.argsort(found, -1, kind="stable")
-    where, found = (np.take_along_axis(x, inner, 1) for x in (where, found))
-    return where, tied | (found[:, 1:] == found[:, :-1]).any(1)
+    result = np.take_along_axis(k, where, 1)
+    inner = np.argsort(result, -1, kind="stable")
+    where, result = (np.take_along_axis(x, inner, 1) for x in (where, result))
+    return where, tied | (result[:, 1:] == result[:, :-1]).any(1)
 
 
 def rank_numbers(k: Array, rank: int, first: bool) -> Array:
@@ -282,18 +282,18 @@ def commonest_numbers(k: Array) -> Array:
     if exact and _crowded(k):
         known = _sorted_as_cpp(k)
         return known.numbers[np.arange(rows), _commonest(known.keys)[0]]
-    found, where = _stable(k)
-    last, tied = _commonest(found)
+    result, where = _stable(k)
+    last, tied = _commonest(result)
     if exact and tied.any():
         where[tied] = _sorted_as_cpp(k[tied]).numbers
     return where[np.arange(rows), last]
 
 
-def _commonest(found: Array) -> tuple[Array, Array]:
+def _commonest(result: Array) -> tuple[Array, Array]:
     """In sorted rows, the last place of the longest run, and whether it has several."""
-    rows, n = found.shape
+    rows, n = result.shape
     fresh = np.ones((rows, n), bool)
-    fresh[:, 1:] = found[:, 1:] != found[:, :-1]
+    fresh[:, 1:] = result[:, 1:] != result[:, :-1]
     starts = np.flatnonzero(fresh)
     lengths = np.diff(np.append(starts, rows * n))
     runs = np.searchsorted(starts, np.arange(rows) * n)  # of each row, the first

@@ -150,15 +150,15 @@ def _counted(points: Array, edges: list[Array], weight: Array | None, density: b
         inside &= (column >= e[0]) & (column <= e[-1])
         flat = flat * (len(e) - 1) + np.clip(place, 0, len(e) - 2)
     share = None if weight is None else weight.reshape(-1)[inside]
-    made = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
-    made = made.astype(points.dtype)
+    result = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
+    result = result.astype(points.dtype)
     if density:
         with np.errstate(all="ignore"):
-            made = made / made.dtype.type(made.sum())
+            result = result / result.dtype.type(result.sum())
             for axis, e in enumerate(edges):
                 widths = np.diff(e).reshape([-1 if i == axis else 1 for i in range(len(edges))])
-                made = made / widths
-    return made
+                result = result / widths
+    return result
 
 
 def _histograms(rng: Rng):
@@ -297,24 +297,24 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     axes = canonical_dims(dim, input._array.ndim)
-    given = _spacings(spacing, axes)
+    supplied = _spacings(spacing, axes)
     for axis in axes:
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least "
                                "edge_order+1")  # fmt: skip
-    for h in given:
+    for h in supplied:
         if isinstance(h, Tensor) and h.device != input.device:
             raise RuntimeError(
                 "torch.gradient expected each tensor to be on the same device, but got devices "
                 f"{input.device} and {h.device}!"
             )
-    for axis, h in zip(axes, given, strict=True):
+    for axis, h in zip(axes, supplied, strict=True):
         if isinstance(h, Tensor) and h._array.size != input.shape[axis]:
             raise RuntimeError(
                 "torch.gradient expected each element to be a 1D tensor with the same length as "
                 f"the corresponding dimension, but got {h._array.size} for {input.shape[axis]}"
             )
     return tuple(_difference(input, axis, h, edge_order)
-                 for axis, h in zip(axes, given, strict=True))  # fmt: skip
+                 for axis, h in zip(axes, supplied, strict=True))  # fmt: skip
 
 

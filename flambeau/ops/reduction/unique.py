@@ -39,17 +39,17 @@ def _sorted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     where = None
     if inverse:
         where = sort_kernels.sorted_numbers(sort_kernels.keys(x[None]), False)[0]
-        found = x.take(where)
+        result = x.take(where)
     else:
-        found = np.sort(x)
+        result = np.sort(x)
     fresh = np.ones(x.size, bool)
-    np.not_equal(found[1:], found[:-1], out=fresh[1:])
+    np.not_equal(result[1:], result[:-1], out=fresh[1:])
     starts = np.flatnonzero(fresh)
     numbers = None
     if where is not None:
         numbers = np.empty(x.size, np.int64)
         numbers[where] = np.cumsum(fresh) - 1
-    return found[starts], numbers, np.diff(np.append(starts, x.size))
+    return result[starts], numbers, np.diff(np.append(starts, x.size))
 
 
 def _refuse_empty_slices(array: Array, axis: int) -> None:
@@ -91,12 +91,12 @@ def unique(
             array, return_inverse=True, return_counts=True, axis=axis
         )
         shape = array.shape if axis is None else (array.shape[axis],)
-    found = [wrap(values)]
+    result = [wrap(values)]
     if return_inverse:
-        found.append(wrap(inverse.reshape(shape).astype(np.int64, copy=False)))
+        result.append(wrap(inverse.reshape(shape).astype(np.int64, copy=False)))
     if return_counts:
-        found.append(wrap(counts.astype(np.int64, copy=False)))
-    return found[0] if len(found) == 1 else tuple(found)
+        result.append(wrap(counts.astype(np.int64, copy=False)))
+    return result[0] if len(result) == 1 else tuple(result)
 
 
 @public(spaces=("torch", "Tensor"))
@@ -116,10 +116,10 @@ def unique_consecutive(
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(1)
     starts = np.flatnonzero(fresh)
-    found = [wrap(array.take(starts, at))]
+    result = [wrap(array.take(starts, at))]
     if return_inverse:
         inverse = np.cumsum(fresh) - 1
-        found.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
+        result.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
     if return_counts:
-        found.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
-    return found[0] if len(found) == 1 else tuple(found)
+        result.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
+    return result[0] if len(result) == 1 else tuple(result)

@@ -217,9 +217,9 @@ def _intersected(a: CooArray, b: CooArray) -> CooArray:
     stored, wanted = b.linear_indices(), a.linear_indices()
     at = np.searchsorted(stored, wanted)
     at[at == stored.size] = 0
-    found = np.flatnonzero(stored[at] == wanted) if stored.size else np.empty(0, np.int64)
-    values = a.values[found] * b.values[at[found]]
-    return CooArray(np.take(a.indices, found, 1), values, a.shape, a.coalesced)
+    actual = np.flatnonzero(stored[at] == wanted) if stored.size else np.empty(0, np.int64)
+    values = a.values[actual] * b.values[at[actual]]
+    return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
 
 
 def _times_dense(a: Any, b: np.ndarray) -> Any:
@@ -259,8 +259,8 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if compressed.batch_dim:
         dense = formats.to_dense(a) * formats.to_dense(b)
         return formats.dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
-    made = _intersected(formats.to_coo(a), formats.to_coo(b))
-    return formats.to_layout(made, form, block)  # type: ignore[no-any-return]
+    result = _intersected(formats.to_coo(a), formats.to_coo(b))
+    return formats.to_layout(result, form, block)  # type: ignore[no-any-return]
 
 
 @_mul.vjp("input")  # type: ignore[attr-defined]
@@ -274,8 +274,8 @@ def _(g, input, other_shape):
 
 
 def _mul_gradient(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
-    made = mul(g, factor) if is_sparse_array(g._array) else g * factor
-    return made.sum() if shape == () else made  # type: ignore[no-any-return]
+    result = mul(g, factor) if is_sparse_array(g._array) else g * factor
+    return result.sum() if shape == () else result  # type: ignore[no-any-return]
 
 
 @implements("mul", "multiply", "__mul__", "__rmul__")

@@ -80,10 +80,10 @@ def sparse_coo_tensor(
     elif size is None and indices.size and indices.min() < 0:
         raise RuntimeError("found negative index")
     source = values if values._requires_grad or values._tracked else wrap(array)
-    made = _coo_of_values(source, indices, shape, bool(is_coalesced))
-    if isinstance(args[1], Tensor) and requires_grad and made._node is not None:
-        made = made.detach()
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    result = _coo_of_values(source, indices, shape, bool(is_coalesced))
+    if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
+        result = result.detach()
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
@@ -91,8 +91,8 @@ def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) 
     if isinstance(shape, Tensor) or not isinstance(shape, (tuple, list)):
         raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
     kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
-    made = wrap_sparse(empty_coo(tuple(map(int, shape)), kind))
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    result = wrap_sparse(empty_coo(tuple(map(int, shape)), kind))
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
@@ -149,8 +149,8 @@ def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tens
     """A gradient of a table (rows, width): `g` (n, width) at n indices, none at `padding_idx`."""
     flat = indices.reshape(-1)
     if padding_idx >= 0:
-        kept = np.flatnonzero(flat != padding_idx)
-        flat, g = flat[kept], g[wrap(kept)]
+        retained = np.flatnonzero(flat != padding_idx)
+        flat, g = flat[retained], g[wrap(retained)]
     places = flat.astype(np.int64)[None]
     return _coo_of_values(g, places, (rows, g.shape[-1]), False)  # type: ignore[no-any-return]
 
@@ -206,10 +206,10 @@ def sparse_compressed_tensor(
     array = CompressedArray(form, compressed, plain, values._array, shape)
     if CHECKS.on if check_invariants is None else check_invariants:
         check_compressed(array)
-    made = _compressed_of_values(values, form, compressed, plain, shape)
-    if requires_grad and made._node is not None:
-        made = made.detach()
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    result = _compressed_of_values(values, form, compressed, plain, shape)
+    if requires_grad and result._node is not None:
+        result = result.detach()
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def _compressed_shape(
@@ -280,14 +280,14 @@ def spdiags(
         values.append(row[columns])
     if not parts:
         return empty_of_layout(tuple(shape), rows.dtype, layout or layouts.sparse_coo)
-    made = wrap_sparse(CooArray(np.concatenate(parts, 1), np.concatenate(values), tuple(shape)))
+    result = wrap_sparse(CooArray(np.concatenate(parts, 1), np.concatenate(values), tuple(shape)))
     if layout is None or layout is layouts.sparse_coo:
-        return made
+        return result
     if layout not in (layouts.sparse_csr, layouts.sparse_csc):
         raise RuntimeError(
             "Only output layouts (Sparse, SparseCsr, SparseCsc) are supported, got "
             f"{layout_name(layout)}"
         )
-    return made.to_sparse(layout=layout)  # type: ignore[no-any-return]
+    return result.to_sparse(layout=layout)  # type: ignore[no-any-return]
 
 

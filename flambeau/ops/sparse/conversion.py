@@ -294,12 +294,12 @@ def _(g, input_dtype):
 def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     """The tensor in another dtype; itself where nothing changes."""
     probe = wrap(np.empty(0, self._array.dtype))
-    found = probe.to(*args, copy=copy, **named)
-    if found.device.type != "cpu":
+    result = probe.to(*args, copy=copy, **named)
+    if result.device.type != "cpu":
         raise NotImplementedError("sparse tensors on the meta device are not implemented")
-    if found is probe:
+    if result is probe:
         return self
-    return _to_copy(self, found._array.dtype)  # type: ignore[no-any-return]
+    return _to_copy(self, result._array.dtype)  # type: ignore[no-any-return]
 
 
 def _conversion(name: str) -> None:

@@ -48,12 +48,12 @@ def _method(function: Callable, name: str) -> Callable:
     """The function under another name, since it may stand for several methods."""
     if not isinstance(function, FunctionType):
         return function
-    made = FunctionType(
+    result = FunctionType(
         function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
     )
-    made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
-    made.__dict__.update(function.__dict__)
-    return made
+    result.__kwdefaults__, result.__doc__ = function.__kwdefaults__, function.__doc__
+    result.__dict__.update(function.__dict__)
+    return result
 
 
 def sparse_operator(*names: str, like: str | None = None, node: str | None = None) -> Callable:
@@ -109,10 +109,10 @@ def _function(operator: Operator) -> Any:
         named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
                  if p.kind is p.KEYWORD_ONLY}  # fmt: skip
         y = body(*arrays[: len(arrays) - len(named)], **named)
-        made = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
+        result = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
         if MODE.grad and operator.differentiable:
-            record(operator, made, tuple(values))
-        return made if out is None else write_over(out, made)
+            record(operator, result, tuple(values))
+        return result if out is None else write_over(out, result)
 
     function.__name__, function.__doc__ = operator.name, operator.body.__doc__
     declared: Any = function

@@ -47,12 +47,12 @@ def coo_to_dense(a: CooArray) -> np.ndarray:
     """The dense array: values at one place added up."""
     a = coalesce(a)
     sparse, dense = a.shape[: a.sparse_dim], a.shape[a.sparse_dim :]
-    made = np.zeros((math.prod(sparse), *dense), a.dtype)
+    result = np.zeros((math.prod(sparse), *dense), a.dtype)
     linear = a.linear_indices()
-    if linear.size and not (linear.min() >= 0 and linear.max() < made.shape[0]):
+    if linear.size and not (linear.min() >= 0 and linear.max() < result.shape[0]):
         raise IndexError(f"a sparse tensor of size {list(a.shape)} has an index outside of it")
-    made[linear] = a.values
-    return made.reshape(a.shape)
+    result[linear] = a.values
+    return result.reshape(a.shape)
 
 
 def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
@@ -84,11 +84,11 @@ def compressed_to_coo(a: CompressedArray) -> CooArray:
         each = indices.shape[1] // count if count else 0
         of_batch = np.unravel_index(np.arange(count).repeat(each), batch)
         indices = np.concatenate([np.stack(of_batch), indices])
-    made = CooArray(indices, values, a.shape)
-    sorted_already = a.by_row and not a.blocked and made.nnz < 2
-    linear = made.linear_indices()
-    made.coalesced = sorted_already or bool((linear[1:] > linear[:-1]).all())
-    return made if made.coalesced else coalesce(made)
+    result = CooArray(indices, values, a.shape)
+    sorted_already = a.by_row and not a.blocked and result.nnz < 2
+    linear = result.linear_indices()
+    result.coalesced = sorted_already or bool((linear[1:] > linear[:-1]).all())
+    return result if result.coalesced else coalesce(result)
 
 
 def _without_blocks(
@@ -189,9 +189,9 @@ def convert_indices_from_coo_to_csr(
     input: Tensor, size: int, *, out_int32: bool = False, out: Any = None
 ) -> Tensor:
     """Where each of `size` rows begins, of sorted row indices."""
-    made = np.zeros(size + 1, np.int32 if out_int32 else np.int64)
-    np.cumsum(np.bincount(input._array, minlength=size), out=made[1:])
-    return wrap(made)
+    result = np.zeros(size + 1, np.int32 if out_int32 else np.int64)
+    np.cumsum(np.bincount(input._array, minlength=size), out=result[1:])
+    return wrap(result)
 
 
 def convert_indices_from_csr_to_coo(

@@ -27,11 +27,11 @@ def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tu
         leaves.append(leaf)
 
     def of_leaves(*parts: Any) -> Any:
-        made = func(*[part if p is None else with_values(p, part)
+        result = func(*[part if p is None else with_values(p, part)
                       for p, part in zip(patterns, parts, strict=True)])  # fmt: skip
-        if isinstance(made, (list, tuple)):
-            return tuple(_dense(y, masked) for y in made)
-        return _dense(made, masked)
+        if isinstance(result, (list, tuple)):
+            return tuple(_dense(y, masked) for y in result)
+        return _dense(result, masked)
 
     return of_leaves, tuple(leaves)
 

@@ -31,13 +31,13 @@ def zeros_like(
     kind, form = _kind(input, dtype), layout or input.layout
     if form is sparse_coo:
         sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
-        made: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
+        result: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
     elif form is strided:
         _check_same_layout(input, form)
-        made = wrap(np.zeros(a.shape, kind))
+        result = wrap(np.zeros(a.shape, kind))
     else:
-        made = _without_values(a, form, kind)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+        result = _without_values(a, form, kind)
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def _without_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
@@ -77,22 +77,22 @@ def empty_like(
     form = layout or input.layout
     _check_same_layout(input, form)
     if form is input.layout and isinstance(a, CompressedArray):
-        made: Tensor = wrap_sparse(CompressedArray(
+        result: Tensor = wrap_sparse(CompressedArray(
             form, a.compressed.copy(), a.plain.copy(),
             np.zeros(a.values.shape, _kind(input, dtype)), a.shape))  # fmt: skip
     else:
-        made = zeros_like(input, dtype=dtype, layout=form)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+        result = zeros_like(input, dtype=dtype, layout=form)
+    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
 def _filled_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
         generator = named.pop("generator", None)
-        given = {} if generator is None else {"generator": generator}
+        supplied = {} if generator is None else {"generator": generator}
         if "fill_value" in named:
             args = (named.pop("fill_value"),)
-        made = getattr(empty_like(input, **named), fill)(*(args or arguments), **given)
-        return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+        result = getattr(empty_like(input, **named), fill)(*(args or arguments), **supplied)
+        return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
     function.__name__ = name
     function.__doc__ = f"As `empty_like`, then `{fill}`."

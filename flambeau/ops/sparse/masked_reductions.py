@@ -32,8 +32,8 @@ def masked_reduction(
         if not keepdim:
             raise AssertionError(
                 "reduction operations on CSR tensors with keepdim=False is unsupported")
-        made = _reduced(formats.to_coo(a), axes, True, _UFUNCS[name])
-        return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
+        result = _reduced(formats.to_coo(a), axes, True, _UFUNCS[name])
+        return wrap_sparse(formats.compress(result, a.layout, None, a.plain.dtype))
     return wrap_sparse(_reduced(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
 
 
@@ -51,12 +51,12 @@ def _pattern(input: Tensor, mask: Tensor) -> Tensor:
 def _summed(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if isinstance(x._array, CompressedArray):
         return _sum_compressed(x, axes, keepdim)
-    made: Tensor = _sum_over(coalesce(x), axes, keepdim)
-    if isinstance(made, SparseTensor):
-        return made
+    result: Tensor = _sum_over(coalesce(x), axes, keepdim)
+    if isinstance(result, SparseTensor):
+        return result
     if keepdim:
-        return made.to_sparse(x.sparse_dim())  # type: ignore[no-any-return]
-    dense: Any = made._array
+        return result.to_sparse(x.sparse_dim())  # type: ignore[no-any-return]
+    dense: Any = result._array
     return wrap_sparse(CooArray(np.empty((0, 1), np.int64), dense[None], dense.shape, True))
 
 
@@ -67,17 +67,19 @@ def _reduced(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc)
     values = a.values
     for axis in sorted(over_dense, reverse=True):
         values = ufunc.reduce(values, axis, keepdims=keepdim)
-    kept = [axis for axis in range(sparse) if axis not in axes]
+    retained = [axis for axis in range(sparse) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
-    places = CooArray(a.indices[kept], values, tuple(a.shape[k] for k in kept)).linear_indices()
+    places = CooArray(
+        a.indices[retained], values, tuple(a.shape[k] for k in retained)
+    ).linear_indices()
     order = np.argsort(places, kind="stable")
-    found, starts = np.unique(places[order], return_index=True)
+    result, starts = np.unique(places[order], return_index=True)
     chosen = order[starts]
     if values.size:
         values = ufunc.reduceat(values[order], starts, 0, dtype=values.dtype)
     else:
         values = values[:0]
-    indices = np.zeros((sparse, found.size), np.int64)
-    indices[kept] = a.indices[kept][:, chosen]
-    return CooArray(indices if keepdim else indices[kept], values, shape, True)
+    indices = np.zeros((sparse, result.size), np.int64)
+    indices[retained] = a.indices[retained][:, chosen]
+    return CooArray(indices if keepdim else indices[retained], values, shape, True)

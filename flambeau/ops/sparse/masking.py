@@ -23,22 +23,22 @@ def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
         return values_at(formats.coo_to_dense(a), indices)
     wanted = CooArray(indices, a.values, a.shape).linear_indices()
     stored = a.linear_indices()
-    made = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
+    result = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
     if stored.size:
         at = np.searchsorted(stored, wanted)
         at[at == stored.size] = 0
-        found = stored[at] == wanted
-        made[found] = a.values[at[found]]
-    return made
+        actual = stored[at] == wanted
+        result[actual] = a.values[at[actual]]
+    return result
 
 
 def masked(a: Any, pattern: Any) -> Any:
     """A dense or sparse array at the places of `pattern`, in its layout."""
     if isinstance(pattern, CooArray):
         indices = np.ascontiguousarray(pattern.indices)
-        made = CooArray(indices, values_at(a, indices), pattern.shape)
-        made.coalesced = pattern.coalesced
-        return made
+        result = CooArray(indices, values_at(a, indices), pattern.shape)
+        result.coalesced = pattern.coalesced
+        return result
     return CompressedArray(
         pattern.layout, pattern.compressed, pattern.plain, _compressed_values(a, pattern),
         pattern.shape,
@@ -58,8 +58,8 @@ def _compressed_values(a: Any, pattern: CompressedArray) -> np.ndarray:
     parts = [m[r, c] for m, r, c in zip(flat, rows, columns, strict=True)]
     if not parts:
         return np.zeros(pattern.values.shape, dense.dtype)
-    made = np.stack(parts)
-    return made.reshape(*batch, *made.shape[1:])
+    result = np.stack(parts)
+    return result.reshape(*batch, *result.shape[1:])
 
 
 def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -36,17 +36,17 @@ def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
     matrix = matrix.tocsr()
     matrix.sort_indices()
     form = like.layout
-    made = CompressedArray(
+    result = CompressedArray(
         sparse_csr, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64),
         matrix.data.astype(kind, copy=False), matrix.shape,
     )  # fmt: skip
     if form is sparse_coo:
-        return formats.compressed_to_coo(made)
+        return formats.compressed_to_coo(result)
     block = like.block if like.blocked else None
-    made = formats.to_layout(made, form, block)
-    made.compressed = made.compressed.astype(like.compressed.dtype, copy=False)
-    made.plain = made.plain.astype(like.plain.dtype, copy=False)
-    return made
+    result = formats.to_layout(result, form, block)
+    result.compressed = result.compressed.astype(like.compressed.dtype, copy=False)
+    result.plain = result.plain.astype(like.plain.dtype, copy=False)
+    return result
 
 
 def _wide(a: np.ndarray) -> np.ndarray:
@@ -63,9 +63,9 @@ def product(a: Any, b: Any) -> Any:
         if isinstance(a, CooArray) and a.sparse_dim == 1:
             return (_wide(formats.coo_to_dense(a)) @ _wide(b)).astype(a.dtype)
         return np.ascontiguousarray(to_scipy(a) @ _wide(b)).astype(a.dtype, copy=False)
-    made = (to_scipy(b).T @ _wide(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
+    result = (to_scipy(b).T @ _wide(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
         else to_scipy(b).T @ _wide(a)  # fmt: skip
-    return np.ascontiguousarray(made).astype(b.dtype, copy=False)
+    return np.ascontiguousarray(result).astype(b.dtype, copy=False)
 
 
 def _batched(a: Any) -> bool:
@@ -216,8 +216,8 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 @implements("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, for a sparse weight."""
-    made = matmul(input, weight.t())
-    return made if bias is None else made + bias  # type: ignore[no-any-return]
+    result = matmul(input, weight.t())
+    return result if bias is None else result + bias  # type: ignore[no-any-return]
 
 
 @implements("__rmatmul__")
@@ -230,13 +230,15 @@ def rmatmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    made = product(mat1, mat2)
-    if is_sparse_array(made):
+    result = product(mat1, mat2)
+    if is_sparse_array(result):
         raise RuntimeError("addmm: the product of two sparse matrices is no dense matrix")
-    made = made if alpha == 1 else (made * np.asarray(alpha, made.dtype)).astype(made.dtype)
+    result = (
+        result if alpha == 1 else (result * np.asarray(alpha, result.dtype)).astype(result.dtype)
+    )
     if beta == 0:
-        return np.broadcast_to(made, np.broadcast_shapes(made.shape, input.shape)).copy()
-    return made + (input if beta == 1 else (input * np.asarray(beta, input.dtype)))
+        return np.broadcast_to(result, np.broadcast_shapes(result.shape, input.shape)).copy()
+    return result + (input if beta == 1 else (input * np.asarray(beta, input.dtype)))
 
 
 @sparse_operator(node="AddmmBackward0")
@@ -287,8 +289,8 @@ def addmm(
             raise RuntimeError("addmm: Expected self to be a dense tensor, but got a sparse one")
         input = input.to_dense()
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
-        made = input * beta + (mm(mat1, mat2) * alpha).to_dense()
-        return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+        result = input * beta + (mm(mat1, mat2) * alpha).to_dense()
+        return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
     return _addmm_dense(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
 
 
@@ -337,9 +339,9 @@ def sspaddmm(
     _check_product("sspaddmm", mat1, mat2)
     a: Any = mat1._array
     full = product(a, mat2._array)
-    made = wrap_sparse(_as_coo(full, np.unique(a.indices[0])))
-    made = input * beta + made * alpha
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    result = wrap_sparse(_as_coo(full, np.unique(a.indices[0])))
+    result = input * beta + result * alpha
+    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
 
 
 @implements("smm")
@@ -358,8 +360,8 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     a: Any = mat1._array
     rows = np.unique(a.indices[0])
     full = product(a, mat2._array)
-    made = wrap_sparse(CooArray(rows[None], full[rows], full.shape))
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    result = wrap_sparse(CooArray(rows[None], full[rows], full.shape))
+    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
 
 
 @sparse_operator(node="SparseSampledAddmmBackward0")

@@ -27,11 +27,11 @@ def _axes(dim: Any, rank: int) -> tuple[int, ...]:
                 f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
                 f"{max(rank, 1) - 1}], but got {axis})"
             )
-    found = tuple(axis % max(rank, 1) for axis in wanted)
-    for axis in found:
-        if found.count(axis) > 1:
+    actual = tuple(axis % max(rank, 1) for axis in wanted)
+    for axis in actual:
+        if actual.count(axis) > 1:
             raise RuntimeError(f"dim {axis} appears multiple times in the list of dims")
-    return tuple(sorted(found))
+    return tuple(sorted(actual))
 
 
 def _accumulated(array: np.ndarray) -> np.ndarray:
@@ -42,8 +42,8 @@ def _accumulated(array: np.ndarray) -> np.ndarray:
 def _sum_values(array: np.ndarray, axes: tuple[int, ...], keepdim: bool = False) -> np.ndarray:
     if not axes:
         return array
-    made: np.ndarray = wrap(array).sum(axes, keepdim=keepdim)._array
-    return made
+    result: np.ndarray = wrap(array).sum(axes, keepdim=keepdim)._array
+    return result
 
 
 # ------------------------------------------------------------------------------ sums
@@ -66,18 +66,18 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     sparse = a.sparse_dim
     over_sparse = [axis for axis in axes if axis < sparse]
     over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)
-    kept = [axis for axis in range(sparse) if axis not in over_sparse]
+    retained = [axis for axis in range(sparse) if axis not in over_sparse]
     new_values = _sum_values(_accumulated(a.values), over_dense, keepdim)
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
-    if not kept:
+    if not retained:
         total = _sum_values(new_values, (0,))
         return total.reshape(shape)
-    indices = a.indices.copy() if keepdim else a.indices[kept]
+    indices = a.indices.copy() if keepdim else a.indices[retained]
     if keepdim:
         indices[over_sparse] = 0
-    made = CooArray(indices, new_values, shape, a.coalesced and not over_sparse)
-    return formats.coalesce(made) if over_sparse else made
+    result = CooArray(indices, new_values, shape, a.coalesced and not over_sparse)
+    return formats.coalesce(result) if over_sparse else result
 
 
 @sparse_operator(node="SparseSumBackward0")
@@ -95,21 +95,26 @@ def _spread(g: Array, input: Array, axes, keepdim) -> Array:
     """The gradient of a sum at the places of its operand."""
     a: Any = input
     dense = g if isinstance(g, np.ndarray) else None
-    kept = [axis for axis in range(a.sparse_dim) if axis not in axes]
+    retained = [axis for axis in range(a.sparse_dim) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     if dense is None and not keepdim:
-        g = CooArray(g.indices, g.values.reshape(  # type: ignore[attr-defined,assignment]
-            -1, *shape[a.sparse_dim :]), tuple(a.shape[k] for k in kept) + shape[a.sparse_dim :],
-            g.coalesced)  # type: ignore[attr-defined]
+        g = CooArray(
+            g.indices,
+            g.values.reshape(  # type: ignore[attr-defined,assignment]
+                -1, *shape[a.sparse_dim :]
+            ),
+            tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :],
+            g.coalesced,
+        )  # type: ignore[attr-defined]
     elif not keepdim:
-        g = g.reshape(tuple(a.shape[k] for k in kept) + shape[a.sparse_dim :])
-    where = a.indices[kept]
+        g = g.reshape(tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :])
+    where = a.indices[retained]
     if keepdim:
         where = a.indices.copy()
         where[[k for k in range(a.sparse_dim) if k in axes]] = 0
-    made = values_at(g, where)
-    made = np.broadcast_to(made, a.values.shape).astype(a.dtype)
-    return CooArray(np.ascontiguousarray(a.indices), np.ascontiguousarray(made), a.shape,
+    result = values_at(g, where)
+    result = np.broadcast_to(result, a.values.shape).astype(a.dtype)
+    return CooArray(np.ascontiguousarray(a.indices), np.ascontiguousarray(result), a.shape,
                     a.coalesced)  # type: ignore[return-value]
 
 
@@ -128,8 +133,8 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         return _sum_compressed(x, None if every else dim, keepdim)
     if every:
         return _sum_all(x)  # type: ignore[no-any-return]
-    made: Tensor = _sum_over(coalesce(x), _axes(dim, x.dim()), keepdim)
-    return made
+    result: Tensor = _sum_over(coalesce(x), _axes(dim, x.dim()), keepdim)
+    return result
 
 
 def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -141,10 +146,10 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     axes = _axes(dim, x.dim())
     if a.blocked or a.batch_dim:
         refuse("sum.dim_IntList", (x,))
-    made: Any = _sum_axes(formats.to_coo(a), axes, True)
-    if isinstance(made, np.ndarray):  # over both axes
-        made = formats.dense_to_coo(made, 2)
-    return wrap_sparse(formats.compress(made, a.layout, None, a.plain.dtype))
+    result: Any = _sum_axes(formats.to_coo(a), axes, True)
+    if isinstance(result, np.ndarray):  # over both axes
+        result = formats.dense_to_coo(result, 2)
+    return wrap_sparse(formats.compress(result, a.layout, None, a.plain.dtype))
 
 
 def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
@@ -197,14 +202,14 @@ def _rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
     others = [k for k in range(a.sparse_dim) if k != dim]
     shape = tuple(a.shape[k] for k in others)
     linear = CooArray(a.indices[others], a.values, shape).linear_indices()
-    found, row = np.unique(linear, return_inverse=True)
-    return row.reshape(-1), found.size
+    result, row = np.unique(linear, return_inverse=True)
+    return row.reshape(-1), result.size
 
 
 def _summed_by_row(values: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
-    made = np.zeros((count, *values.shape[1:]), values.dtype)
-    np.add.at(made, row, values)
-    return made
+    result = np.zeros((count, *values.shape[1:]), values.dtype)
+    np.add.at(result, row, values)
+    return result
 
 
 def _normalized(a: Any, dim: int, log: bool) -> Any:
@@ -212,16 +217,16 @@ def _normalized(a: Any, dim: int, log: bool) -> Any:
     wide = a.values.astype(np.float32) if a.dtype.itemsize == 2 else a.values
     if dim >= a.sparse_dim:
         name = "log_softmax" if log else "softmax"
-        made = getattr(wrap(a.values), name)(dim - a.sparse_dim + 1)._array
-        return a.like(made)
+        result = getattr(wrap(a.values), name)(dim - a.sparse_dim + 1)._array
+        return a.like(result)
     row, count = _rows(a, dim)
     largest = np.full((count, *wide.shape[1:]), -math.inf, wide.dtype)
     np.maximum.at(largest, row, wide)
     shifted = wide - largest[row]
     exponentials = np.exp(shifted)
     total = _summed_by_row(exponentials, row, count)[row]
-    made = shifted - np.log(total) if log else exponentials / total
-    return a.like(made.astype(a.dtype))
+    result = shifted - np.log(total) if log else exponentials / total
+    return a.like(result.astype(a.dtype))
 
 
 def _declare(name: str, log: bool) -> Callable:
@@ -249,10 +254,10 @@ def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
         axis = dim - a.sparse_dim + 1
         gv, yv = wrap(at.values), wrap(a.values)
         if log:
-            made = gv - yv.exp() * gv.sum(axis, keepdim=True)
+            result = gv - yv.exp() * gv.sum(axis, keepdim=True)
         else:
-            made = yv * (gv - (gv * yv).sum(axis, keepdim=True))
-        return wrap_sparse(at.like(made._array))
+            result = yv * (gv - (gv * yv).sum(axis, keepdim=True))
+        return wrap_sparse(at.like(result._array))
     row, count = _rows(a, dim)
     cotangent: np.ndarray = at.values
     if log:

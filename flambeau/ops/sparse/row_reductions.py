@@ -41,5 +41,5 @@ def _extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tenso
     terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]  # type: ignore[attr-defined]
     zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))
     index = wrap(np.broadcast_to(rows[:, None], terms.shape).copy())
-    made: Tensor = zero.scatter_reduce(0, index, terms, reduce, include_self=False)
-    return made
+    result: Tensor = zero.scatter_reduce(0, index, terms, reduce, include_self=False)
+    return result

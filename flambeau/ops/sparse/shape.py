@@ -49,10 +49,10 @@ def _permuted(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
     indices = np.ascontiguousarray(a.indices[list(order[:sparse])])
     axes = (0, *(axis - sparse + 1 for axis in order[sparse:]))
     moved = order[:sparse] != tuple(range(sparse))
-    made = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
+    result = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
                     tuple(a.shape[axis] for axis in order))  # fmt: skip
-    made.coalesced = (a.coalesced and not moved) or (transposed and made.nnz < 2)
-    return made
+    result.coalesced = (a.coalesced and not moved) or (transposed and result.nnz < 2)
+    return result
 
 
 def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> CompressedArray:
@@ -154,10 +154,10 @@ for _name in ("transpose", "t", "swapaxes", "swapdims"):
 
 def _narrowed(a: Any, dim: int, start: int, length: int) -> Any:
     if isinstance(a, CompressedArray):
-        made = formats.dense_to_compressed(
+        result = formats.dense_to_compressed(
             np.take(formats.to_dense(a), range(start, start + length), dim), a.layout,
             a.block if a.blocked else None, a.dense_dim)
-        return made
+        return result
     shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
@@ -184,9 +184,9 @@ def _shifted(input: Array, dim, start, shape) -> Array:
     """A part of an axis put back in its place."""
     a: Any = input
     if isinstance(a, np.ndarray):
-        made = np.zeros(shape, a.dtype)
-        made[(slice(None),) * dim + (slice(start, start + a.shape[dim]),)] = a
-        return made
+        result = np.zeros(shape, a.dtype)
+        result[(slice(None),) * dim + (slice(start, start + a.shape[dim]),)] = a
+        return result
     if dim >= a.sparse_dim:
         return formats.dense_to_coo(  # type: ignore[return-value]
             _shifted.operator.body(formats.to_dense(a), dim, start, shape), a.sparse_dim)
@@ -286,25 +286,25 @@ def iterate(self: Tensor) -> Any:
 def getitem(self: Tensor, key: Any) -> Tensor:
     """Integers, slices of step 1, None and tensors of indices, axis by axis."""
     keys = key if isinstance(key, tuple) else (key,)
-    axis, made = 0, self
+    axis, result = 0, self
     skipped = self.dim() - sum(k is not None and k is not Ellipsis for k in keys)
     for k in keys:
         if k is None:
-            made, axis = unsqueeze(made, axis), axis + 1
+            result, axis = unsqueeze(result, axis), axis + 1
         elif k is Ellipsis:
             axis += skipped
         elif isinstance(k, slice):
-            start, stop, step = k.indices(made.shape[axis])
+            start, stop, step = k.indices(result.shape[axis])
             if step != 1:
                 refuse("slice.Tensor", (self,))
-            if (start, stop) != (0, made.shape[axis]):
-                made = narrow_copy(made, axis, start, max(stop - start, 0))
+            if (start, stop) != (0, result.shape[axis]):
+                result = narrow_copy(result, axis, start, max(stop - start, 0))
             axis += 1
         elif isinstance(k, Tensor) and k.dim():
-            made, axis = index_select(made, axis, k), axis + 1
+            result, axis = index_select(result, axis, k), axis + 1
         else:
-            made = select(made, axis, k)
-    return made
+            result = select(result, axis, k)
+    return result
 
 
 # ------------------------------------------------------------------------------ index_select
@@ -313,8 +313,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 def _indexed(a: Any, dim: int, index: np.ndarray) -> Any:
     shape = (*a.shape[:dim], index.size, *a.shape[dim + 1 :])
     if isinstance(a, CompressedArray):
-        made = formats.coalesce(_indexed(formats.to_coo(a), dim, index))
-        return formats.to_layout(made, a.layout, a.block if a.blocked else None)
+        result = formats.coalesce(_indexed(formats.to_coo(a), dim, index))
+        return formats.to_layout(result, a.layout, a.block if a.blocked else None)
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
         return CooArray(a.indices.copy(), np.take(a.values, index, at), shape, a.coalesced)
@@ -349,9 +349,9 @@ def _index_added(input: Array, dim, index, shape) -> Array:
         indices[dim] = index[indices[dim]]
         return CooArray(indices, a.values, tuple(shape))  # type: ignore[return-value]
     dense = a if isinstance(a, np.ndarray) else formats.to_dense(a)
-    made = np.zeros(shape, a.dtype)
-    np.add.at(made, (slice(None),) * dim + (index,), dense)
-    return made if isinstance(a, np.ndarray) else formats.dense_to_coo(made, a.sparse_dim)  # type: ignore[return-value]
+    result = np.zeros(shape, a.dtype)
+    np.add.at(result, (slice(None),) * dim + (index,), dense)
+    return result if isinstance(a, np.ndarray) else formats.dense_to_coo(result, a.sparse_dim)  # type: ignore[return-value]
 
 
 @implements("index_select")
@@ -368,8 +368,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
         wrong = array[(array < -n) | (array >= n)][0]
         raise IndexError(f"index_select(): index contains {wrong} that is out of range for tensor "
                          f"of size {list(input.shape)} at dimension {axis}")  # fmt: skip
-    made = np.where(array < 0, array + n, array)
-    return _index_select(input, axis, made, out=out)  # type: ignore[no-any-return]
+    result = np.where(array < 0, array + n, array)
+    return _index_select(input, axis, result, out=out)  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------------------ new axes, joins
@@ -446,11 +446,11 @@ def _cat(tensors: Sequence[Array], dim) -> Array:
 
 @_cat.vjp("tensors")  # type: ignore[attr-defined]
 def _(g, tensors_shape, dim):
-    found, start = [], 0
+    result, start = [], 0
     for shape in tensors_shape:
-        found.append(g.narrow(dim, start, shape[dim]))
+        result.append(g.narrow(dim, start, shape[dim]))
         start += shape[dim]
-    return tuple(found)
+    return tuple(result)
 
 
 @implements("cat", "concat", "concatenate")
@@ -522,9 +522,11 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
         raise RuntimeError(
             "changing the number of sparse dimensions on a non-empty tensor is not supported")
     values = np.zeros((a.nnz, *shape[sparse_dim:]), a.dtype)
-    kept = tuple(slice(0, min(m, n)) for m, n in zip(values.shape, a.values.shape, strict=False))
+    retained = tuple(
+        slice(0, min(m, n)) for m, n in zip(values.shape, a.values.shape, strict=False)
+    )
     if a.nnz:
-        values[kept] = a.values[kept]
+        values[retained] = a.values[retained]
     indices = a.indices if a.nnz else np.empty((sparse_dim, 0), np.int64)
     self._array = CooArray(indices, values, shape, a.coalesced)  # type: ignore[assignment]
     return self

@@ -52,8 +52,8 @@ def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
         x = wrap(pattern.values)
         x.requires_grad_()
         y = function(x)
-    found = grad(y, x, wrap(g._array.values))[0]  # type: ignore[attr-defined]
-    return wrap_sparse(g._array.like(found._array))  # type: ignore[attr-defined]
+    result = grad(y, x, wrap(g._array.values))[0]  # type: ignore[attr-defined]
+    return wrap_sparse(g._array.like(result._array))  # type: ignore[attr-defined]
 
 
 def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
@@ -142,9 +142,9 @@ def _linear(name: str, *aliases: str) -> Any:
             (x.real if name == "real" else x.imag).clone(), False)
 
     body.__name__ = name
-    made = sparse_operator(node=name.capitalize() + "Backward0")(body)
-    made.operator.holomorphic = False
-    return made
+    result = sparse_operator(node=name.capitalize() + "Backward0")(body)
+    result.operator.holomorphic = False
+    return result
 
 
 _conj, _real, _imag = map(_linear, ("conj", "real", "imag"))

@@ -29,10 +29,10 @@ def _bounds(n: int, m: int) -> list[tuple[int, int]]:
 @lru_cache(maxsize=256)
 def _averages(n: int, m: int, kind: np.dtype) -> Array:
     """The matrix (n, m) whose columns average the windows."""
-    made = np.zeros((n, m), kind)
+    result = np.zeros((n, m), kind)
     for i, (a, b) in enumerate(_bounds(n, m)):
-        made[a:b, i] = 1 / (b - a)
-    return made
+        result[a:b, i] = 1 / (b - a)
+    return result
 
 
 def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
@@ -44,11 +44,11 @@ def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
 
 
 def _counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
-    return [one.counts for one in evenly(spatial, output)]
+    return [item.counts for item in evenly(spatial, output)]
 
 
 def _turned(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
-    return tuple([turned(one) for one in evenly(spatial, output)])
+    return tuple([turned(item) for item in evenly(spatial, output)])
 
 
 def _undivided(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
@@ -58,10 +58,10 @@ def _undivided(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
 @lru_cache(maxsize=256)
 def _sizes(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
     """How many elements each window has. Not to be written to."""
-    made = np.ones((), np.int64)
-    for one in _counts(spatial, output):
-        made = made[..., None] * one
-    return made
+    result = np.ones((), np.int64)
+    for count in _counts(spatial, output):
+        result = result[..., None] * count
+    return result
 
 
 def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Array | None:
@@ -85,15 +85,15 @@ def _averaged(x: Array, output: tuple[int, ...]) -> Array:
     if all(m and k % m == 0 for k, m in zip(spatial, output, strict=True)):
         shape = [v for k, m in zip(spatial, output, strict=True) for v in (m, k // m)]
         axes = tuple(range(x.ndim - n + 1, x.ndim + n, 2))
-        made = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)
+        result = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)
         size = 1
         for k, m in zip(spatial, output, strict=True):
             size *= k // m
-        made /= inside.type(size)
+        result /= inside.type(size)
     else:
-        made = _along_axes(values, [_averages(k, m, inside)
+        result = _along_axes(values, [_averages(k, m, inside)
                                     for k, m in zip(spatial, output, strict=True)])  # fmt: skip
-    return made.astype(x.dtype, copy=False)
+    return result.astype(x.dtype, copy=False)
 
 
 def _samples(n: int):
@@ -108,12 +108,12 @@ def _samples(n: int):
 def _reference(pick):
     def ref(x, output):
         n = len(output)
-        made = np.empty((*x.shape[:-n], *output))
+        result = np.empty((*x.shape[:-n], *output))
         cells = [_bounds(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
         for at in np.ndindex(*output):
             part = x[(Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])]
-            made[(Ellipsis, *at)] = pick(part, tuple(range(-n, 0)))
-        return made
+            result[(Ellipsis, *at)] = pick(part, tuple(range(-n, 0)))
+        return result
 
     return ref
 
@@ -167,9 +167,9 @@ def added_at(g: Array, places: Array, spatial) -> Array:
     if summed is not None:
         return summed.reshape(*g.shape[:-n], *spatial)
     flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
-    made = np.zeros(images * size, compute_dtype(g.dtype))
-    np.add.at(made, flat.reshape(-1), g.reshape(-1).astype(made.dtype, copy=False))
-    return made.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
+    result = np.zeros(images * size, compute_dtype(g.dtype))
+    np.add.at(result, flat.reshape(-1), g.reshape(-1).astype(result.dtype, copy=False))
+    return result.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
 
 
 @added_at.vjp("g")
@@ -184,10 +184,10 @@ def taken_at(input: Array, places: Array, n) -> Array:
         return np.zeros(places.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)
     numbers = places.reshape(*places.shape[:-n], -1)
-    found = gather_scatter.taken(flat, flat.ndim - 1, numbers)
-    if found is None:
-        found = np.take_along_axis(flat, numbers, -1)
-    return found.reshape(places.shape)
+    result = gather_scatter.taken(flat, flat.ndim - 1, numbers)
+    if result is None:
+        result = np.take_along_axis(flat, numbers, -1)
+    return result.reshape(places.shape)
 
 
 @taken_at.vjp("input")
@@ -246,24 +246,24 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
             if "max" in name else
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
         )  # fmt: skip
-    given = tuple(size) if hasattr(size, "__iter__") else (size,) * n
-    given = given * n if len(given) == 1 else given
-    if len(given) != n:
+    supplied = tuple(size) if hasattr(size, "__iter__") else (size,) * n
+    supplied = supplied * n if len(supplied) == 1 else supplied
+    if len(supplied) != n:
         if n == 1:
             raise RuntimeError(
-                f"{name}() argument 'output_size' should contain one int (got {len(given)})"
+                f"{name}() argument 'output_size' should contain one int (got {len(supplied)})"
             )
         raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}"
                            if "max" in name else f"{name}: output_size must be {n}")  # fmt: skip
-    found = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], given, strict=True)])
-    if "max" in name and any(m < 0 for m in found):
+    result = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], supplied, strict=True)])
+    if "max" in name and any(m < 0 for m in result):
         outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
         raise RuntimeError("Trying to create tensor with negative dimension "
-                           f"{min(found)}: {[*outer, *found]}")  # fmt: skip
-    if any(m < 0 for m in found):
+                           f"{min(result)}: {[*outer, *result]}")  # fmt: skip
+    if any(m < 0 for m in result):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
-            f"{{{', '.join(map(str, found))}}}"
+            f"{{{', '.join(map(str, result))}}}"
         )
     for axis in range(len(shape) - n - ("max" in name and n > 1 and len(shape) > n + 1),
                       len(shape)):  # fmt: skip
@@ -272,7 +272,7 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
                 f"input has sizes {list(shape)} with dimension {axis} being empty"
             )
-    return found
+    return result
 
 
 def _describe(
@@ -317,8 +317,8 @@ def _functions(n: int) -> None:
         return average(input, output)
 
     def max_pool(input, output_size, return_indices=False):
-        found = largest(input, _output(largest_name, n, input, output_size))
-        return found if return_indices else found[0]
+        result = largest(input, _output(largest_name, n, input, output_size))
+        return result if return_indices else result[0]
 
     def with_indices(input, output_size, return_indices=False):
         return largest(input, _output(largest_name, n, input, output_size))

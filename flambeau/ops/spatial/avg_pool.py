@@ -40,29 +40,29 @@ class Average(NamedTuple):
 
 def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
     """For each axis the numbers whose products sums are divided by."""
-    window, found = average.window, []
+    window, result = average.window, []
     for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
                              window.output(spatial), strict=True):  # fmt: skip
         start = np.arange(m) * s - p
         end = np.minimum(start + k, n + p)
         if not average.count_include_pad:
             start, end = np.maximum(start, 0), np.minimum(end, n)
-        found.append(end - start)
+        result.append(end - start)
     if average.divisor is not None:
-        found = [np.ones_like(one) for one in found]
-        found[0] *= average.divisor
-    return found
+        result = [np.ones_like(item) for item in result]
+        result[0] *= average.divisor
+    return result
 
 
 @lru_cache(maxsize=256)
 def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
     if average.divisor is not None:
         return np.asarray(average.divisor, np.int64)
-    made = np.ones((), np.int64)
-    for one in _counts(average, spatial):
-        made = made[..., None] * one
-    first = made.flat[0]
-    return np.asarray(first) if (made == first).all() else made
+    result = np.ones((), np.int64)
+    for count in _counts(average, spatial):
+        result = result[..., None] * count
+    first = result.flat[0]
+    return np.asarray(first) if (result == first).all() else result
 
 
 def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
@@ -72,7 +72,7 @@ def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
 
 def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
     """For each element along each axis, the windows that it is in."""
-    return tuple([turned(one) for one in windows(average.window, spatial)])
+    return tuple([turned(window) for window in windows(average.window, spatial)])
 
 
 def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
@@ -89,17 +89,17 @@ def _is_whole(average: Average, spatial: Sequence[int]) -> bool:
 def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divisors: Array
                      ) -> Array | None:  # fmt: skip
     """The cotangent of the input, by a kernel if there is one."""
-    shape, one = (*g.shape[: -len(spatial)], *spatial), 1
+    shape, single = (*g.shape[: -len(spatial)], *spatial), 1
     if divisors.ndim:
         g = np.divide(g, divisors.astype(compute_dtype(g.dtype)))
     else:
-        one = int(divisors)
+        single = int(divisors)
     if g.dtype.kind == "f" and g.size and _is_whole(average, spatial):
-        made = np.empty(shape, g.dtype)
-        fill(made, np.broadcast_to(np.divide(g, g.dtype.type(one)), shape))
-        return made
+        result = np.empty(shape, g.dtype)
+        fill(result, np.broadcast_to(np.divide(g, g.dtype.type(single)), shape))
+        return result
     return pool_native.sums(g, len(spatial), prod(shape), _counts_back, _reach_back, average,
-                            spatial, one)  # fmt: skip
+                            spatial, single)  # fmt: skip
 
 
 def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
@@ -124,12 +124,13 @@ def _spread(g: Array, window: Window, spatial: Sequence[int]) -> Array:
         lo, hi = window.padding[axis]
         m, length = g.shape[axis - n], spatial[axis] + lo + hi
         tail = (slice(None),) * (n - axis - 1)
-        made = np.zeros((*g.shape[: g.ndim - n + axis], length, *g.shape[g.ndim - n + axis + 1 :]),
-                        g.dtype)  # fmt: skip
+        result = np.zeros(
+            (*g.shape[: g.ndim - n + axis], length, *g.shape[g.ndim - n + axis + 1 :]), g.dtype
+        )
         for i in range(k):
-            target = made[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)]
+            target = result[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)]
             np.add(target, g, out=target)
-        g = made[(Ellipsis, slice(lo, lo + spatial[axis]), *tail)]
+        g = result[(Ellipsis, slice(lo, lo + spatial[axis]), *tail)]
     return np.ascontiguousarray(g)
 
 
@@ -170,15 +171,15 @@ def _samples(n: int):
 
 def _reference(x, average):
     n, window = len(average.pads), average.window
-    found = []
+    result = []
     for values in (x, np.ones(x.shape)):
         padded = np.pad(values, [(0, 0)] * (x.ndim - n) + list(window.padding))
         axes = tuple(range(x.ndim - n, x.ndim))
         view = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, axes)
         view = view[(Ellipsis, *[slice(None, None, s) for s in window.stride],
                      *[slice(None)] * n)]  # fmt: skip
-        found.append(view.sum(tuple(range(-n, 0))))
-    return found[0] / (np.prod(window.kernel) if average.count_include_pad else found[1])
+        result.append(view.sum(tuple(range(-n, 0))))
+    return result[0] / (np.prod(window.kernel) if average.count_include_pad else result[1])
 
 
 def _declare(n: int) -> Any:

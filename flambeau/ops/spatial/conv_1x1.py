@@ -47,8 +47,8 @@ def backward_weight(x: Array, g: Array) -> Array:
     if pixels * (channels + outputs) < channels * outputs:
         x, g = (np.ascontiguousarray(a.swapaxes(0, 1)).reshape(1, a.shape[1], -1) for a in (x, g))
     parts = _product(g, x.swapaxes(1, 2))
-    made = parts[0] if len(parts) == 1 else parts.sum(0)
-    return made.reshape(outputs, channels, *ones)
+    result = parts[0] if len(parts) == 1 else parts.sum(0)
+    return result.reshape(outputs, channels, *ones)
 
 
 def _flat(x: Array) -> Array:
@@ -63,5 +63,5 @@ def _by_image(matrix: Array, images: Array) -> Array:
 
 def _product(a: Array, b: Array) -> Array:
     """A stack of products, by a kernel or by BLAS."""
-    made = large_product(a, b)
-    return np.matmul(a, b) if made is None else made
+    result = large_product(a, b)
+    return np.matmul(a, b) if result is None else result

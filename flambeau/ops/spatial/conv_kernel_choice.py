@@ -76,12 +76,12 @@ class Convolution(NamedTuple):
         from ...native.kernels.conv_static import Geometry, strides_of
         from ...native.loop_ir.ir import Type
 
-        x, w, y = (one if len(one) == 4 else (*one[:2], 1, *one[2:])
-                   for one in (self.x, self.weight, self.y))  # fmt: skip
-        window, one = self.window, len(self.x) == 3
-        stride, dilation = ((1, *each) if one else each
+        x, w, y = (item if len(item) == 4 else (*item[:2], 1, *item[2:])
+                   for item in (self.x, self.weight, self.y))  # fmt: skip
+        window, single = self.window, len(self.x) == 3
+        stride, dilation = ((1, *each) if single else each
                             for each in (window.stride, window.dilation))  # fmt: skip
-        before = [0] * one + [lo for lo, _ in window.padding]
+        before = [0] * single + [lo for lo, _ in window.padding]
         strides = [strides_of(*each) for each in zip((x, w, y), self.last, strict=True)]
         return Geometry(
             Type.F32 if self.kind == "f" else Type.F64, x[0], x[1], (x[2], x[3]), w[0],
@@ -115,42 +115,42 @@ def _depthwise(one: Convolution) -> DepthwiseCall | None:
     return call(one.geometry())
 
 
-def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
+def _ran_depthwise(single: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
     from ...native.loop_ir.ir import Type
 
-    kind = Type.F32 if one.kind == "f" else Type.F64
-    key = ("depthwise", call.builder.__name__, one.kind, call.step)
-    worth = max(1.0, one.multiplications / _MUCH)
+    kind = Type.F32 if single.kind == "f" else Type.F64
+    key = ("depthwise", call.builder.__name__, single.kind, call.step)
+    worth = max(1.0, single.multiplications / _MUCH)
     function = background_jit.request_kernel(
         key, lambda: call.builder(kind, call.step), worth=worth
     )
     if function is None:
         return False
     x, *others = arrays
-    if one.direction == "data":
-        weight, made = others
-        others = [weight, np.zeros(one.x[1], x.dtype), made]
+    if single.direction == "data":
+        weight, result = others
+        others = [weight, np.zeros(single.x[1], x.dtype), result]
     call_kernel(
-        function.address, one.multiplications // _LANES, x, call.offsets, *others, *call.sizes
+        function.address, single.multiplications // _LANES, x, call.offsets, *others, *call.sizes
     )
     return True
 
 
-def _own(one: Convolution) -> Kernel:
+def _own(single: Convolution) -> Kernel:
     """Raises Unsupported where the kernel for all shapes is as fast."""
     from ...native.codegen.contraction import check_winograd
     from ...native.kernels import conv_static
 
-    g = one.geometry()
-    if one.direction == "forward":
+    g = single.geometry()
+    if single.direction == "forward":
         kernel = conv_static.forward(g, True)
     else:
         kernel = (
             conv_static.backward_data(g)
-            if one.direction == "data"
+            if single.direction == "data"
             else conv_static.backward_weight(g)
         )
-    if not one.unusual:
+    if not single.unusual:
         check_winograd(kernel)
     return kernel
 
@@ -168,33 +168,33 @@ def _calls(one: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     return tuple(calls(one.geometry(), grouped))
 
 
-def _builder(one: Convolution, grouped: bool) -> Kernel:
+def _builder(single: Convolution, grouped: bool) -> Kernel:
     from ...native.kernels import conv as any_conv
     from ...native.loop_ir.ir import Type
 
-    builder = any_conv.weight if one.direction == "weight" else any_conv.windows
-    return builder(Type.F32 if one.kind == "f" else Type.F64, grouped)
+    builder = any_conv.weight if single.direction == "weight" else any_conv.windows
+    return builder(Type.F32 if single.kind == "f" else Type.F64, grouped)
 
 
-def _asked_for(one: Convolution, grouped: bool) -> Any:
+def _asked_for(single: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
-    key = ("any convolution", one.direction == "weight", one.kind, grouped)
-    worth = max(1.0, one.multiplications / _MUCH)
-    return background_jit.request_kernel(key, lambda: _builder(one, grouped), worth=worth)
+    key = ("any convolution", single.direction == "weight", single.kind, grouped)
+    worth = max(1.0, single.multiplications / _MUCH)
+    return background_jit.request_kernel(key, lambda: _builder(single, grouped), worth=worth)
 
 
-def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
-    grouped = one.groups > 1 and one.groups >= threads()
-    function = _asked_for(one, grouped)
+def _ran_by_any(single: Convolution, arrays: Sequence[Array]) -> bool:
+    grouped = single.groups > 1 and single.groups >= threads()
+    function = _asked_for(single, grouped)
     if function is None:
-        if one.direction == "forward" and background_jit.is_recording() and MODE.grad:
-            _asked_for(one._replace(direction="weight"), grouped)  # both are made at a time
+        if single.direction == "forward" and background_jit.is_recording() and MODE.grad:
+            _asked_for(single._replace(direction="weight"), grouped)  # both are made at a time
         return False
-    if one.direction == "data":
-        g, weight, made = arrays
-        arrays = [g, weight, np.zeros(one.x[1], g.dtype), made]
-    size, work = arrays[0].itemsize, one.multiplications // _LANES
-    for places, sizes in _calls(one, grouped):
+    if single.direction == "data":
+        g, weight, result = arrays
+        arrays = [g, weight, np.zeros(single.x[1], g.dtype), result]
+    size, work = arrays[0].itemsize, single.multiplications // _LANES
+    for places, sizes in _calls(single, grouped):
         if any(places):
             starts = zip(arrays, places, strict=True)
             call_kernel(

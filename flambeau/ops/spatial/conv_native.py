@@ -60,15 +60,15 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
         return None
     if depthwise and depthwise_nhwc.fits(x, w.shape):
-        made = depthwise_nhwc.forward(x, w, bias, window)
-        if made is not None:
-            return made
+        result = depthwise_nhwc.forward(x, w, bias, window)
+        if result is not None:
+            return result
     (x, x_last), (w, w_last) = _laid_out(depthwise, x, w)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
-    one = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
+    single = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
                       (x_last, w_last, x_last or w_last))  # fmt: skip
-    return y if ran(one, [x, w, shift, y]) else None
+    return y if ran(single, [x, w, shift, y]) else None
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
@@ -78,15 +78,15 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
     if depthwise and depthwise_nhwc.fits(g, w.shape):
-        made = depthwise_nhwc.backward_data(g, w, spatial, window)
-        if made is not None:
-            return made
+        result = depthwise_nhwc.backward_data(g, w, spatial, window)
+        if result is not None:
+            return result
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
     (g, g_last), (w, w_last) = _laid_out(depthwise, g, w)
-    made = empty(shape, g.dtype, g_last or w_last)
-    one = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
+    result = empty(shape, g.dtype, g_last or w_last)
+    single = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
                       (g_last or w_last, w_last, g_last))  # fmt: skip
-    return made if ran(one, [g, w, made]) else None
+    return result if ran(single, [g, w, result]) else None
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
@@ -96,12 +96,12 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
         return None
     if depthwise and depthwise_nhwc.fits(x, shape):
-        found = depthwise_nhwc.backward_weight(x, g, window)
-        if found is not None:
-            return found
+        result = depthwise_nhwc.backward_weight(x, g, window)
+        if result is not None:
+            return result
     (x, x_last), (g, g_last) = _laid_out(depthwise, x, g)
     last = x_last and len(shape) == 4
-    made = empty(shape, x.dtype, last)
-    one = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
+    new = empty(shape, x.dtype, last)
+    single = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
                       (x_last, last, g_last))  # fmt: skip
-    return made if ran(one, [x, g, made]) else None
+    return new if ran(single, [x, g, new]) else None

@@ -47,9 +47,9 @@ def padded(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = F
         return np.ascontiguousarray(x)
     pads = ((0, 0), *padding, (0, 0)) if channels_last else ((0, 0), (0, 0), *padding)
     shape = [n + lo + hi for n, (lo, hi) in zip(x.shape, pads, strict=True)]
-    made = np.zeros(shape, x.dtype)
-    made[tuple([slice(lo, lo + n) for n, (lo, _) in zip(x.shape, pads, strict=True)])] = x
-    return made
+    result = np.zeros(shape, x.dtype)
+    result[tuple([slice(lo, lo + n) for n, (lo, _) in zip(x.shape, pads, strict=True)])] = x
+    return result
 
 
 class _Columns:
@@ -137,9 +137,9 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     """The convolution of x (n, c, ...) with w (o, c / groups, ...)."""
     if conv_1x1.is_pointwise(window, groups, x):
         return conv_1x1.forward(x, w, bias)
-    made = conv_native.forward(x, w, bias, window, groups)
-    if made is not None:
-        return made
+    result = conv_native.forward(x, w, bias, window, groups)
+    if result is not None:
+        return result
     output = window.output(x.shape[2:])
     y = np.empty((x.shape[0], w.shape[0], *output), x.dtype)
     if not y.size:
@@ -155,15 +155,15 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     columns = _Columns(x, window, output, w.shape[1])
     step = w.shape[0] // groups
     weights = w.reshape(groups, step, -1)
-    made = np.empty(0, x.dtype)
+    result = np.empty(0, x.dtype)
     for block in columns.blocks():
         n0, n1, r0, r1 = block
         width = columns.width(r1 - r0) * (n1 - n0)
-        if made.size != step * width:
-            made = np.empty((step, width), x.dtype)
+        if result.size != step * width:
+            result = np.empty((step, width), x.dtype)
         for g in range(groups):
-            np.dot(weights[g], columns.matrix(block, g * w.shape[1]), out=made)
-            part = columns.positions(made, n1 - n0, r1 - r0)
+            np.dot(weights[g], columns.matrix(block, g * w.shape[1]), out=result)
+            part = columns.positions(result, n1 - n0, r1 - r0)
             target = y[n0:n1, g * step : (g + 1) * step, r0:r1]
             if bias is None:
                 np.copyto(target, part)
@@ -180,11 +180,11 @@ def _of_few(x: Array, w: Array, bias: Array | None, window: Window, y: Array) ->
                        for apart in (window.dilation, window.stride))  # fmt: skip
     strides = (x.strides[1], *inside, x.strides[0], *between)
     windows = np.ndarray(shape, x.dtype, x, 0, strides).reshape(w[0].size, -1)
-    made = w.reshape(len(w), -1).dot(windows).reshape(len(w), len(x), *output).swapaxes(0, 1)
+    result = w.reshape(len(w), -1).dot(windows).reshape(len(w), len(x), *output).swapaxes(0, 1)
     if bias is None:
-        y[...] = made
+        y[...] = result
     else:
-        np.add(made, _per_channel(bias, y.ndim), y)
+        np.add(result, _per_channel(bias, y.ndim), y)
     return y
 
 
@@ -229,10 +229,10 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     if native is not None:
         return native
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
-    made = np.zeros((groups, outputs, channels * prod(window.kernel)), x.dtype)
+    result = np.zeros((groups, outputs, channels * prod(window.kernel)), x.dtype)
     shape = (g.shape[1], channels, *window.kernel)
-    if not g.size or not made.size:
-        return made.reshape(shape)
+    if not g.size or not result.size:
+        return result.reshape(shape)
     x = padded(x, window.padding)
     if groups > 1 and channels == 1:
         return _depthwise_weight(x, g, window, groups).reshape(shape)
@@ -246,19 +246,19 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
         view = columns.positions(buffer, n1 - n0, r1 - r0)
         for i in range(groups):
             view[...] = g[n0:n1, i * outputs : (i + 1) * outputs, r0:r1]
-            made[i] += np.dot(buffer, columns.matrix(block, i * channels).T)
-    return made.reshape(shape)
+            result[i] += np.dot(buffer, columns.matrix(block, i * channels).T)
+    return result.reshape(shape)
 
 
 def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     output, each = g.shape[2:], g.shape[1] // groups
-    made = np.zeros((groups, each, *window.kernel), x.dtype)
+    result = np.zeros((groups, each, *window.kernel), x.dtype)
     for n in range(len(x)):
         for at in _offsets(window):
             taken = np.ascontiguousarray(_taken(x[n], window, at, output)).reshape(groups, -1)
             parts = g[n].reshape(groups, each, -1)
-            made[(slice(None), slice(None), *at)] += np.einsum("gp,gmp->gm", taken, parts)
-    return made
+            result[(slice(None), slice(None), *at)] += np.einsum("gp,gmp->gm", taken, parts)
+    return result
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
@@ -283,18 +283,18 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
         full = window._replace(padding=margins)
         return forward(g, np.ascontiguousarray(turned), None, full, groups)
     shape = [m + lo + hi for m, (lo, hi) in zip(spatial, window.padding, strict=True)]
-    made = np.zeros((n, groups * channels, *shape), g.dtype)
-    _scatter(made, g, w, window, groups)
+    result = np.zeros((n, groups * channels, *shape), g.dtype)
+    _scatter(result, g, w, window, groups)
     inside = [slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)]
-    return np.ascontiguousarray(made[(slice(None), slice(None), *inside)])
+    return np.ascontiguousarray(result[(slice(None), slice(None), *inside)])
 
 
-def _scatter(made: Array, g: Array, w: Array, window: Window, groups: int) -> None:
+def _scatter(new: Array, g: Array, w: Array, window: Window, groups: int) -> None:
     """Adds the windows' cotangents to the padded input's."""
     if not g.size or not w.size:
         return
     channels, outputs, output = w.shape[1], w.shape[0] // groups, g.shape[2:]
-    columns = _Columns(made, window, output, channels)
+    columns = _Columns(new, window, output, channels)
     weights = w.reshape(groups, outputs, -1)
     buffer = np.empty(0, g.dtype)
     for n0, n1, r0, r1 in columns.blocks():
@@ -304,12 +304,12 @@ def _scatter(made: Array, g: Array, w: Array, window: Window, groups: int) -> No
         view = columns.positions(buffer, n1 - n0, r1 - r0)
         for i in range(groups):
             view[...] = g[n0:n1, i * outputs : (i + 1) * outputs, r0:r1]
-            found = np.dot(weights[i].T, buffer)
-            found = found.reshape(channels, *window.kernel, n1 - n0, *(
+            result = np.dot(weights[i].T, buffer)
+            result = result.reshape(channels, *window.kernel, n1 - n0, *(
                 (width // (n1 - n0),) if columns.flat else (r1 - r0, *output[1:])))  # fmt: skip
             for at in _offsets(window):
                 place = columns.place((n0, n1, r0, r1), i * channels, at)
-                np.add(place, found[(slice(None), *at)], out=place)
+                np.add(place, result[(slice(None), *at)], out=place)
 
 
 # ------------------------------------------------------------------------ channels innermost
@@ -324,9 +324,9 @@ def is_channels_last(x: Array) -> bool:
 
 def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window) -> Array:
     """The convolution of x, channels innermost in memory, giving a result laid out the same."""
-    made = conv_native.forward(x, w, bias, window, 1)
-    if made is not None:
-        return made
+    result = conv_native.forward(x, w, bias, window, 1)
+    if result is not None:
+        return result
     output = window.output(x.shape[2:])
     y = np.empty((len(x), *output, w.shape[0]), x.dtype)  # (n, h, w, c)
     if y.size:

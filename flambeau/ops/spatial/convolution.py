@@ -160,15 +160,15 @@ def _(g):
 def _weight_reference(x, g, window, groups):
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
     each, out = x.shape[1] // groups, g.shape[1] // groups
-    made = np.zeros((g.shape[1], each, *window.kernel))
+    result = np.zeros((g.shape[1], each, *window.kernel))
     for i, j in np.ndindex(*window.kernel):
         part = x[:, :, i * window.dilation[0] :, j * window.dilation[1] :]
         part = part[:, :, :: window.stride[0], :: window.stride[1]]
         part = part[:, :, : g.shape[2], : g.shape[3]]
         for o in range(g.shape[1]):
             c = o // out * each
-            made[o, :, i, j] = np.einsum("nchw,nhw->c", part[:, c : c + each], g[:, o])
-    return made
+            result[o, :, i, j] = np.einsum("nchw,nhw->c", part[:, c : c + each], g[:, o])
+    return result
 
 
 def _weight_images(rng: Rng) -> Iterator[Sample]:
@@ -256,7 +256,7 @@ def _channels_advice(x: tuple, channels: int) -> str | None:
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
     """RuntimeError unless the shapes of input, weight and bias belong together."""
     how = "transposed=1" if transposed else f"groups={groups}"
-    given = f"Given {how}, weight of size {list(w)}"
+    supplied = f"Given {how}, weight of size {list(w)}"
     channels = w[0] if transposed else w[1] * groups
     if w[0] == 0 or (transposed and w[1] == 0):
         raise RuntimeError(
@@ -272,10 +272,12 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
         )
     if x[1] != channels:
         raise noted(
-            RuntimeError(f"{given}, expected input{list(x)} to have {channels} channels, but got "
-                         f"{x[1]} channels instead"),
+            RuntimeError(
+                f"{supplied}, expected input{list(x)} to have {channels} channels, but got "
+                f"{x[1]} channels instead"
+            ),
             _channels_advice(x, channels),
-        )  # fmt: skip
+        )
     out = w[1] * groups if transposed else w[0]
     if bias is not None and bias != (out,):
         raise RuntimeError(

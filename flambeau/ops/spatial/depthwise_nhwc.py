@@ -56,16 +56,16 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
             ) -> Pixels | None:  # fmt: skip
     """Which rows and columns are read, as steps in memory."""
     axes = windows(window, spatial)
-    found = pixels_of(axes)
-    if found is None or found.output[1] > MAX_WINDOW_ELEMENTS:
+    result = pixels_of(axes)
+    if result is None or result.output[1] > MAX_WINDOW_ELEMENTS:
         return None
-    rows, columns, width, output = found.rows, found.columns, 1, found.output
+    rows, columns, width, output = result.rows, result.columns, 1, result.output
     if back:
         rows, columns = (_back(*each) for each in zip(spatial, axes, window.stride, strict=True))
         width, output = len(axes[1].starts), spatial
     steps = [np.where(table < 0, -1, table * apart) for table, apart in
              ((rows, width * channels), (columns, channels))]  # fmt: skip
-    return Pixels(output, *steps, found.whole)
+    return Pixels(output, *steps, result.whole)
 
 
 def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
@@ -99,6 +99,6 @@ def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
     if function is None or t is None:
         return None
     g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))
-    made = np.empty((*window.kernel, 1, c), x.dtype)
-    call_kernel(function, g.size, x, t.rows, t.columns, g, made, *pixel_sizes(x.shape, t))
-    return np.ascontiguousarray(made.transpose(3, 2, 0, 1))
+    result = np.empty((*window.kernel, 1, c), x.dtype)
+    call_kernel(function, g.size, x, t.rows, t.columns, g, result, *pixel_sizes(x.shape, t))
+    return np.ascontiguousarray(result.transpose(3, 2, 0, 1))

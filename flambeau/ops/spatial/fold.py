@@ -15,8 +15,8 @@ from ..core.sample_inputs import Rng, Sample
 
 
 def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
-    given = (kernel, dilation, padding, stride)
-    pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in given]
+    supplied = (kernel, dilation, padding, stride)
+    pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in supplied]
     kernel, dilation, padding, stride = (v * 2 if len(v) == 1 else v for v in pairs)
     for name, short, values, least in (
         ("kernel size", "kernel", kernel, 1), ("dilation", "dilation", dilation, 1),
@@ -70,12 +70,12 @@ def col2im(input: Array, spatial, window: Window) -> Array:
     kh, kw = window.kernel
     n, c = input.shape[0], input.shape[1] // (kh * kw)
     columns = input.reshape(n, c, kh, kw, h, w)
-    made = np.zeros((n, c, spatial[0] + top + bottom, spatial[1] + left + right), input.dtype)
+    result = np.zeros((n, c, spatial[0] + top + bottom, spatial[1] + left + right), input.dtype)
     (sh, sw), (dh, dw) = window.stride, window.dilation
     for i, j in np.ndindex(kh, kw):
         rows = slice(i * dh, i * dh + sh * (h - 1) + 1, sh)
-        made[:, :, rows, j * dw : j * dw + sw * (w - 1) + 1 : sw] += columns[:, :, i, j]
-    return np.ascontiguousarray(made[:, :, top : top + spatial[0], left : left + spatial[1]])
+        result[:, :, rows, j * dw : j * dw + sw * (w - 1) + 1 : sw] += columns[:, :, i, j]
+    return np.ascontiguousarray(result[:, :, top : top + spatial[0], left : left + spatial[1]])
 
 
 @col2im.vjp("input")
@@ -103,11 +103,11 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
             f"dimensions for input, but got: {list(shape)}"
         )
-    found = window.output(shape[-2:])
-    if min(found) < 1:
+    result = window.output(shape[-2:])
+    if min(result) < 1:
         raise RuntimeError(
             f"Given input with spatial size {shape[-2:]}, {_words(window)}, calculated shape of "
-            f"the array of sliding blocks as {found}, but its components must be at least one."
+            f"the array of sliding blocks as {result}, but its components must be at least one."
         )
     if len(shape) == 3:
         return im2col(input.unsqueeze(0), window).squeeze(0)

@@ -16,13 +16,13 @@ from ..core.registry import Array, opaque, publish
 def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
     """Where the windows along one axis begin: (n, c, output), from one number for each (n, c)."""
     at = np.arange(output, dtype=samples.dtype)
-    made = np.empty((*samples.shape, output), np.int64)
+    result = np.empty((*samples.shape, output), np.int64)
     if output > 1:
         alpha = samples.dtype.type(length - pool) / samples.dtype.type(output - 1)
         u = samples[..., None]
-        made[...] = ((at + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
-    made[..., -1] = length - pool
-    return made
+        result[...] = ((at + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
+    result[..., -1] = length - pool
+    return result
 
 
 def _chosen(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
@@ -156,9 +156,9 @@ def _functions(n: int) -> None:
 
     def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
              _random_samples=None):  # fmt: skip
-        found = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
+        result = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
                              _random_samples)  # fmt: skip
-        return found if return_indices else found[0]
+        return result if return_indices else result[0]
 
     _describe(n, name, pool, with_indices)
     for function, own in ((pool, name), (with_indices, f"{name}_with_indices")):

@@ -64,15 +64,15 @@ def _walked(
     if kernel is None:
         return False
     (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
-    *before, made = others
+    *before, result = others
     numbers = _numbers(tuple(sizes), align, input.dtype)
-    given = [np.ascontiguousarray(x) for x in (input, *before, grid)]
+    supplied = [np.ascontiguousarray(x) for x in (input, *before, grid)]
     call_kernel(
         kernel,
         n * c * count * len(sizes),
-        *given,
+        *supplied,
         *numbers,
-        made,
+        result,
         n,
         rows,
         columns,
@@ -103,8 +103,8 @@ def points_adjoint(
     """The cotangent of the grid."""
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
-    made = np.empty(grid.shape, grid.dtype)
-    return made if _walked("points_back", input, grid, mode, padding, align, g, made) else None
+    result = np.empty(grid.shape, grid.dtype)
+    return result if _walked("points_back", input, grid, mode, padding, align, g, result) else None
 
 
 @native_route
@@ -119,7 +119,7 @@ def image_adjoint(
     if kernel is None:
         return None
     count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)
-    made = np.zeros(input.shape, input.dtype)
+    result = np.zeros(input.shape, input.dtype)
     numbers = _numbers(tuple(sizes), align, input.dtype)
     above = np.ascontiguousarray(g).reshape(n, c, count)
     points = np.ascontiguousarray(grid).reshape(n, count, axes)
@@ -132,7 +132,7 @@ def image_adjoint(
                 above[:, :, start:],
                 points[:, start:],
                 *numbers,
-                made,
+                result,
                 n,
                 parts,
                 blocks,
@@ -147,7 +147,7 @@ def image_adjoint(
                 c // parts * count,
                 c // parts * pixels,
             )
-    return made
+    return result
 
 
 _BLOCK = 256  # as in the kernel

@@ -47,17 +47,17 @@ class _Taps(NamedTuple):
 
 
 def _axis_taps(
-    given: Array, size: int, mode: int, padding: int, align: bool
+    supplied: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
     """Along one axis: places, weights, and their derivatives by what the grid says."""
-    factor = np.asarray((size - 1) / 2 if align else size / 2, given.dtype)
+    factor = np.asarray((size - 1) / 2 if align else size / 2, supplied.dtype)
     # Rounded once, as PyTorch and the kernels do: which pixel is nearest depends on it.
-    x = ((given + 1) * factor.astype(np.float64) - (0 if align else 0.5)).astype(given.dtype)
-    one = np.ones_like(x)
+    x = ((supplied + 1) * factor.astype(np.float64) - (0 if align else 0.5)).astype(supplied.dtype)
+    single = np.ones_like(x)
     if mode != BICUBIC:
         x, slope = placed(x, size, padding, align)
         if mode == NEAREST:
-            return [(np.rint(x), one, 0 * one)]
+            return [(np.rint(x), single, 0 * single)]
         floor, slope = np.floor(x), slope * factor
         return [(floor, 1 - (x - floor), -slope), (floor + 1, x - floor, slope)]
     floor = np.floor(x)
@@ -75,7 +75,7 @@ def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _T
         _axis_taps(grid[..., len(sizes) - 1 - i].reshape(len(grid), -1), n, mode, padding, align)
         for i, n in enumerate(sizes)
     ]
-    made: list[tuple] = []
+    result: list[tuple] = []
     for taps in itertools.product(*along):
         place, inside = np.int64(0), np.True_
         for (x, _, _), n in zip(taps, sizes, strict=True):
@@ -83,8 +83,8 @@ def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _T
             place = place * n + np.where(there, x, 0).astype(np.int64)
             inside = inside & there
         slopes = [prod(t[2 if k == i else 1] for k, t in enumerate(taps)) for i in range(len(taps))]
-        made.append((place, inside, prod(t[1] for t in taps), np.stack(slopes)))
-    places, present, weights, by = zip(*made, strict=True)
+        result.append((place, inside, prod(t[1] for t in taps), np.stack(slopes)))
+    places, present, weights, by = zip(*result, strict=True)
     return _Taps(np.stack(places), np.stack(present), np.stack(weights), np.stack(by, 1))
 
 
@@ -146,14 +146,14 @@ def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) ->
     if y is not None:
         return y
     taps, (n, c, *sizes) = _taps(input, grid, mode, padding, align), input.shape
-    above, made = g.reshape(n, c, -1), np.zeros((n, c, prod(sizes)), np.float64)
+    above, result = g.reshape(n, c, -1), np.zeros((n, c, prod(sizes)), np.float64)
     for k, (weight, inside) in enumerate(zip(taps.weights, taps.inside, strict=True)):
-        for i, kept in enumerate(inside):
-            to, by = taps.places[k, i][kept], weight[i][kept].astype(np.float64)
+        for i, retained in enumerate(inside):
+            to, by = taps.places[k, i][retained], weight[i][retained].astype(np.float64)
             for channel in range(c):
-                each = above[i, channel][kept] * by
-                made[i, channel] += np.bincount(to, each, made.shape[-1])
-    return made.reshape(input.shape).astype(input.dtype)
+                each = above[i, channel][retained] * by
+                result[i, channel] += np.bincount(to, each, result.shape[-1])
+    return result.reshape(input.shape).astype(input.dtype)
 
 
 @opaque(layout=Layout.FREE,
@@ -171,10 +171,10 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
     n, c = input.shape[:2]
     taps, flat, above = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1), \
         g.reshape(n, c, -1)  # fmt: skip
-    made = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
+    result = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
     for k in range(len(taps.places)):
-        made += taps.slopes[:, k] * (_found(flat, taps, k) * above).sum(1)
-    return np.stack(made[::-1], -1).reshape(grid.shape)
+        result += taps.slopes[:, k] * (_found(flat, taps, k) * above).sum(1)
+    return np.stack(result[::-1], -1).reshape(grid.shape)
 
 
 @composite(expose=("torch",))
@@ -195,7 +195,7 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
 
 def _check(input: Tensor, grid: Tensor, mode: int) -> None:
     shape, points = input._array.shape, grid._array.shape
-    given = f"got input with sizes {list(shape)} and grid with sizes {list(points)}"
+    supplied = f"got input with sizes {list(shape)} and grid with sizes {list(points)}"
     if len(shape) not in (4, 5) or len(points) != len(shape):
         if points and points[-1] != len(shape) - 2:
             raise RuntimeError(
@@ -204,11 +204,11 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
             )
         raise RuntimeError(
             "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
-            + given
+            + supplied
         )
     if shape[0] != points[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but {given}"
+            f"grid_sampler(): expected grid and input to have same batch size, but {supplied}"
         )
     if points[-1] != len(shape) - 2:
         raise RuntimeError(

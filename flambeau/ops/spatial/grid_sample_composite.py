@@ -46,11 +46,11 @@ def _(g, input_shape, places):
 def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
     """The cotangent of `pixels`: points added up in their pixels."""
     n, c, size = shape
-    made = np.empty(shape, compute_dtype(g.dtype))
+    result = np.empty(shape, compute_dtype(g.dtype))
     for i in range(n):
         for k in range(c):
-            made[i, k] = np.bincount(places[i], g[i, k].astype(np.float64, copy=False), size)
-    return made.astype(g.dtype, copy=False)
+            result[i, k] = np.bincount(places[i], g[i, k].astype(np.float64, copy=False), size)
+    return result.astype(g.dtype, copy=False)
 
 
 @_pixels_adjoint.vjp("g")
@@ -94,11 +94,11 @@ def _padded(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
     """The same on recorded coordinates."""
     if padding == ZEROS:
         return x
-    made, slope = (v.astype(x._array.dtype) for v in placed(x._array, size, padding, align))
+    result, slope = (v.astype(x._array.dtype) for v in placed(x._array, size, padding, align))
     outside = ~np.isfinite(x._array)
     if outside.any():
         x, slope = x.masked_fill(wrap(outside), 0), np.where(outside, 0, slope)
-    return x * wrap(slope) + wrap(made - x._array * slope)
+    return x * wrap(slope) + wrap(result - x._array * slope)
 
 
 class _Image:
@@ -116,8 +116,8 @@ class _Image:
         for x, size in zip(coordinates, self.sizes, strict=True):
             inside = inside & (x >= 0) & (x < size)
             places = places * size + np.clip(x, 0, size - 1)
-        found = pixels(self.flat, wrap(places.reshape(len(places), -1)))
-        return found.reshape(self.shape), inside
+        result = pixels(self.flat, wrap(places.reshape(len(places), -1)))
+        return result.reshape(self.shape), inside
 
 
 def _whole(x: np.ndarray) -> np.ndarray:
@@ -128,10 +128,10 @@ def _whole(x: np.ndarray) -> np.ndarray:
 
 def _weighted(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
     """Pixels times their weights, nothing outside."""
-    found, inside = image.at(coordinates)
+    result, inside = image.at(coordinates)
     if not inside.all():
         weight = weight * wrap(inside.astype(weight._array.dtype))
-    return found * weight.unsqueeze(1)
+    return result * weight.unsqueeze(1)
 
 
 def _linear(image: _Image, xs: list[Tensor]) -> Tensor:

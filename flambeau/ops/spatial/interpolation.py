@@ -205,13 +205,13 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
             return y
     shape = list(g.shape)
     shape[axis] = n
-    made = np.zeros(shape, g.dtype)
+    result = np.zeros(shape, g.dtype)
     head = (slice(None),) * axis
     for k, where in enumerate(places):
         part = g if weights is None else g * _along(weights[k], axis, g.ndim)
         starts = np.flatnonzero(np.r_[True, where[1:] != where[:-1]])
-        made[(*head, where[starts])] += np.add.reduceat(part, starts, axis)
-    return made
+        result[(*head, where[starts])] += np.add.reduceat(part, starts, axis)
+    return result
 
 
 def _samples(rng: Rng):
@@ -338,30 +338,30 @@ def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    given = size if factor is None else factor
-    if isinstance(given, Tensor):
-        given = given.tolist()
-    if isinstance(given, (tuple, list)):
-        if len(given) != len(spatial):
+    supplied = size if factor is None else factor
+    if isinstance(supplied, Tensor):
+        supplied = supplied.tolist()
+    if isinstance(supplied, (tuple, list)):
+        if len(supplied) != len(spatial):
             what, of, letter = (("output size", "output size of", "o") if factor is None
                                 else ("scale_factor", "scale_factor of shape", "s"))  # fmt: skip
             raise ValueError(
                 f"Input and {what.removesuffix(' size')} must have the same number of spatial "
                 f"dimensions, but got input with spatial dimensions of {list(spatial)} and {of} "
-                f"{given}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {what} "
-                f"in ({letter}1, {letter}2, ...,{letter}K) format."
+                f"{supplied}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+                f"{what} in ({letter}1, {letter}2, ...,{letter}K) format."
             )
-        found = list(given)
+        result = list(supplied)
     else:
-        found = [given] * len(spatial)
+        result = [supplied] * len(spatial)
     if factor is not None:
-        return None, [float(f) for f in found]
-    for n in found:
+        return None, [float(f) for f in result]
+    for n in result:
         if isinstance(n, (bool, float)) or not hasattr(n, "__index__"):
             raise TypeError(
                 f"interpolate(): expected size to be int or a tuple of ints, but got {size!r}"
             )
-    return [n.__index__() for n in found], None
+    return [n.__index__() for n in result], None
 
 
 def _check_mode(input: Tensor, mode: str) -> None:
@@ -383,11 +383,11 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
     shape, kind = input._array.shape, FROM_NUMPY[input._array.dtype]
     if min(shape[2:]) <= 0 or min(sizes) <= 0:
         names = "DHW"[-len(sizes) :]
-        given, wanted = (", ".join(f"{a}: {n}" for a, n in zip(names, s, strict=True))
+        supplied, wanted = (", ".join(f"{a}: {n}" for a, n in zip(names, s, strict=True))
                          for s in (shape[2:], sizes))  # fmt: skip
         raise RuntimeError(
             "Input and output sizes should be greater than 0, but got input "
-            f"({given}) output ({wanted})"
+            f"({supplied}) output ({wanted})"
         )
     if shape[1] == 0:
         raise RuntimeError(

@@ -32,9 +32,9 @@ def _padded(x: Array, window: Window) -> Array:
     if not any(lo or hi for lo, hi in window.padding):
         return x
     shape = [m + lo + hi for m, (lo, hi) in zip(x.shape[1:], window.padding, strict=True)]
-    made = np.full((len(x), *shape), _lowest(x.dtype), x.dtype)
-    made[_inside(x.shape[1:], window)] = x
-    return made
+    result = np.full((len(x), *shape), _lowest(x.dtype), x.dtype)
+    result[_inside(x.shape[1:], window)] = x
+    return result
 
 
 def _inside(spatial: Sequence[int], window: Window) -> tuple:
@@ -61,21 +61,21 @@ def _largest(x: Array, window: Window, output: Sequence[int], y: Array) -> None:
     """Maxima of windows into y, one axis after the other."""
     last = len(output) - 1
     for axis, (k, m) in enumerate(zip(window.kernel, output, strict=True)):
-        made = y if axis == last else None
+        result = y if axis == last else None
         first = _along(x, axis, 0, window, m)
         if k == 1:
-            x = first if made is None else np.positive(first, out=made)
+            x = first if result is None else np.positive(first, out=result)
             continue
-        made = np.maximum(first, _along(x, axis, 1, window, m), out=made)
+        result = np.maximum(first, _along(x, axis, 1, window, m), out=result)
         for i in range(2, k):
-            np.maximum(made, _along(x, axis, i, window, m), out=made)
-        x = made
+            np.maximum(result, _along(x, axis, i, window, m), out=result)
+        x = result
 
 
 def _placed_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Array:
     """Cotangents of the maxima y along one axis, at the first of x that is equal to each."""
     k, m = window.kernel[axis], y.shape[axis + 1]
-    made = np.zeros(x.shape, g.dtype)
+    result = np.zeros(x.shape, g.dtype)
     apart = window.stride[axis] >= (k - 1) * window.dilation[axis] + 1
     free: Any = None
     for i in range(k):
@@ -87,14 +87,14 @@ def _placed_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Ar
             else:
                 hit &= free
                 free ^= hit
-        target = _along(made, axis, i, window, m)
+        target = _along(result, axis, i, window, m)
         if hit is None:
             target += g
         elif apart:
             np.multiply(g, hit, out=target)
         else:
             np.add(target, np.multiply(g, hit), out=target)
-    return made
+    return result
 
 
 def _placed_in_block(x: Array, g: Array, window: Window, output: Sequence[int]) -> Array:
@@ -233,11 +233,11 @@ def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
         return native
     x = input.reshape(-1, *spatial)
     shares = g.reshape(len(x), *output)
-    made = np.empty(x.shape, g.dtype)
+    new = np.empty(x.shape, g.dtype)
     for part in _blocks(len(x), x[:1].size):
-        found = _placed_in_block(_padded(x[part], window), shares[part], window, output)
-        made[part] = found[_inside(spatial, window)]
-    return made.reshape(input.shape)
+        result = _placed_in_block(_padded(x[part], window), shares[part], window, output)
+        new[part] = result[_inside(spatial, window)]
+    return new.reshape(input.shape)
 
 
 @_placed.vjp("g")
@@ -256,10 +256,10 @@ def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     n = len(window.kernel)
     spatial, output = input.shape[-n:], tops.shape[-n:]
     values = _padded(u.reshape(-1, *spatial), window)
-    made = np.zeros((len(values), *output), u.dtype)
-    for at, hit in _selections(input.reshape(-1, *spatial), tops.reshape(made.shape), window):
-        np.copyto(made, _met(values, window, at, output), where=hit)
-    return made.reshape(tops.shape)
+    result = np.zeros((len(values), *output), u.dtype)
+    for at, hit in _selections(input.reshape(-1, *spatial), tops.reshape(result.shape), window):
+        np.copyto(result, _met(values, window, at, output), where=hit)
+    return result.reshape(tops.shape)
 
 
 @_picked.vjp("u")

@@ -101,24 +101,24 @@ def turned(reach: Reach) -> Reach:
 
 def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
     """Adaptive windows."""
-    found = []
+    result = []
     for n, m in zip(spatial, output, strict=True):
         i = np.arange(m)
         starts = i * n // m
-        found.append(Reach(n, starts, -(-(i + 1) * n // m) - starts, 1))
-    return tuple(found)
+        result.append(Reach(n, starts, -(-(i + 1) * n // m) - starts, 1))
+    return tuple(result)
 
 
 def _combined(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
     """The elements that windows over several axes have, counted in an image: (windows, most)."""
-    made, step = np.zeros((1, 1), np.int64), 1
-    for one, size in zip(reversed(axes), reversed(sizes), strict=True):
-        own = one.indices
-        outer, inner = own[:, None, :, None], made[None, :, None, :]
+    result, step = np.zeros((1, 1), np.int64), 1
+    for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
+        own = axis.indices
+        outer, inner = own[:, None, :, None], result[None, :, None, :]
         pair = np.where((outer < 0) | (inner < 0), -1, outer * step + inner)
-        made = pair.reshape(own.shape[0] * made.shape[0], -1)
+        result = pair.reshape(own.shape[0] * result.shape[0], -1)
         step *= size
-    return np.ascontiguousarray(made, np.int64)
+    return np.ascontiguousarray(result, np.int64)
 
 
 def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
@@ -127,17 +127,17 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     For `maxima`, a row of padding is another of the window's once more.
     """
     *outer, last = axes
-    rows = _combined(outer, [one.length for one in outer])
+    rows = _combined(outer, [item.length for item in outer])
     least = rows.max(1, initial=-1, keepdims=True)
     whole = bool((least >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
     if maxima:
         rows = np.where(rows < 0, least, rows)
     lanes = lanes_of(last.step)
-    found = _blocks(last, lanes)
-    window, image = int(last.counts.max()), prod(one.length for one in axes)
-    if found is None or max(window, rows.shape[1]) > MAX_WINDOW_ELEMENTS or image >= 1 << 29:
+    result = _blocks(last, lanes)
+    window, image = int(last.counts.max()), prod(axis.length for axis in axes)
+    if result is None or max(window, rows.shape[1]) > MAX_WINDOW_ELEMENTS or image >= 1 << 29:
         return None
-    block, first, cells = found
+    block, first, cells = result
     padded = -(-block // lanes) * lanes
     starts, counts = (np.zeros((len(first), padded), np.int32) for _ in range(2))
     for b, begin in enumerate(first):
@@ -147,7 +147,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
         counts[b, :size] = last.counts[part]
     at = np.where(rows < 0, -1, rows * last.length)
     tables = (np.ascontiguousarray(at), np.array(first, np.int64), starts, counts)
-    return Rows(tuple([len(one.starts) for one in axes]), last.step, tables, len(first), block,
+    return Rows(tuple([len(axis.starts) for axis in axes]), last.step, tables, len(first), block,
                 cells, window, last.apart, whole)  # fmt: skip
 
 
@@ -171,20 +171,20 @@ def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
 def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
     """Tables for channels innermost; None where windows are too large."""
     *outer, last = axes
-    rows = _combined(outer, [one.length for one in outer])
+    rows = _combined(outer, [item.length for item in outer])
     columns = np.ascontiguousarray(last.indices, np.int64)
     if max(rows.shape[1], columns.shape[1]) > MAX_WINDOW_ELEMENTS:
         return None
     whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, columns))
     rows = np.where(rows < 0, -1, rows * last.length)
-    return Pixels(tuple([len(one.starts) for one in axes]), rows, columns, whole)
+    return Pixels(tuple([len(axis.starts) for axis in axes]), rows, columns, whole)
 
 
 @lru_cache(maxsize=512)
 def kept(last: bool, maxima: bool, axes: Callable, *settings: object) -> Rows | Pixels | None:
     """The tables of `axes(settings)`, made once; `last`: for channels innermost."""
-    found = axes(*settings)
-    return pixels_of(found) if last else rows_of(found, maxima)
+    result = axes(*settings)
+    return pixels_of(result) if last else rows_of(result, maxima)
 
 
 @lru_cache(maxsize=512)
@@ -197,8 +197,8 @@ def divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable, *se
     """
     *outer, last = counts(*settings)
     by_row = np.ones(1)
-    for one in outer:
-        by_row = np.multiply.outer(by_row, one).reshape(-1)
+    for item in outer:
+        by_row = np.multiply.outer(by_row, item).reshape(-1)
     blocks, block, padded = tables
     by_column = np.ones((blocks, padded))
     for b in range(blocks):

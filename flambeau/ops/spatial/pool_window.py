@@ -81,20 +81,20 @@ def pooling_window(
     _check(name, n, kernel, stride, pads, dilation)
     _check_shape(name, n, shape)
     spatial = shape[-n:]
-    found = [_length(*v, ceil_mode)
+    result = [_length(*v, ceil_mode)
              for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]  # fmt: skip
-    if any(m < 1 for m in found):
+    if any(m < 1 for m in result):
         if n == 1:
-            raise RuntimeError(f"{name}() Invalid computed output size: {found[0]}")
+            raise RuntimeError(f"{name}() Invalid computed output size: {result[0]}")
         planes = shape[-n - 1]
         raise RuntimeError(
             f"Given input size: ({'x'.join(map(str, (planes, *spatial)))}). Calculated output "
-            f"size: ({'x'.join(map(str, (planes, *found)))}). Output size is too small"
+            f"size: ({'x'.join(map(str, (planes, *result)))}). Output size is too small"
         )
     ends = [
         max((m - 1) * s + d * (k - 1) + 1 - length - p, 0)
         for m, length, k, s, p, d in zip(
-            found, spatial, kernel, stride, pads, dilation, strict=True
+            result, spatial, kernel, stride, pads, dilation, strict=True
         )
     ]
     return Window(kernel, stride, tuple(zip(pads, ends, strict=True)), dilation)

@@ -27,11 +27,11 @@ def _samples(n: int):
 
 
 def _reference(x, places, spatial):
-    made = np.zeros((*x.shape[: -len(spatial)], *spatial))
-    flat = made.reshape(*x.shape[: -len(spatial)], -1)
+    result = np.zeros((*x.shape[: -len(spatial)], *spatial))
+    flat = result.reshape(*x.shape[: -len(spatial)], -1)
     for at in np.ndindex(*x.shape):
         flat[(*at[: -len(spatial)], places[at])] = x[at]
-    return made
+    return result
 
 
 def _declare(n: int) -> Any:
@@ -49,12 +49,12 @@ def _declare(n: int) -> Any:
         lead = input.shape[:-n]
         images = prod(lead)
         places, values = (a.reshape(images, -1) for a in (indices, input))
-        made = np.empty((images, size), input.dtype)
-        if not gather_scatter.put(made, 1, places, values, False, True):
-            made.fill(0)
+        result = np.empty((images, size), input.dtype)
+        if not gather_scatter.put(result, 1, places, values, False, True):
+            result.fill(0)
             if input.size:
-                np.put_along_axis(made, places, values, -1)
-        return made.reshape(*lead, *spatial)
+                np.put_along_axis(result, places, values, -1)
+        return result.reshape(*lead, *spatial)
 
     @unpool.vjp("input")
     def _(g, indices):

@@ -58,17 +58,17 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
         raise RefusedValue("torch.cat(): expected a non-empty list of Tensors")
     if (y := _few(np.concatenate, tensors, dim)) is not None:
         return y
-    kept = [a for a in tensors if not _legacy_empty(a)]
-    if not kept:
+    retained = [a for a in tensors if not _legacy_empty(a)]
+    if not retained:
         return np.empty(0, np.result_type(*(a.dtype for a in tensors)))
-    first = kept[0]
-    for i, a in enumerate(kept):
+    first = retained[0]
+    for i, a in enumerate(retained):
         if a.ndim == 0:
             raise RuntimeError(
                 f"zero-dimensional tensor (at position {i}) cannot be concatenated"
             )
     at = canonical_dim(dim, first.ndim)
-    for i, a in enumerate(kept):
+    for i, a in enumerate(retained):
         if a.ndim != first.ndim:
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {first.ndim} and {a.ndim}"
@@ -80,22 +80,22 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
                     f"got size {n} for tensor number {i} in the list."
                 )
     if all(a.dtype is first.dtype for a in tensors):
-        return np.concatenate(kept, at) if (y := joined(kept, at)) is None else y
+        return np.concatenate(retained, at) if (y := joined(retained, at)) is None else y
     kind = result_dtype(tensors).numpy
-    return np.concatenate([a.astype(kind, copy=False) for a in kept], at)
+    return np.concatenate([a.astype(kind, copy=False) for a in retained], at)
 
 
 @cat.vjp("tensors")
 def _(g, tensors_shape, dim):
     at = dim % g.dim()
-    found, start = [], 0
+    result, start = [], 0
     for shape in tensors_shape:
         if len(shape) == 1 and shape[0] == 0:
-            found.append(g.new_zeros(0))
+            result.append(g.new_zeros(0))
             continue
-        found.append(g.narrow(at, start, shape[at]))
+        result.append(g.narrow(at, start, shape[at]))
         start += shape[at]
-    return tuple(found)
+    return tuple(result)
 
 
 @opaque(ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
@@ -384,8 +384,8 @@ def flip(input: Array, *dims) -> Array:
     >>> torch.tensor([1, 2, 3]).flip(0)
     tensor([3, 2, 1])
     """
-    found = canonical_dims(dims, input.ndim) if dims else ()
-    turned = np.flip(input, found) if input.ndim else input
+    result = canonical_dims(dims, input.ndim) if dims else ()
+    turned = np.flip(input, result) if input.ndim else input
     return turned.copy() if (y := large_copy(turned)) is None else y
 
 

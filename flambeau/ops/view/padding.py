@@ -26,20 +26,20 @@ _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circ
 
 def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis from the first."""
-    given = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return [(0, 0)] * (ndim - len(given)) + given[::-1]
+    supplied = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return [(0, 0)] * (ndim - len(supplied)) + supplied[::-1]
 
 
 def _padded_shape(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
-    made = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
-    for axis, n in enumerate(made):
+    result = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
+    for axis, n in enumerate(result):
         if n < 0:
             raise RuntimeError(
                 f"The input size {shape[axis]}, plus negative padding {pairs[axis][0]} and "
                 f"{pairs[axis][1]} resulted in a negative output size, which is invalid: narrow(): "
                 f"length must be non-negative. Check dimension {axis} of your input {list(shape)}."
             )
-    return made
+    return result
 
 
 def _empty(input: Array, shape: tuple[int, ...]) -> Array:
@@ -71,22 +71,24 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
     shape = _padded_shape(input.shape, pairs)
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
-    made = _empty(input, shape)
+    result = _empty(input, shape)
     border = np.asarray(value).astype(input.dtype)
-    if min(pad, default=0) >= 0 and made.size <= _FEW and input.__class__ is Array:
-        made[...] = border  # in one go: each edge is another call of NumPy's
-        made[tuple([slice(a, a + n) for n, (a, _) in zip(input.shape, pairs, strict=True)])] = input
-        return made
+    if min(pad, default=0) >= 0 and result.size <= _FEW and input.__class__ is Array:
+        result[...] = border  # in one go: each edge is another call of NumPy's
+        result[tuple([slice(a, a + n) for n, (a, _) in zip(input.shape, pairs, strict=True)])] = (
+            input
+        )
+        return result
     core: list[slice] = []
     for axis, (before, after) in enumerate(pairs):
         start, end = max(before, 0), shape[axis] - max(after, 0)
         for edge in (slice(0, start), slice(end, None)) if before > 0 or after > 0 else ():
-            made[(*core, edge)] = border
+            result[(*core, edge)] = border
         core.append(slice(start, end))
     source = tuple(slice(max(-a, 0), n - max(-b, 0))
                    for n, (a, b) in zip(input.shape, pairs, strict=True))  # fmt: skip
-    fill(made[tuple(core)], input[source])
-    return made
+    fill(result[tuple(core)], input[source])
+    return result
 
 
 @constant_pad_nd.vjp
@@ -101,8 +103,8 @@ def _sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Where along an axis of length n each place of the padded axis comes from."""
     if mode == "circular":
         first = max(-before, 0)
-        kept = n - first - max(-after, 0)
-        return first + (np.arange(n + before + after) - max(before, 0)) % max(kept, 1)
+        retained = n - first - max(-after, 0)
+        return first + (np.arange(n + before + after) - max(before, 0)) % max(retained, 1)
     places = np.arange(-before, n + after)
     if mode == "replicate":
         return np.clip(places, 0, n - 1)
@@ -121,11 +123,11 @@ def _extended(input: Array, axis: int, before: int, after: int, mode: str) -> Ar
         return input.take(sources, axis)
     shape = list(input.shape)
     shape[axis] = sources.size
-    made = _empty(input, tuple(shape))
-    fill(made[_on_axis(axis, slice(before, before + n))], input)
-    made[_on_axis(axis, slice(0, before))] = input.take(sources[:before], axis)
-    made[_on_axis(axis, slice(before + n, None))] = input.take(sources[before + n :], axis)
-    return made
+    result = _empty(input, tuple(shape))
+    fill(result[_on_axis(axis, slice(before, before + n))], input)
+    result[_on_axis(axis, slice(0, before))] = input.take(sources[:before], axis)
+    result[_on_axis(axis, slice(before + n, None))] = input.take(sources[before + n :], axis)
+    return result
 
 
 def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
@@ -134,17 +136,17 @@ def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str)
     if before < 0 or after < 0:
         shape = list(g.shape)
         shape[axis] = n
-        made = np.zeros(shape, g.dtype)
-        np.add.at(np.moveaxis(made, axis, 0), sources, np.moveaxis(g, axis, 0))
-        return made
-    made = g[_on_axis(axis, slice(before, before + n))].copy()
+        result = np.zeros(shape, g.dtype)
+        np.add.at(np.moveaxis(result, axis, 0), sources, np.moveaxis(g, axis, 0))
+        return result
+    result = g[_on_axis(axis, slice(before, before + n))].copy()
     for edge in (slice(0, before), slice(before + n, None)):
         part, places = g[_on_axis(axis, edge)], sources[edge]
         if mode == "replicate" and places.size:
-            made[_on_axis(axis, slice(places[0], places[0] + 1))] += part.sum(axis, keepdims=True)
+            result[_on_axis(axis, slice(places[0], places[0] + 1))] += part.sum(axis, keepdims=True)
         elif places.size:
-            made[_on_axis(axis, places)] += part
-    return made
+            result[_on_axis(axis, places)] += part
+    return result
 
 
 @opaque(layout=Layout.CHANNELS_LAST, name="_padded", node="PadBackward0", expose=(),

@@ -40,11 +40,11 @@ def _(gs, input_shape, dim, input_dtype):
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))  # fmt: skip
 def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
     """Consecutive pieces of an axis, of the lengths given."""
-    head, at, found = (slice(None),) * dim, 0, []
+    head, at, result = (slice(None),) * dim, 0, []
     for n in sizes:
-        found.append(input[(*head, slice(at, at + n), Ellipsis)])
+        result.append(input[(*head, slice(at, at + n), Ellipsis)])
         at += n
-    return tuple(found)
+    return tuple(result)
 
 
 @split_sizes.vjp
@@ -169,15 +169,15 @@ def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sectio
         )
     at = canonical_dim(dim, input._array.ndim)
     n = input._array.shape[at]
-    given = _places("tensor_split", indices_or_sections, indices, sections)
-    if isinstance(given, Tensor):
-        given = given.tolist()
-    if isinstance(given, int):
-        if given <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
-        size, extra = divmod(n, given)
-        return split_sizes(input, tuple(size + (i < extra) for i in range(given)), at)
-    bounds = [0, *given, n]
+    supplied = _places("tensor_split", indices_or_sections, indices, sections)
+    if isinstance(supplied, Tensor):
+        supplied = supplied.tolist()
+    if isinstance(supplied, int):
+        if supplied <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {supplied}")
+        size, extra = divmod(n, supplied)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(supplied)), at)
+    bounds = [0, *supplied, n]
     head = (slice(None),) * at
     return tuple(
         basic_index(input, (*head, slice(a, b), Ellipsis))

@@ -54,9 +54,9 @@ def _(g, input_shape, index):
 @opaque(layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, shape, index) -> Array:
     """Zeros of a shape, with `g` in the window that a basic index gives."""
-    made = np.zeros(shape, g.dtype)
-    made[index] = g
-    return made
+    result = np.zeros(shape, g.dtype)
+    result[index] = g
+    return result
 
 
 @_placed.vjp
@@ -108,9 +108,9 @@ def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
     a, b = canonical_dim(dim1, input.ndim), canonical_dim(dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    made = input.diagonal(offset, a, b)
-    made.flags.writeable = input.flags.writeable
-    return made
+    result = input.diagonal(offset, a, b)
+    result.flags.writeable = input.flags.writeable
+    return result
 
 
 @diagonal.vjp
@@ -126,11 +126,11 @@ def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
 
 def on_diagonal(values: np.ndarray, shape, offset: int, dim1: int, dim2: int) -> np.ndarray:
     """Zeros of a shape with values on a diagonal, through NumPy's window, which is read-only."""
-    made = np.zeros(shape, values.dtype)
-    target = made.diagonal(offset, dim1, dim2)
+    result = np.zeros(shape, values.dtype)
+    target = result.diagonal(offset, dim1, dim2)
     target.flags.writeable = True
     target[...] = values
-    return made
+    return result
 
 
 @_on_diagonal.vjp

@@ -50,12 +50,12 @@ def _folded(g: Array, shape, dimension, size, step) -> Array:
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
     at = dimension % len(shape)
-    made = np.zeros(shape, g.dtype)
-    target, source = np.moveaxis(made, at, 0), np.moveaxis(g, at, 0)
+    result = np.zeros(shape, g.dtype)
+    target, source = np.moveaxis(result, at, 0), np.moveaxis(g, at, 0)
     count = source.shape[0]
     for k in range(size):
         target[k : k + count * step : step][:count] += source[..., k]
-    return made
+    return result
 
 
 @_folded.vjp

@@ -43,14 +43,14 @@ def _triangle(name: str, lower: bool) -> Any:
     >>> torch.{name}(torch.tensor([[1, 2], [3, 4]])).tolist()
     {[[1, 0], [3, 4]] if lower else [[1, 2], [0, 4]]}
     """
-    made = opaque(ref=getattr(np, name), samples=matrices(((3, 4),), ((2, 3, 3), 1),
+    result = opaque(ref=getattr(np, name), samples=matrices(((3, 4),), ((2, 3, 3), 1),
                                                           ((4, 3), -1)))(body)  # fmt: skip
 
-    @made.vjp
+    @result.vjp
     def _(g, diagonal):
-        return made(g, diagonal)
+        return result(g, diagonal)
 
-    return made
+    return result
 
 
 tril, triu = _triangle("tril", True), _triangle("triu", False)
@@ -89,8 +89,8 @@ def _triangle_indices(name: str, lower: bool) -> None:
         kind = types.int64 if dtype is None else types.as_dtype(dtype)
         if kind.is_floating_point or kind.is_complex or kind is types.bool_:
             raise NotImplementedError(f"\"{name}\" not implemented for '{legacy_name(kind)}'")
-        found = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
-        return place(np.stack(found).astype(kind.numpy), device)
+        result = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
+        return place(np.stack(result).astype(kind.numpy), device)
 
     words = "lower" if lower else "upper"
     rows, columns = ("0, 1, 1", "0, 0, 1") if lower else ("0, 0, 1", "0, 1, 1")

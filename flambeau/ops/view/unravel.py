@@ -33,11 +33,11 @@ def unravel_index(indices, shape):
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(n < 0 for n in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
-    found = []
+    result = []
     for i, n in enumerate(lengths):
         after = math.prod(lengths[i + 1 :])
-        found.append(indices.div(after, rounding_mode="floor") % n)
-    return tuple(found)
+        result.append(indices.div(after, rounding_mode="floor") % n)
+    return tuple(result)
 
 
 @composite()

@@ -60,12 +60,12 @@ def inferred_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
 def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
     """`array` in another shape without a copy, or None where strides cannot say it."""
     plain = array.__class__ is np.ndarray
-    made = array.view() if plain else np.array(array, copy=False, subok=True)
+    result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
         return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
             array, shape, (0,) * len(shape), subok=True)  # fmt: skip
     try:
-        return made.reshape(shape, copy=False)
+        return result.reshape(shape, copy=False)
     except ValueError:
         return None
 
@@ -74,13 +74,13 @@ def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
       samples=matrices(((6, 2), (3, -1))))  # fmt: skip
 def _view(input: Array, size) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
-    found = viewed(input, inferred_shape(size, input.size))
-    if found is None:
+    result = viewed(input, inferred_shape(size, input.size))
+    if result is None:
         raise noted(RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")  # fmt: skip
-    return found
+    return result
 
 
 @_view.vjp
@@ -104,12 +104,12 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
         array = self._array
         if array.flags.c_contiguous and array.__class__ is np.ndarray:
             try:
-                made = view_of(self, array.reshape(shape))
+                result = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
                 return _view(self, shape)  # tells what does not fit
             if self._tracked and (self._requires_grad or self._base._node is not self._stamp):
-                record(_view.operator, made, (self, shape))
-            return made
+                record(_view.operator, result, (self, shape))
+            return result
     dtype, *shape = map(as_dtype, (dtype, *shape))
     if size is not None:
         shape = (size,)
@@ -152,9 +152,9 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
     """RuntimeError unless elements `ratio` times as large begin where the present ones do."""
     places = [("size(-1)", input.shape[-1]), ("storage_offset()", offset_of(input))]
     places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
-    for place, found in places:
-        if found % ratio:
-            raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {found}")
+    for place, result in places:
+        if result % ratio:
+            raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {result}")
 
 
 @composite()
@@ -347,9 +347,9 @@ def movedim(input, source, destination):
             "dims)"
         )
     a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
-    for what, dims, given in (("source", a, sources), ("destination", b, targets)):
+    for what, dims, supplied in (("source", a, sources), ("destination", b, targets)):
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{what}` ({given})")
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({supplied})")
     rest = iter(i for i in range(n) if i not in a)
     placed = dict(zip(b, a, strict=True))
     return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])

@@ -26,8 +26,8 @@ def _copied(y: Any) -> Any:
 
 def _write(y: Any, out: Any) -> Any:
     if isinstance(y, (tuple, list)):
-        for one, target in zip(y, out, strict=True):
-            target.copy_(one)
+        for item, target in zip(y, out, strict=True):
+            target.copy_(item)
     else:
         out.copy_(y)
     return out
@@ -105,15 +105,15 @@ _publish_copy("view_as_complex_copy", _of_complex("view_as_complex"))
 
 def _scattered(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> Tensor:
     """A copy of `input` whose window holds `src`, which must have its shape."""
-    made = input.clone()
-    target = window(made)
+    result = input.clone()
+    target = window(result)
     if target._array.shape != src._array.shape:
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(src.shape)}, slice size = {list(target.shape)}"
         )
     target.copy_(src)
-    return made
+    return result
 
 
 @composite()

@@ -74,8 +74,8 @@ def fill_words(
     target = memory_order(array)
     step = _CHUNK // words_each
     if count <= step and convert is None:
-        made = compute(source.words(count * words_each))
-        target[...] = made if target.ndim == 1 else made.reshape(target.shape)
+        result = compute(source.words(count * words_each))
+        target[...] = result if target.ndim == 1 else result.reshape(target.shape)
         return array
     if convert is not None and count <= BLOCK and array.flags.c_contiguous:
         with source.lock:
@@ -105,8 +105,8 @@ def pairs(words: np.ndarray) -> np.ndarray:
 
 def unit32(words: np.ndarray) -> np.ndarray:
     """float32 in [0, 1) from the low 24 bits of each word."""
-    made = (words & _MASK24).view(_INT32).astype(_FLOAT32)
-    return np.multiply(made, _SCALE24, made)
+    result = (words & _MASK24).view(_INT32).astype(_FLOAT32)
+    return np.multiply(result, _SCALE24, result)
 
 
 def unit64(words: np.ndarray) -> np.ndarray:

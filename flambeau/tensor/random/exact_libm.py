@@ -25,9 +25,9 @@ def like_c(
         return ufunc
 
     def each(x: np.ndarray) -> np.ndarray:
-        made = by_c(scalar.__name__, x)
-        if made is not None:
-            return made
+        result = by_c(scalar.__name__, x)
+        if result is not None:
+            return result
         values = x.ravel().tolist()
         try:
             return np.fromiter(map(scalar, values), np.float64, x.size).reshape(x.shape)

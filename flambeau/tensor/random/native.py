@@ -27,14 +27,14 @@ _draws: dict[tuple, int] = {}  # how often few numbers were drawn, by the same
 def native(name: str, dtype: np.dtype | None = None) -> int | None:
     """The address of a kernel: a function of native/kernels/random.py, `normal` or one of C's."""
     key = (name, dtype)
-    found = _ready.get(key)
-    if found is not None:
-        return found
+    known = _ready.get(key)
+    if known is not None:
+        return known
     function = request_kernel(("random", *key), lambda: _built(name, dtype), exact=True)
     if function is None:
         return None
-    made = _ready[key] = function.address
-    return made
+    result = _ready[key] = function.address
+    return result
 
 
 def _built(name: str, dtype: np.dtype | None) -> Kernel:
@@ -50,7 +50,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
     }  # fmt: skip
     if dtype is None:
         return makers[name]()
-    if dtype.name not in {one.value for one in Type}:
+    if dtype.name not in {item.value for item in Type}:
         raise NotImplementedError(f"a kernel for random numbers of {dtype}")
     return makers[name](Type(dtype.name))
 
@@ -59,13 +59,13 @@ def twist(key: int, words: np.ndarray) -> bool:
     """Fills words with whole blocks, and renews the twister's state at an address."""
     if words.size < LARGE:
         return False
-    found = native("twist")
-    if found is not None:
+    result = native("twist")
+    if result is not None:
         groups, rest = divmod(words.size, _GROUP * _BLOCK)
         FastCalls.alone(
-            found, key, words, words[groups * _GROUP * _BLOCK :], groups, rest // _BLOCK
+            result, key, words, words[groups * _GROUP * _BLOCK :], groups, rest // _BLOCK
         )
-    return found is not None
+    return result is not None
 
 
 def converter(
@@ -75,14 +75,14 @@ def converter(
 
     Words and elements are contiguous, and whole blocks of so many elements.
     """
-    found = _ready.get((name, dtype))
-    if found is None and (count >= LARGE or _often((name, dtype))):
-        found = native(name, dtype)
-    if found is None:
+    known = _ready.get((name, dtype))
+    if known is None and (count >= LARGE or _often((name, dtype))):
+        known = native(name, dtype)
+    if known is None:
         return None
 
     def convert(words: np.ndarray, elements: np.ndarray) -> None:
-        FastCalls.alone(found, words, *numbers, elements, elements.size // block)
+        FastCalls.alone(known, words, *numbers, elements, elements.size // block)
 
     return convert
 
@@ -95,11 +95,11 @@ def _often(key: tuple) -> bool:
 
 def shuffled(words: np.ndarray) -> np.ndarray | None:
     """0 .. n - 1 shuffled by n - 1 words; None for now."""
-    found = native("shuffle") if words.size >= LARGE else None
-    if found is None:
+    result = native("shuffle") if words.size >= LARGE else None
+    if result is None:
         return None
     order = np.arange(words.size + 1, dtype=np.int64)
-    FastCalls.alone(found, order, words, np.array(order.size), words.size)
+    FastCalls.alone(result, order, words, np.array(order.size), words.size)
     return order
 
 
@@ -107,9 +107,9 @@ def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
     """The C library's function of this name on float64 numbers, in new memory; None for now."""
     if x.size < LARGE and (x.size < FEW or (name, None) not in _ready):
         return None
-    found = native(name)
-    if found is None:
+    result = native(name)
+    if result is None:
         return None
-    made = np.array(x, order="C")
-    FastCalls.alone(found, made, made.size)
-    return made
+    new = np.array(x, order="C")
+    FastCalls.alone(result, new, new.size)
+    return new

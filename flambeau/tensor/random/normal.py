@@ -104,28 +104,28 @@ def _one_by_one(
 ) -> np.ndarray:
     """`count` normals in float64, the first of them the one kept from the last call."""
     with source.lock:
-        kept = source.next_normal
-        new = count if kept is None else count - 1
+        retained = source.next_normal
+        new = count if retained is None else count - 1
         words = source.words(4 * ((new + 1) // 2))
-        made = _pairs_by_loop(words) if new <= _FEW else _pairs_at_once(words, dtype)
-        source.next_normal = float(made[-1]) if new % 2 else None
-    if kept is not None:
-        made = np.concatenate([np.array([kept]), made[:new]])
+        result = _pairs_by_loop(words) if new <= _FEW else _pairs_at_once(words, dtype)
+        source.next_normal = float(result[-1]) if new % 2 else None
+    if retained is not None:
+        result = np.concatenate([np.array([retained]), result[:new]])
     elif new % 2:
-        made = made[:new]
-    return exact_libm.fma(made, std, mean)
+        result = result[:new]
+    return exact_libm.fma(result, std, mean)
 
 
 def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
-    made: list[float] = []
+    result: list[float] = []
     each = iter(words.tolist())
     for top, bottom, second_top, second_bottom in zip(each, each, each, each, strict=True):
         # 53 bits of each two words; the second number gives the radius.
         second = ((second_top & 0x1FFFFF) << 32 | second_bottom) * 2.0**-53
         radius = math.sqrt(-2.0 * math.log1p(-second))
         angle = _TWO_PI64 * (((top & 0x1FFFFF) << 32 | bottom) * 2.0**-53)
-        made += (radius * math.cos(angle), radius * math.sin(angle))
-    return np.array(made)
+        result += (radius * math.cos(angle), radius * math.sin(angle))
+    return np.array(result)
 
 
 def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -137,11 +137,11 @@ def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     )
     radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
     angle = _TWO_PI64 * uniforms[::2]
-    made = np.empty_like(uniforms)
-    np.multiply(radius, cos(angle), out=made[::2])
-    np.multiply(radius, sin(angle), out=made[1::2])
-    made[-2:] = _pairs_by_loop(words[-4:])  # what may be kept must be exact
-    return made
+    result = np.empty_like(uniforms)
+    np.multiply(radius, cos(angle), out=result[::2])
+    np.multiply(radius, sin(angle), out=result[1::2])
+    result[-2:] = _pairs_by_loop(words[-4:])  # what may be kept must be exact
+    return result
 
 
 def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
@@ -172,18 +172,18 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(-2.0 * log(1.0 - blocks[:, 0]))
     angle = _TWO_PI64 * blocks[:, 1]
-    made = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
-    return exact_libm.fma(made, std, mean).reshape(-1)
+    result = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
+    return exact_libm.fma(result, std, mean).reshape(-1)
 
 
 def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(np.float32(-2) * _log(_ONE - blocks[:, 0]))
     sine, cosine = _sin_cos(_TWO_PI * blocks[:, 1])
-    made = np.empty_like(blocks)
-    np.multiply(radius, cosine, out=made[:, 0])
-    np.multiply(radius, sine, out=made[:, 1])
-    return exact_libm.fma32(made, np.float32(std), np.float32(mean)).reshape(-1)
+    result = np.empty_like(blocks)
+    np.multiply(radius, cosine, out=result[:, 0])
+    np.multiply(radius, sine, out=result[:, 1])
+    return exact_libm.fma32(result, np.float32(std), np.float32(mean)).reshape(-1)
 
 
 def _log(x: np.ndarray) -> np.ndarray:

@@ -54,10 +54,10 @@ class _Draws:
 
     def normal(self) -> float:
         """Standard normal; the second of each pair waits in the generator."""
-        kept = self._source.next_normal
-        if kept is not None:
+        retained = self._source.next_normal
+        if retained is not None:
             self._source.next_normal = None
-            return kept
+            return retained
         first, second = self.uniform(), self.uniform()
         radius = math.sqrt(-2.0 * math.log1p(-second))
         angle = 2.0 * math.pi * first

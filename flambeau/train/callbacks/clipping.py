@@ -38,8 +38,8 @@ class GradientClipping:
     def on_run_start(self, run: Any) -> None:
         """From here on gradients are clipped."""
         if run.own_step:
-            self._hooks = [held.register_step_pre_hook(self._clip)
-                           for held in run.optimizers.values()]  # fmt: skip
+            self._hooks = [optimizer.register_step_pre_hook(self._clip)
+                           for optimizer in run.optimizers.values()]  # fmt: skip
             return
         supervised = run.supervised
         self._before = (supervised.clip_norm, supervised.clip_value)

@@ -16,7 +16,7 @@ def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
     Raises ValueError for a pattern that means nothing, with the near names.
     """
     named = dict(net.named_parameters())
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for pattern in patterns:
         own = {
             name: parameter for name, parameter in named.items()
@@ -26,8 +26,8 @@ def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
             modules = [name for name, _ in net.named_modules() if name]
             known = near(pattern, [*modules, *named])
             raise ValueError(f"no parameter is called '{pattern}'{known}")
-        found.update(own)
-    return found
+        result.update(own)
+    return result
 
 
 class Holding:

@@ -116,8 +116,8 @@ class LRFinder:
             return self._rise(trainer, _forever(loader))
 
     def _rise(self, trainer: Any, batches: Iterator[Any]) -> Found:
-        found, average, lowest = Found(), 0.0, math.inf
-        groups = [g for held in trainer.optimizers.values() for g in held.param_groups]
+        result, average, lowest = Found(), 0.0, math.inf
+        groups = [g for optimizer in trainer.optimizers.values() for g in optimizer.param_groups]
         shares = [float(group["lr"]) / float(groups[0]["lr"] or 1) for group in groups]
         for i in range(self.steps):
             rate = self.low * (self.high / self.low) ** (i / (self.steps - 1))
@@ -129,10 +129,10 @@ class LRFinder:
             if not math.isfinite(loss) or smoothed > self.diverges * lowest:
                 break
             lowest = min(lowest, smoothed)
-            found.rates.append(rate)
-            found.losses.append(loss)
-            found.smoothed.append(smoothed)
-        return found
+            result.rates.append(rate)
+            result.losses.append(loss)
+            result.smoothed.append(smoothed)
+        return result
 
 
 @contextmanager
@@ -141,14 +141,14 @@ def untouched(trainer: Any, loader: Any) -> Iterator[None]:
     before, random = copied(trainer.state_dict()), random_state(loader)
     grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
     training = [(module, module.training) for module in trainer.net.modules()]
-    held = trainer.measures, trainer.state, trainer.handlers
+    stored = trainer.measures, trainer.state, trainer.handlers
     trainer.measures, trainer.state, trainer.handlers = Measures(), State(), Handlers(trainer)
     trainer.supervised.listen()
     try:
         trainer.net.train()
         yield
     finally:
-        trainer.measures, trainer.state, trainer.handlers = held
+        trainer.measures, trainer.state, trainer.handlers = stored
         trainer.supervised.listen()
         trainer.supervised.pending = 0
         trainer.net.load_state_dict(before["net"])

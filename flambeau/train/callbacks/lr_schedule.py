@@ -75,8 +75,8 @@ class Schedule:
         if self.make is not None:
             self.scheduler = self._made(run)
             self._check()
-        held = list((getattr(run, "optimizers", None) or {}).values())
-        if held and all(self.scheduler.optimizer is not one for one in held):
+        stored = list((getattr(run, "optimizers", None) or {}).values())
+        if stored and all(self.scheduler.optimizer is not item for item in stored):
             raise ValueError(f"Schedule: the {type(self.scheduler).__name__} is of an optimiser "
                              "that is not the run's: make it of trainer.optimizer")  # fmt: skip
         if run.state.resumed:
@@ -86,31 +86,31 @@ class Schedule:
             each = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
             when = "step" if each else "epoch"
         moment = _EACH[when] if isinstance(when, str) else when
-        self._by_epoch = all(one.scope == "epoch" for one in moment)
+        self._by_epoch = all(item.scope == "epoch" for item in moment)
         self._handle = run.attach(moment, self._step, self.band)
 
     def _made(self, run: Any) -> Any:
         """A fresh scheduler; in a resumed run, with the optimiser as it was loaded."""
         assert self.make is not None
         optimizer, resumed = run.optimizer, run.state.resumed
-        held = list(run.optimizers.values())
+        stored = list(run.optimizers.values())
         rates = [[copied({k: v for k, v in group.items() if k != "params"})
-                  for group in one.param_groups] for one in held]  # fmt: skip
+                  for group in element.param_groups] for element in stored]  # fmt: skip
         if not resumed:  # or a second fit would begin where the first one's schedule ended
-            for one in held:
-                for group in one.param_groups:
+            for item in stored:
+                for group in item.param_groups:
                     group["lr"] = group.get("initial_lr", group["lr"])
-        made = self.make(optimizer, run) if _wants_run(self.make) else self.make(optimizer)
-        if not isinstance(made, LRScheduler):
-            raise TypeError(f"Schedule: the function gave {type(made).__name__}, no scheduler")
+        result = self.make(optimizer, run) if _wants_run(self.make) else self.make(optimizer)
+        if not isinstance(result, LRScheduler):
+            raise TypeError(f"Schedule: the function gave {type(result).__name__}, no scheduler")
         if resumed:
             if self._loaded is not None:
-                made.load_state_dict(self._loaded)
-            for one, groups in zip(held, rates, strict=True):
-                for group, values in zip(one.param_groups, groups, strict=True):
+                result.load_state_dict(self._loaded)
+            for item, groups in zip(stored, rates, strict=True):
+                for group, values in zip(item.param_groups, groups, strict=True):
                     group.update(values)
         self._loaded = None
-        return made
+        return result
 
     def _step(self, run: Any) -> None:
         if self._by_epoch and not run.epoch_over:

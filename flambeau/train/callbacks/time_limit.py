@@ -30,10 +30,10 @@ def seconds_of(limit: float | str | datetime.timedelta) -> float:
         if re.fullmatch(r"\d+(:\d+){1,2}", words):
             parts = [int(part) for part in words.split(":")]
             return float(sum(part * 60**i for i, part in enumerate(reversed(parts))))
-        found = _PART.findall(words)
-        if not found or _PART.sub("", words):
+        result = _PART.findall(words)
+        if not result or _PART.sub("", words):
             raise ValueError(f"a time limit is seconds, '1h30m' or '1:30:00', not {limit!r}")
-        return float(sum(float(number) * _UNITS[unit[0]] for number, unit in found))
+        return float(sum(float(number) * _UNITS[unit[0]] for number, unit in result))
     return float(limit)
 
 

@@ -110,4 +110,4 @@ class Warmup:
 
 
 def _groups(run: Any) -> list[dict[str, Any]]:
-    return [group for held in run.optimizers.values() for group in held.param_groups]
+    return [group for optimizer in run.optimizers.values() for group in optimizer.param_groups]

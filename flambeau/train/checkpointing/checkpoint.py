@@ -161,8 +161,8 @@ class Checkpoint:
         self._before, ranking, self._ranking = self.kept, self._ranking, None
         if ranking is not None:
             self.kept = ranking
-        gone = [self.folder / _file_of(one["epoch"]) for one in self._before
-                if self.count > 1 and one not in self.kept]  # fmt: skip
+        gone = [self.folder / _file_of(item["epoch"]) for item in self._before
+                if self.count > 1 and item not in self.kept]  # fmt: skip
         saved = {**copied(run.state_dict()), "rounding": rounding()}
         if writes_files():
             self._writer.write(saved, paths, what, gone)
@@ -183,23 +183,23 @@ class Checkpoint:
         if value is None or value != value:
             return []
         epoch, sign = run.state.epoch, -1 if monitor.higher(run) else 1
-        kept = [one for one in self.kept if one["epoch"] != epoch]
-        kept.append({"epoch": epoch, "value": value})
-        kept.sort(key=lambda one: (sign * one["value"], one["epoch"]))
-        kept = kept[: self.count]
-        if all(one["epoch"] != epoch for one in kept):
+        retained = [item for item in self.kept if item["epoch"] != epoch]
+        retained.append({"epoch": epoch, "value": value})
+        retained.sort(key=lambda single: (sign * single["value"], single["epoch"]))
+        retained = retained[: self.count]
+        if all(item["epoch"] != epoch for item in retained):
             return []
-        self._ranking = kept
+        self._ranking = retained
         names = [_file_of(epoch)] if self.count > 1 else []
-        return [*names, "best.pt"] if kept[0]["epoch"] == epoch else names
+        return [*names, "best.pt"] if retained[0]["epoch"] == epoch else names
 
     def state_dict(self) -> dict[str, Any]:
         """Which epochs are the best so far."""
-        return {"kept": [dict(one) for one in self.kept]}
+        return {"kept": [dict(item) for item in self.kept]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave."""
-        self.kept = [dict(one) for one in saved["kept"]]
+        self.kept = [dict(item) for item in saved["kept"]]
 
 
 def _file_of(epoch: int) -> str:

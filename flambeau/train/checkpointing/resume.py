@@ -87,9 +87,9 @@ class Resume:
             return [self.path]
         if not self.path.is_dir():
             return []
-        found = sorted(self.path.glob("*.pt"), key=lambda p: p.stat().st_mtime, reverse=True)
+        result = sorted(self.path.glob("*.pt"), key=lambda p: p.stat().st_mtime, reverse=True)
         last = self.path / "last.pt"
-        return [last, *(p for p in found if p != last)] if last in found else found
+        return [last, *(p for p in result if p != last)] if last in result else result
 
     def _newest(self) -> tuple[Location, dict[str, Any] | None]:
         wrong: list[str] = []
@@ -130,9 +130,9 @@ class Resume:
 
 def resuming(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
     """The callbacks of `fit(resume=path)`: Resume first, and what it resumes from."""
-    one = path if isinstance(path, Resume) else Resume(path)
-    folder = one.path.parent if one.is_file else one.path
+    single = path if isinstance(path, Resume) else Resume(path)
+    folder = single.path.parent if single.is_file else single.path
     for callback in (*attached, *callbacks):
         if isinstance(callback, Checkpoint) and callback.folder.resolve() == folder.resolve():
-            return [one, *callbacks]
-    return [one, *callbacks, Checkpoint(folder, minutes=1, name="resume")]
+            return [single, *callbacks]
+    return [single, *callbacks, Checkpoint(folder, minutes=1, name="resume")]

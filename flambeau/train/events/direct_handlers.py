@@ -34,15 +34,15 @@ class Direct:
     def renew(self, entries: Sequence[Entry]) -> None:
         """The event has these handlers now."""
         self.calls = None
-        self._made = [made for made in self._made if made() is not None]
+        self._made = [result for result in self._made if result() is not None]
         if all(entry.of_run is not None for entry in entries):
             self.calls = Calls(entries)
             self._made.append(weakref.ref(self.calls))
 
     def drop(self, entry: Entry) -> None:
         """An entry is called no more."""
-        for made in self._made:
-            calls = made()
+        for result in self._made:
+            calls = result()
             if calls is not None and entry in calls.entries:
                 calls[calls.entries.index(entry)] = _nothing
 

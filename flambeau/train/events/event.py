@@ -51,11 +51,11 @@ class Event:
         filtered = Event(self.name, self.scope)
         filtered.source = self.source
         filtered.predicate = both(self.predicate, own)
-        given = {"every": every, "once": once, "before": before, "after": after}
+        supplied = {"every": every, "once": once, "before": before, "after": after}
         filtered.arguments = (
             *self.arguments,
             *([getattr(predicate, "__name__", "predicate")] if predicate is not None else []),
-            *(f"{name}={value}" for name, value in given.items() if value is not None),
+            *(f"{name}={value}" for name, value in supplied.items() if value is not None),
         )
         return filtered
 
@@ -112,8 +112,8 @@ def counting(
     first = after or 0
     passing = range(first + (every or 1), before or sys.maxsize, every or 1)
     if not passing or (chosen is not None and not any(n in passing for n in chosen)):
-        given = {"every": every, "once": once, "before": before, "after": after}
-        counts = ", ".join(f"{k}={v}" for k, v in given.items() if v is not None)
+        supplied = {"every": every, "once": once, "before": before, "after": after}
+        counts = ", ".join(f"{k}={v}" for k, v in supplied.items() if v is not None)
         raise ValueError(f"no event passes ({counts}): before and after exclude their own number")
 
     def holds(run: Any, n: int) -> bool:

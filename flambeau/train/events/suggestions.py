@@ -16,13 +16,13 @@ def near(name: str, known: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(known))
     folded = {known.lower(): known for known in reversed(names)}
-    found = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    result = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
     question = ""
-    if found:
-        question = f". Did you mean {' or '.join(repr(folded[match]) for match in found)}?"
+    if result:
+        question = f". Did you mean {' or '.join(repr(folded[match]) for match in result)}?"
     if not names:
         return f"{question}. There are none"
-    listed = names if len(names) <= _MOST else [folded[match] for match in found]
+    listed = names if len(names) <= _MOST else [folded[match] for match in result]
     if not listed:
         return f"{question}. There are: {', '.join(names[:_MOST])}, ..."
     if len(names) > _MOST:

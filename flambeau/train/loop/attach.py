@@ -36,8 +36,10 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
     if isinstance(callback, type):
         raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
     if isinstance(callback, types.GeneratorType):
-        made = callback.__qualname__
-        raise TypeError(f"give the generator function {made} itself, not what {made}(...) returns")
+        result = callback.__qualname__
+        raise TypeError(
+            f"give the generator function {result} itself, not what {result}(...) returns"
+        )
     handle = handlers.new_handle(callback)
     try:
         name = persistence.declare(callback, handle)

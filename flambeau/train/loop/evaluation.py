@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def looking(trainer: Trainer) -> Iterator[None]:
     """No gradients, every module in eval mode; afterwards each in the mode that it had."""
     modules = [] if trainer.net is None else [(m, m.training) for m in trainer.net.modules()]
-    state, kept = trainer.state, trainer.state.training
+    state, retained = trainer.state, trainer.state.training
     last = {name: getattr(state, name) for name in ("batch", "output", "loss", "y_pred", "y")}
     if trainer.net is not None:
         trainer.net.eval()
@@ -30,7 +30,7 @@ def looking(trainer: Trainer) -> Iterator[None]:
     finally:
         for module, training in modules:
             module.training = training
-        state.training = kept
+        state.training = retained
         vars(state).update(last)
 
 
@@ -40,20 +40,20 @@ def sweep(
 ) -> int:  # fmt: skip
     """Call `body` on every batch, and `take` on what it returns; how many batches there were."""
     state, handlers, live = trainer.state, trainer.handlers, trainer.handlers.live
-    one, name, n = stage.step, stage.step.name, 0
+    single, name, n = stage.step, stage.step.name, 0
     for n, batch in enumerate(data, 1):
         state.batch = batch
         frame = None
         try:
             if live[name]:
-                frame = handlers.open(one, n)
-                handlers.fire(one.start, n)
+                frame = handlers.open(single, n)
+                handlers.fire(single.start, n)
             state.output = body(batch)
             take(state.output)
             if frame is not None or live[name]:
-                handlers.leave(one, n, frame)
+                handlers.leave(single, n, frame)
         except BaseException as error:
-            handlers.fail(one, n, frame, error)
+            handlers.fail(single, n, frame, error)
             raise
         if stage is valid and trainer.stopping:
             break

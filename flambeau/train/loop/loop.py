@@ -112,10 +112,10 @@ class Loop:
 
     def detach(self, function: Any) -> None:
         """Take a function or callback out, wherever it is attached."""
-        found = [handle for handle in self.handlers.handles if handle.function is function]
-        if not found:
+        result = [handle for handle in self.handlers.handles if handle.function is function]
+        if not result:
             raise ValueError(f"{getattr(function, '__qualname__', function)} is not attached")
-        for handle in found:
+        for handle in result:
             handle.detach()
 
     def step(self, function: F) -> F:

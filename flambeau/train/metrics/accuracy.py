@@ -127,8 +127,8 @@ class TopK(Metric):
         scores = np.moveaxis(scores, axis, -1).reshape(-1, scores.shape[axis])  # (samples, classes)
         wanted = wanted.ravel()
         if self.ignore_index is not None:
-            kept = wanted != self.ignore_index
-            scores, wanted = scores[kept], wanted[kept]
+            retained = wanted != self.ignore_index
+            scores, wanted = scores[retained], wanted[retained]
         # Counting who stands before the class is cheaper than sorting, and exact about ties.
         own = scores[np.arange(len(wanted)), wanted][:, None]
         earlier = np.arange(scores.shape[1]) < wanted[:, None]

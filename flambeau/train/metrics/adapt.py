@@ -72,16 +72,16 @@ def adapt(metrics: Any) -> dict[str, MetricProtocol]:
     >>> sorted(adapt(["accuracy", torch.nn.functional.l1_loss]))
     ['accuracy', 'l1_loss']
     """
-    found: dict[str, MetricProtocol] = {}
+    result: dict[str, MetricProtocol] = {}
     for name, thing in _items(metrics):
         metric = one(thing, name)
-        if metric.name in found:
+        if metric.name in result:
             raise ValueError(
                 f"two metrics are called {metric.name!r}; give them names: "
                 f"metrics={{'{metric.name}': ..., '{metric.name}_2': ...}}"
             )
-        found[metric.name] = metric
-    return found
+        result[metric.name] = metric
+    return result
 
 
 def _items(metrics: Any) -> Iterable[tuple[str | None, Any]]:

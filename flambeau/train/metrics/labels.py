@@ -65,8 +65,8 @@ class Labels:
         else:
             predicted, wanted = predicted.ravel(), wanted.ravel()
         if self.ignore_index is not None and task != "multilabel":
-            kept = wanted != self.ignore_index
-            predicted, wanted = predicted[kept], wanted[kept]
+            retained = wanted != self.ignore_index
+            predicted, wanted = predicted[retained], wanted[retained]
         return task, predicted, wanted, classes
 
     def _task(self, scores: np.ndarray, wanted: np.ndarray) -> str:

@@ -48,8 +48,8 @@ class Perplexity(Metric):
         logits = np.moveaxis(logits, axis, -1).reshape(-1, logits.shape[axis])  # (tokens, classes)
         wanted = wanted.ravel()
         if self.ignore_index is not None and (wanted == self.ignore_index).any():
-            kept = wanted != self.ignore_index
-            logits, wanted = logits[kept], wanted[kept]
+            retained = wanted != self.ignore_index
+            logits, wanted = logits[retained], wanted[retained]
         if not len(wanted):
             return
         if logits.dtype.itemsize < 4:

@@ -37,18 +37,18 @@ def fragment(panels: list[Panel], title: str) -> str:
 def _points(panel: Panel) -> list[list[object]]:
     """[x of the picture, what x is, [[label, colour, y of the picture, value], ...]] by x."""
     at = place_in(panel)
-    found: dict[float, list[object]] = {}
+    result: dict[float, list[object]] = {}
     for index, (label, points) in enumerate(panel.lines.items()):
         for x, y in points:
             straight = panel.place(x, y)
             if straight is None:
                 continue
             across, down = at(*straight)
-            row = found.setdefault(
+            row = result.setdefault(
                 x, [round(across, 1), f"{panel.x_label} {short(x)}", []]
             )
             row[2].append([label, color_of(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
-    return [found[x] for x in sorted(found)]
+    return [result[x] for x in sorted(result)]
 
 
 def _table(panels: list[Panel]) -> str:

@@ -99,13 +99,13 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
 
 def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
     """A panel for each metric of a history, the loss first, with a line for each stage."""
-    found: dict[str, dict[str, Points]] = {}
+    result: dict[str, dict[str, Points]] = {}
     for row in history:
         for name, value in scalars({k: v for k, v in row.items() if k != "epoch"}).items():
             stage, metric = stage_of(name)
-            found.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
+            result.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
     panels = []
-    for metric, lines in sorted(found.items(), key=lambda item: "loss" not in item[0]):
+    for metric, lines in sorted(result.items(), key=lambda item: "loss" not in item[0]):
         ordered = {stage: lines[stage] for stage in STAGES if stage in lines}
         if metric.startswith("lr"):  # a setting of training, not a result of it
             ordered = {"lr": ordered["train"]} if "train" in ordered else ordered

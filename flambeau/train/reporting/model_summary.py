@@ -99,8 +99,8 @@ def summarize(net: Module, batch: Any = None) -> ModelSummary:
         try:
             with no_grad(), FlopCounterMode(display=False) as counter:
                 _call(net, batch)
-            counts = {name: sum(found.values()) // 2
-                      for name, found in counter.get_flop_counts().items()}  # fmt: skip
+            counts = {name: sum(result.values()) // 2
+                      for name, result in counter.get_flop_counts().items()}  # fmt: skip
         finally:
             for handle in handles:
                 handle.remove()

@@ -66,9 +66,9 @@ def _text(data: bytes) -> str:
 def environment() -> dict[str, Any]:
     """Python, the system, the processor, installed packages, and settings that change results."""
     packages = {
-        str(found.metadata["Name"]): found.version
-        for found in metadata.distributions()
-        if found.metadata["Name"]
+        str(distribution.metadata["Name"]): distribution.version
+        for distribution in metadata.distributions()
+        if distribution.metadata["Name"]
     }
     return {
         "python": sys.version, "executable": sys.executable, "platform": platform.platform(),

@@ -45,32 +45,32 @@ def array_in(value: Any) -> np.ndarray | None:
 
 def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
     """The single numbers in logs; a short vector gives `name/0`, `name/1`, ..."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, value in logs.items():
         if value.__class__ is float:
-            found[name] = value
+            result[name] = value
             continue
         array = array_in(value)
         if array is None:
             continue
         if array.size == 1:
-            found[name] = float(array.item())
+            result[name] = float(array.item())
         elif array.ndim == 1 and array.size <= LONGEST:
-            found.update({f"{name}/{i}": float(item) for i, item in enumerate(array)})
-    return found
+            result.update({f"{name}/{i}": float(item) for i, item in enumerate(array)})
+    return result
 
 
 def learning_rates(run: Any) -> dict[str, float]:
     """`lr` of the run's optimisers; `lr/0`, `lr/1`, ... where groups have several."""
-    held = getattr(run, "optimizers", None) or {}
+    stored = getattr(run, "optimizers", None) or {}
     rates = {
         f"lr/{name}/{i}": float(group["lr"])
-        for name, optimizer in held.items()
+        for name, optimizer in stored.items()
         for i, group in enumerate(optimizer.param_groups)
     }
     if len(set(rates.values())) <= 1:
         return dict.fromkeys(["lr"] if rates else [], next(iter(rates.values()), 0.0))
-    if len(held) == 1:
+    if len(stored) == 1:
         return {f"lr/{i}": rate for i, rate in enumerate(rates.values())}
     return rates
 

@@ -67,10 +67,10 @@ class Monitor:
         """This epoch's number; None where the epoch was cut short."""
         if not run.epoch_over or (run.ending is not None and self.name not in run.state.metrics):
             return None
-        found = scalars({self.name: run.metric(self.name)})
-        if self.name not in found:
+        result = scalars({self.name: run.metric(self.name)})
+        if self.name not in result:
             raise ValueError(f"'{self.name}' is not a single number: it cannot be monitored")
-        return found[self.name]
+        return result[self.name]
 
     def better(self, run: Any, value: float, best: float | None) -> bool:
         """Whether `value` is better than `best` by more than `min_delta`; NaN never is."""

@@ -66,9 +66,9 @@ class Persistence:
         """The callback was detached; what it persisted stays."""
         if self.owners.get(name) is handle:
             del self.owners[name]
-        held = self.objects.pop(name, None)
-        if held is not None:
-            self.waiting[name] = held.state_dict()
+        stored = self.objects.pop(name, None)
+        if stored is not None:
+            self.waiting[name] = stored.state_dict()
 
     def persist(self, name: str | None, task: Task | None, defaults: dict[str, Any]) -> Persisted:
         """The values under a name, by default that of the running generator callback."""
@@ -92,7 +92,7 @@ class Persistence:
 
     def state_dict(self) -> dict[str, Any]:
         """What `run.persist` gave out, and the states of callbacks, by name."""
-        objects = {name: held.state_dict() for name, held in self.objects.items()}
+        objects = {name: stored.state_dict() for name, stored in self.objects.items()}
         values = {name: dict(values) for name, values in self.values.items()}
         return {"values": values, "objects": {**self.waiting, **objects}}
 

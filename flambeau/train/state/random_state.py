@@ -15,8 +15,8 @@ def generators(data: Any) -> list[Generator]:
     batch_sampler = getattr(data, "batch_sampler", None)
     places = (data, getattr(data, "sampler", None), batch_sampler,
               getattr(batch_sampler, "sampler", None))  # fmt: skip
-    found = [getattr(place, "generator", None) for place in places]
-    return list({id(g): g for g in found if isinstance(g, Generator)}.values())
+    result = [getattr(place, "generator", None) for place in places]
+    return list({id(g): g for g in result if isinstance(g, Generator)}.values())
 
 
 def random_state(data: Any = None) -> dict[str, Any]:

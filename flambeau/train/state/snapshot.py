@@ -36,10 +36,10 @@ def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
     if isinstance(tree, np.ndarray):
         return tree.copy()
     if isinstance(tree, dict):
-        made = copy.copy(tree)  # an OrderedDict stays one, with its attributes
+        result = copy.copy(tree)  # an OrderedDict stays one, with its attributes
         for key, value in tree.items():
-            made[key] = copied(value, seen)
-        return made
+            result[key] = copied(value, seen)
+        return result
     if isinstance(tree, (list, tuple)):
         parts = [copied(part, seen) for part in tree]
         if hasattr(tree, "_fields"):

@@ -43,8 +43,8 @@ class ExactStep:
             self._compiled = ask_for_compiled(self.step, mode="now")
         if not isinstance(self._compiled, Compiled):
             return self.step(*batch)
-        found = self._compiled.attempt(*batch)
-        return found if found is not MISS else self._first(batch)
+        result = self._compiled.attempt(*batch)
+        return result if result is not MISS else self._first(batch)
 
     def _first(self, batch: tuple[Any, ...]) -> Any:
         """A step for which there is no program yet."""
@@ -80,8 +80,8 @@ class ExactStep:
                 self._compiled(*batch)
         finally:
             before.put_back()
-        found = self._compiled.attempt(*batch)
-        if found is MISS:
+        result = self._compiled.attempt(*batch)
+        if result is MISS:
             self.kinds.plain.add(kind)
             if kind in self.kinds.compiled:
                 warn("the step was compiled when the run was saved, and cannot be now: it "
@@ -89,7 +89,7 @@ class ExactStep:
             return self.step(*batch)
         self.made.add(kind)
         self.kinds.compiled.add(kind)
-        return found
+        return result
 
 
 class Before:
@@ -102,12 +102,12 @@ class Before:
             tensors += [*groups, *_tensors(list(optimizer.state.values()))]
         self.tensors = [(t, t.detach().clone()) for t in {id(t): t for t in tensors}.values()]
         self.numbers = [
-            (held, {key: value for key, value in held.items() if _is_number(value)})
+            (owned, {key: value for key, value in owned.items() if _is_number(value)})
             for optimizer in optimizers
-            for held in (*optimizer.param_groups, *optimizer.state.values())
+            for owned in (*optimizer.param_groups, *optimizer.state.values())
         ]
-        held = {id(t): t for t in tensors if t.requires_grad}.values()
-        self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in held]
+        stored = {id(t): t for t in tensors if t.requires_grad}.values()
+        self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in stored]
         self.random = random_state()
 
     def put_back(self) -> None:
@@ -115,10 +115,10 @@ class Before:
         with no_grad():
             for tensor, value in self.tensors:
                 tensor.copy_(value)
-            for tensor, grad, kept in self.grads:  # accumulated, or read by nobody
-                tensor.grad = grad if kept is None or grad is None else grad.copy_(kept)
-        for held, values in self.numbers:
-            held.update(values)
+            for tensor, grad, retained in self.grads:  # accumulated, or read by nobody
+                tensor.grad = grad if retained is None or grad is None else grad.copy_(retained)
+        for stored, values in self.numbers:
+            stored.update(values)
         set_random_state(self.random)
 
 

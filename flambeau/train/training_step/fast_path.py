@@ -85,8 +85,8 @@ def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general
         if (kind is not list and kind is not tuple) or len(batch) != 2:
             return general(batch)
         x, y = batch
-        found = attempt(x, y)
-        loss, y_pred = make(x, y) if found is missed else found
+        result = attempt(x, y)
+        loss, y_pred = make(x, y) if result is missed else result
         state.loss, state.y_pred, state.y = loss, y_pred, y
         measures = trainer.measures
         try:

@@ -26,30 +26,30 @@ def blocks_of(net: Module, wanted: Any) -> list[Module]:
     Raises ValueError where there is nothing of the kind.
     """
     named: dict[str, Module] = dict(net.named_modules())
-    found: list[Module]
+    actual: list[Module]
     if wanted is True:
         lists = [module for module in named.values() if isinstance(module, ModuleList)]
-        found = [block for stack in lists for block in stack.children()]
-        found = found or _layers_of_sequentials(net)
+        actual = [block for stack in lists for block in stack.children()]
+        actual = actual or _layers_of_sequentials(net)
     elif isinstance(wanted, type):
-        found = [module for module in named.values() if isinstance(module, wanted)]
+        actual = [module for module in named.values() if isinstance(module, wanted)]
     elif isinstance(wanted, Iterable):
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
         for name in wanted:
             if name not in named:
                 raise ValueError(f"gradient_checkpointing: no module '{name}'{near(name, named)}")
-        found = [named[name] for name in wanted]
+        actual = [named[name] for name in wanted]
     else:
         raise TypeError(
             f"gradient_checkpointing is True, a class of modules or their names, got {wanted!r}"
         )
-    found = [block for block in found if any(True for _ in block.parameters())]
-    if not found:
+    actual = [block for block in actual if any(True for _ in block.parameters())]
+    if not actual:
         raise ValueError(
             f"gradient_checkpointing: {type(net).__name__} has no ModuleList or Sequential with "
             "layers; name the modules, or their class"
         )
-    return found
+    return actual
 
 
 def _layers_of_sequentials(module: Module) -> list[Module]:

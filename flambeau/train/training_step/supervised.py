@@ -257,11 +257,11 @@ class Supervised:
         """At the epoch's end: an update with what was accumulated, as the mean of its batches."""
         if not self.pending:
             return
-        held = {
+        stored = {
             id(parameter): parameter for optimizer in self._optimizers
             for group in optimizer.param_groups for parameter in group["params"]
         }  # fmt: skip
-        for parameter in held.values():
+        for parameter in stored.values():
             if parameter.grad is not None:
                 parameter.grad.mul_(self.accumulate / self.pending)
         self._update(self.trainer.state.step)
@@ -294,13 +294,13 @@ class Supervised:
     def _look(self) -> Look:
         trainer = self.trainer
         net = trainer.net if trainer.averaged is None else trainer.averaged
-        found = self._looks.get((id(net), self.hooked))
-        if found is None:
+        known = self._looks.get((id(net), self.hooked))
+        if known is None:
             region = None if self.fast is None else self.region
             compiled = self.compiled and not self.hooked
-            found = Look(net, self._judge(), region, compiled, self.look_kinds)
-            self._looks[id(net), self.hooked] = found
-        return found
+            known = Look(net, self._judge(), region, compiled, self.look_kinds)
+            self._looks[id(net), self.hooked] = known
+        return known
 
 
 def _loss_or_none(output: Any, target: Any) -> Any:

@@ -37,7 +37,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
     if optimizer is None or isinstance(optimizer, Optimizer):
         return optimizer
     if isinstance(optimizer, (list, tuple)):
-        optimizer = {f"optimizer_{i}": held for i, held in enumerate(optimizer)}
+        optimizer = {f"optimizer_{i}": stored for i, stored in enumerate(optimizer)}
     if isinstance(optimizer, dict) and all(isinstance(o, Optimizer) for o in optimizer.values()):
         return optimizer
     if isinstance(optimizer, type) and issubclass(optimizer, Optimizer):

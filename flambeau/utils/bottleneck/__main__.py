@@ -35,16 +35,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flambeau.utils.bottleneck")
     parser.add_argument("scriptfile", help="the script to look at; it must end by itself")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
-    given = parser.parse_args()
-    sys.argv = [given.scriptfile, *given.args]
-    sys.path.insert(0, str(Path(given.scriptfile).resolve().parent))
+    supplied = parser.parse_args()
+    sys.argv = [supplied.scriptfile, *supplied.args]
+    sys.path.insert(0, str(Path(supplied.scriptfile).resolve().parent))
     torch: Any = sys.modules["flambeau"]
     sys.modules.setdefault("torch", torch)
     by_function = cProfile.Profile()
-    by_function.runcall(_run, given.scriptfile)
+    by_function.runcall(_run, supplied.scriptfile)
     by_operator = profiler.profile()
     with by_operator:
-        _run(given.scriptfile)
+        _run(supplied.scriptfile)
     _heading("Environment Summary")
     print(f"flambeau {torch.__version__}, Python {platform.python_version()}, "
           f"NumPy {np.__version__}, {torch.get_num_threads()} threads")  # fmt: skip

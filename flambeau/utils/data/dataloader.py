@@ -233,8 +233,8 @@ def _check_workers(
 
 
 def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
-    given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-    for name, value in given.items():
+    supplied = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+    for name, value in supplied.items():
         if value is not None:
             raise ValueError(
                 f"DataLoader with IterableDataset: expected unspecified {name} option, but got "

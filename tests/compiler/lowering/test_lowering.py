@@ -48,10 +48,8 @@ BY_DEGREES_IN_DATA = """
 """
 OTHERS = """
     _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
-    _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather
-    _embedding_bag_max_rows
+    _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather _embedding_bag_max_rows
 """
-# No sample meets them: a sparse gradient stays eager, and segments have lengths in data.
 UNMET = {"_embedding_sparse", "_segment_reduce"}
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,

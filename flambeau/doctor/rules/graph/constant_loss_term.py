@@ -102,15 +102,15 @@ for _ in range(4):
 
 
 def _assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
-    found: dict[str, list[ast.expr]] = {}
+    result: dict[str, list[ast.expr]] = {}
     for node in ast.walk(body):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 for part in ast.walk(target):
                     if isinstance(part, ast.Name):
-                        found.setdefault(part.id, []).append(node.value)
-    return found
+                        result.setdefault(part.id, []).append(node.value)
+    return result
 
 
 def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> list[str]:
@@ -147,9 +147,9 @@ def _cause(
                 return value
         for part in parts:
             if isinstance(part, ast.Name) and part.id not in seen:
-                held = frame.f_locals.get(part.id)
-                if isinstance(held, Tensor) and not held.requires_grad:
-                    found = _cause(part.id, assigned, frame, seen)
-                    if found is not None:
-                        return found
+                stored = frame.f_locals.get(part.id)
+                if isinstance(stored, Tensor) and not stored.requires_grad:
+                    result = _cause(part.id, assigned, frame, seen)
+                    if result is not None:
+                        return result
     return None

@@ -18,7 +18,7 @@ from ..rule import Rule
 
 def active_layers(module: Any) -> list[str]:
     """The layers that behave otherwise in training: their names, those of them that train."""
-    found = []
+    result = []
     for path, layer in module.named_modules():
         kind = type(layer).__name__
         if not layer.training:
@@ -26,8 +26,8 @@ def active_layers(module: Any) -> list[str]:
         if ("Dropout" in kind and getattr(layer, "p", 0) > 0) or (
             "BatchNorm" in kind and getattr(layer, "track_running_stats", False)
         ):  # fmt: skip
-            found.append(f"{path} ({kind})" if path else kind)
-    return found
+            result.append(f"{path} ({kind})" if path else kind)
+    return result
 
 
 def _nothing() -> None:

@@ -160,8 +160,8 @@ def _forgotten(owner: Any, name: str) -> bool:
 
 
 def _names_within(code: Any) -> set[str]:
-    found: set[str] = set()
+    result: set[str] = set()
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
-            found |= {*constant.co_names} | _names_within(constant)
-    return found
+            result |= {*constant.co_names} | _names_within(constant)
+    return result

@@ -191,15 +191,15 @@ for _ in range(3):
         graph = backward.graph
         known = self.places.get(graph.signature(), [])
         spots = {id(n): entry for n, entry in zip(graph.nodes, known, strict=False)}
-        found = culprit(graph)
+        result = culprit(graph)
         if slopes and self.steep is not None:
-            found = *self.steep, {}
+            result = *self.steep, {}
         evidence: dict[str, Any] = {"loss before": self.losses} if self.losses else {}
-        if found is None:
+        if result is None:
             rate = self.session.optimizers.get(self.last) if self.last is not None else None
             self.report(what, backward.spot, rate, **evidence)
             return
-        node, did, more = found
+        node, did, more = result
         spot = spot_of(node) or spots.get(id(node), (None, None))[0]
         places = self.origin(node) if spot_of(node) is not None else [spot]
         self.report(f"{what}: {did}", *places, backward.spot, **{**more, **evidence})

@@ -105,7 +105,7 @@ for _ in range(4):
                 or weight is not None and weight._array[padding] == 0:  # fmt: skip
             return
         padded = (target == padding).mean()
-        given = (tokens.indices == padding).mean()
-        if padded >= _SHARE and given > 0 and np.any(target != padding):
+        supplied = (tokens.indices == padding).mean()
+        if padded >= _SHARE and supplied > 0 and np.any(target != padding):
             self.report(f"{padded:.0%} of the targets are padding ({padding})", call.spot,
                         tokens.spot, share=float(padded))  # fmt: skip

@@ -114,7 +114,7 @@ for _ in range(4):
             left = np.unique(indices[~hidden])
             if len(left) == 1 and (~hidden).sum() > 2 and left[0] not in indices[hidden] \
                     and len(np.unique(indices[hidden])) > 1:  # fmt: skip
-                made_at = [at for made, at in self.masks if np.array_equal(made, hidden)]
+                made_at = [at for result, at in self.masks if np.array_equal(result, hidden)]
                 self.report(
                     f"only positions with the token {left[0]} are attended to", *made_at[-1:], spot,
                     hidden=float(hidden.mean()),

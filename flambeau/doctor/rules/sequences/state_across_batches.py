@@ -94,12 +94,12 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
     def on_layer(self, call: ModuleCall) -> None:
         if type(call.module).__name__ not in _LAYERS or not call.module.training:
             return
-        given = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
-        given = given[0] if isinstance(given, tuple) else given
+        supplied = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
+        supplied = supplied[0] if isinstance(supplied, tuple) else supplied
         before = self.last.get(id(call.module))
-        if isinstance(given, Tensor) and before is not None and before[0] != self.batches \
-                and self.shuffled and call.recorded and np.array_equal(given._array, before[1]) \
-                and given._array.any():  # fmt: skip
+        if isinstance(supplied, Tensor) and before is not None and before[0] != self.batches \
+                and self.shuffled and call.recorded and np.array_equal(supplied._array, before[1]) \
+                and supplied._array.any():  # fmt: skip
             self.report("the state of one batch is the first state of the next, of other samples",
                         call.spot, layer=type(call.module).__name__)  # fmt: skip
         state = call.output[1] if isinstance(call.output, tuple) else None

@@ -60,14 +60,14 @@ net.load_state_dict(state, strict=False)
     def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
         if strict or not hasattr(state, "keys"):
             return
-        own, given = set(module.state_dict()), set(state.keys())
-        if not own or not given:
+        own, supplied = set(module.state_dict()), set(state.keys())
+        if not own or not supplied:
             return
-        fitting = len(own & given)
-        if fitting >= 0.1 * min(len(own), len(given)):
+        fitting = len(own & supplied)
+        if fitting >= 0.1 * min(len(own), len(supplied)):
             return
-        prefix = common_prefix(given)
-        evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(given)}"}
+        prefix = common_prefix(supplied)
+        evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(supplied)}"}
         if prefix:
             evidence["all begin with"] = repr(prefix)
         self.report("load_state_dict takes nothing from this state: its names differ", spot,

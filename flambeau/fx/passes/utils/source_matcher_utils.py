@@ -60,9 +60,9 @@ def get_source_partitions(
     """
     groups: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
-        found = _source(node, wanted_sources)
-        if found is not None:
-            groups.setdefault(found[0], {}).setdefault(found[1], []).append(node)
+        result = _source(node, wanted_sources)
+        if result is not None:
+            groups.setdefault(result[0], {}).setdefault(result[1], []).append(node)
     return {
         source: [_partition(nodes, source) for nodes in named.values()
                  if filter_fn is None or all(map(filter_fn, nodes))]

@@ -32,9 +32,9 @@ def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     """`items` in a mapping of the example's type, with its other attributes; else in a dict."""
     try:
         if isinstance(example, MutableMapping):
-            made = copy.copy(example)
-            made.update(items)
-            return made
+            result = copy.copy(example)
+            result.update(items)
+            return result
         kind: Any = type(example)
         return kind(items)
     except TypeError:  # no copy, no update, or a constructor of another signature
@@ -45,10 +45,10 @@ def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
     """`items` in a sequence of the example's type; else in a list, which plain tuples become."""
     try:
         if isinstance(example, MutableSequence):
-            made = copy.copy(example)
+            result = copy.copy(example)
             for i, item in enumerate(items):
-                made[i] = item
-            return made
+                result[i] = item
+            return result
         kind: Any = type(example)
         return items if isinstance(example, tuple) else kind(items)
     except TypeError:
@@ -81,10 +81,10 @@ CollateFunction = Callable[..., Any]
 CollateMap = dict[type | tuple[type, ...], CollateFunction]
 
 
-def _refuse(found: object) -> TypeError:
+def _refuse(result: object) -> TypeError:
     return TypeError(
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-        f"found {found}"
+        f"found {result}"
     )
 
 
