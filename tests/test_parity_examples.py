@@ -48,7 +48,8 @@ def test_every_example_is_compared(parity):
     programs = {path.stem for path in (BENCHMARKS.parent / "examples").glob("*.py")}
     engine = {name for name in programs if name.startswith("train_")} | {"kfold", "resume"}
     shared = {"progress", "mnist_data", "text_data"}
-    libraries = {"transfer_learning"}  # needs torchvision: tests/test_torchvision.py
+    # They need torchvision (tests/test_torchvision.py) and Optuna.
+    libraries = {"transfer_learning", "optuna_search"}
     beside = shared | engine | libraries  # PyTorch has no training engine
     assert programs - beside == set(parity.EXAMPLES)
     assert set(EXAMPLES) == set(parity.EXAMPLES)

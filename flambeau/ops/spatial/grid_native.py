@@ -104,7 +104,7 @@ def points_adjoint(
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
-    return result if _walked("points_back", input, grid, mode, padding, align, g, result) else None
+    return result if _walked("grid_backward", input, grid, mode, padding, align, g, result) else None
 
 
 @native_route
@@ -115,7 +115,7 @@ def image_adjoint(
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
-    kernel = _kernel("image_back", input.dtype, mode, padding, axes)
+    kernel = _kernel("image_backward", input.dtype, mode, padding, axes)
     if kernel is None:
         return None
     count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)

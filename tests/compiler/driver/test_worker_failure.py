@@ -26,7 +26,7 @@ def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(worker_pool._Worker, "ask", fall)
     # Nothing is made here while makers begin.
-    monkeypatch.setattr(worker_pool.WorkerPool, "_taken_back", lambda self, done, threads: None)
+    monkeypatch.setattr(worker_pool.WorkerPool, "_withdraw", lambda self, done, threads: None)
 
     @torch.compile(mode="now")
     def step(x):

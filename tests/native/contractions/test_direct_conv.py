@@ -181,7 +181,9 @@ def test_every_case_is_tiled() -> None:
                     plan_direct_conv(one, host())
 
 
-PLANS = (winograd_plan, winograd_plan, weight_gradient)
+PLANS = (
+    winograd_plan.plan_winograd, winograd_plan.plan_winograd, weight_gradient.plan_winograd_weight,
+)  # fmt: skip
 BUILDS = (conv_static.forward, conv_static.backward_data, conv_static.backward_weight)
 
 
@@ -192,7 +194,7 @@ def test_sixteen_places(
 ) -> None:
     """As exact as direct sums: no more than a few roundings of the largest result."""
     for plans in (winograd_plan, weight_gradient):
-        monkeypatch.setattr(plans, "ENOUGH", 1e9)
+        monkeypatch.setattr(plans, "MAX_WINOGRAD_RELATIVE_COST", 1e9)
     g = geometry(case, last, weight_last)
     rng = np.random.default_rng(3)
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
@@ -200,9 +202,9 @@ def test_sixteen_places(
     x, gy, w = laid(x, last), laid(gy, last), laid(w, weight_last)
     given = ([x, w], [gy, w], [x, gy])
     wanted = laid(wanted[0], last), laid(wanted[1], last), laid(wanted[2], weight_last)
-    for plans, build, arrays, want in zip(PLANS, BUILDS, given, wanted, strict=True):
+    for plan, build, arrays, want in zip(PLANS, BUILDS, given, wanted, strict=True):
         kernel = build(g)
-        plans.plan(contracts(kernel)[0], host())
+        plan(contracts(kernel)[0], host())
         name = f"places_{case.replace(' ', '_')}_{build.__name__}_{last}_{weight_last}"
         function = KernelFunction(kernel, name, load(emit(kernel, name=name), [name])[name])
         before = [*arrays, np.full(want.size, np.nan, np.float32)]
@@ -212,11 +214,11 @@ def test_sixteen_places(
 
 def test_three_by_three_taps_are_made_in_sixteen_places() -> None:
     """Other taps cannot be, and few channels are not worth it."""
-    for plans, build in zip(PLANS, BUILDS, strict=True):
-        plans.plan(contracts(build(geometry("sixteen places", True, True)))[0], host())
+    for plan, build in zip(PLANS, BUILDS, strict=True):
+        plan(contracts(build(geometry("sixteen places", True, True)))[0], host())
         for case, last in (("dilated", True), ("strided", False), ("valid", True)):
             with pytest.raises(Unsupported):
-                plans.plan(contracts(build(geometry(case, last, last)))[0], host())
+                plan(contracts(build(geometry(case, last, last)))[0], host())
 
 
 def test_tiles_span_short_rows() -> None:

@@ -54,7 +54,7 @@ def both(monkeypatch, function):
     calls = []
     real, shared = pointwise.call_kernel, embedding.call_on_threads
     for name in ("native.pointwise", "native.rows", "native.embedding"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "run",
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "call_kernel",
                             lambda *a: (calls.append(a), real(*a)))  # fmt: skip
     monkeypatch.setattr(embedding, "call_on_threads", lambda *a: (calls.append(a), shared(*a)))
     found = function()
