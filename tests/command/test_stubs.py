@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.command.stubs import stubs
+from flambeau.command.stubs import ROOT, stubs
 
 PROGRAM = """
 import flambeau as torch

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.command import cache, check, cli, environment_report
-from flambeau.command.torch_names import resolve
+from flambeau.command import cache, cli, environment_report
 from flambeau.native.foundation import disk_cache
 
 
-@pytest.fixture
-def settled_torch(monkeypatch: pytest.MonkeyPatch):
-    """`check` makes torch mean flambeau; afterwards it does not."""
-    from flambeau.command import torch_alias
-
-    was_installed = torch_alias.installed()
-    yield
-    if not was_installed:
-        torch_alias.uninstall()
+def checked(script: Path) -> tuple[int, str]:
+    """The exit code and output of `flambeau check`, in a process of its own: torch is flambeau in
+    it from then on."""
+    done = subprocess.run([sys.executable, "-m", "flambeau", "check", str(script)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    return done.returncode, done.stdout
 
 
 def test_env_reports_versions_and_processor(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,10 +47,7 @@ def test_cache_reports_and_clears(
     assert cache.main(["nonsense"]) == 2
 
 
-@pytest.mark.usefixtures("settled_torch")
-def test_check_names_what_is_missing_and_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_what_is_missing_and_where(tmp_path: Path) -> None:
     (tmp_path / "layers.py").write_text("from torch import nn\nbroken = nn.Lineer\n")
     script = tmp_path / "train.py"
     script.write_text(
@@ -63,33 +56,34 @@ def test_check_names_what_is_missing_and_where(
         "y = F.relu(t.zeros(2)).shape.numel()\nt.flurb(3)\nt.flurb(4)\n"
         "t.ops.library.operator(y)\nt.float32.itemsize\n"
     )
-    assert check.main([str(script)]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    code, output = checked(script)
+    assert code == 1
+    lines = output.splitlines()
     assert f"{script}:6 and 1 more: torch.flurb: flambeau has no such name" in lines
     assert f"{tmp_path / 'layers.py'}:2: torch.nn.Lineer: flambeau has no such name" in lines
     assert len(lines) == 3
     assert lines[-1].endswith("in 2 files, 2 missing")
 
 
-@pytest.mark.usefixtures("settled_torch")
-def test_check_passes_over_a_program_that_lacks_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_passes_over_a_program_that_lacks_nothing(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\nprint(torch.ones(2))\n")
-    assert check.main([str(script)]) == 0
-    assert capsys.readouterr().out == "2 torch names in 1 file, 0 missing\n"
-    assert check.main([str(tmp_path / "absent.py")]) == 2
+    assert checked(script) == (0, "2 torch names in 1 file, 0 missing\n")
+    assert checked(tmp_path / "absent.py")[0] == 2
 
 
-@pytest.mark.usefixtures("settled_torch")
+RESOLVE = """
+from flambeau.command import torch_alias
+from flambeau.command.torch_names import resolve
+torch_alias.install()
+for name in ("torch.nn.functional.relu", "torch.utils.data.DataLoader", "torch.nn.functional.reelu"):
+    print(resolve(name))
+"""
+
+
 def test_names_resolve_as_far_as_modules_go() -> None:
-    from flambeau.command import torch_alias
-
-    torch_alias.install()
-    assert resolve("torch.nn.functional.relu") is None
-    assert resolve("torch.utils.data.DataLoader") is None
-    assert resolve("torch.nn.functional.reelu") == "flambeau has no such name"
+    done = subprocess.run([sys.executable, "-c", RESOLVE], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["None", "None", "flambeau has no such name"]
 
 
 def test_compile_makes_models_programs(tmp_path: Path) -> None:

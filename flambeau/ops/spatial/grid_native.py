@@ -104,7 +104,8 @@ def points_adjoint(
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
-    return result if _walked("grid_backward", input, grid, mode, padding, align, g, result) else None
+    done = _walked("grid_backward", input, grid, mode, padding, align, g, result)
+    return result if done else None
 
 
 @native_route
