@@ -76,13 +76,14 @@ RESOLVE = """
 from flambeau.command import torch_alias
 from flambeau.command.torch_names import resolve
 torch_alias.install()
-for name in ("torch.nn.functional.relu", "torch.utils.data.DataLoader", "torch.nn.functional.reelu"):
-    print(resolve(name))
+for name in ("nn.functional.relu", "utils.data.DataLoader", "nn.functional.reelu"):
+    print(resolve("torch." + name))
 """
 
 
 def test_names_resolve_as_far_as_modules_go() -> None:
-    done = subprocess.run([sys.executable, "-c", RESOLVE], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", RESOLVE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["None", "None", "flambeau has no such name"]
 
 

@@ -294,7 +294,7 @@ def test_a_worker_killed_between_batches_raises_at_the_next_one():
     next(iterator)
     time.sleep(0.1)  # by now all prefetched batches have come
     os.kill(iterator._workers[0].pid, signal.SIGKILL)
-    time.sleep(0.1)
+    time.sleep(0.5)
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         next(iterator)
 
