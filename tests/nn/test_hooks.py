@@ -304,3 +304,4 @@ def test_global_hooks_are_those_of_the_module_of_modules(torch):
     home._global_forward_hooks.clear()
     layer(torch.ones(1, 2))
     assert calls == ["hook"]
+    handle.remove()
