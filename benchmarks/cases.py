@@ -220,7 +220,7 @@ pointwise("large_mse", "`mse_loss`, 4M", lambda torch, x: torch.nn.functional.ms
 pointwise(
     "large_smooth_l1", "`smooth_l1_loss`, 4M",
     lambda torch, x: torch.nn.functional.smooth_l1_loss(x, x),
-)  # fmt: skip
+)
 pointwise("large_dropout", "`dropout`, 4M", lambda torch, x: torch.nn.functional.dropout(x, 0.1))
 
 

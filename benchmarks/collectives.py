@@ -75,7 +75,7 @@ def start(variant: str, ranks: int) -> dict[str, dict[str, float]]:
     if backend == "mpi":
         mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
         done = subprocess.run([mpiexec, "-n", str(ranks), *command], env=settings, text=True,
-                              capture_output=True, check=True)  # fmt: skip
+                              capture_output=True, check=True)
         return json.loads(done.stdout)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -84,7 +84,7 @@ def start(variant: str, ranks: int) -> dict[str, dict[str, float]]:
         subprocess.Popen(command, env={**settings, "RANK": str(rank)}, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for rank in range(ranks)
-    ]  # fmt: skip
+    ]
     printed = [process.communicate()[0] for process in processes]
     return json.loads(printed[0])
 

@@ -61,7 +61,7 @@ def caches(folder: Path) -> dict[str, str]:
         "JAX_COMPILATION_CACHE_DIR": str(folder), "JAX_PLATFORMS": "cpu",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }  # fmt: skip
+    }
 
 
 def measured(
@@ -137,7 +137,7 @@ def summary(rounds: list[dict | None]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART",
-                        help=f"of {', '.join(PARTS)}; all if not given")  # fmt: skip
+                        help=f"of {', '.join(PARTS)}; all if not given")
     parser.add_argument("--models", metavar="REGEX", default="",
                         help="models whose name matches; of growth LAYERSxWIDTH, 8x128 for one")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
@@ -158,7 +158,7 @@ def main() -> None:
         "parts": [part for part in PARTS if part in (args.only or PARTS)],
         "jobs": {job: {engine: summary(rounds) for engine, rounds in found.items()}
                  for job, found in samples.items()},
-    }  # fmt: skip
+    }
     print(markdown(results))
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -108,7 +108,7 @@ def figures_of(step: Any) -> Found:
         "bytes": sum(line.bytes for line in found.lines), "measured": found.total,
         "least": found.least, "arena": found.arena, "lost": lost,
         "limits": list(found.limits),
-    }  # fmt: skip
+    }
 
 
 def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Found:
@@ -229,7 +229,7 @@ def _beside_the_peak(work: Callable, turns: int) -> Found:
     return {
         "seconds": median(seconds), "quickest": min(seconds), "peak": median(sustained),
         "burst": max(best),
-    }  # fmt: skip
+    }
 
 
 def job(engine: str, text: str, quick: bool) -> Found:

@@ -16,12 +16,12 @@ from table import ROOT, duration, megabytes, put
 
 HERE = Path(__file__).resolve().parent
 NAMES = {"torch": "PyTorch", "inductor": "torch.compile", "jax": "JAX", "eager": "flambeau, eager",
-         "compiled": "flambeau, compiled"}  # fmt: skip
+         "compiled": "flambeau, compiled"}
 OTHERS = ("torch", "inductor", "jax")
 BEGIN = "<!-- compiled: begin (written by benchmarks/compiled.py --readme) -->"
 END = "<!-- compiled: end -->"
 LOST = {"flops": "arithmetic", "memory": "memory", "cached": "caches", "waiting": "waiting",
-        "eager": "eager calls"}  # fmt: skip
+        "eager": "eager calls"}
 Jobs = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -63,19 +63,19 @@ def steps(results: dict) -> list[str]:
     """The table of whole training steps."""
     names = shown(results)
     lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
-                 "times the best other", "aim")  # fmt: skip
+                 "times the best other", "aim")
     for name, found in _of(results, "step"):
         model, ours = MODELS[name], value(found, "compiled")
         lines.append(row(model.title, *(duration(value(found, n)) for n in names),
                          times(value(found, "torch"), ours), times(best(found), ours),
-                         f"{model.aim:g}"))  # fmt: skip
+                         f"{model.aim:g}"))
     return lines
 
 
 def roofline(results: dict) -> list[str]:
     """What compiled steps reach of the machine's limits, and where the rest goes."""
     lines = head("Compiled step", "kernels", "Gflop", "MB moved", "GFLOP/s", "of the limit",
-                 *(f"lost: {name}" for name in LOST.values()), "between kernels")  # fmt: skip
+                 *(f"lost: {name}" for name in LOST.values()), "between kernels")
     for name, found in _of(results, "step"):
         ours = found.get("compiled", {})
         whole = ours.get("measured")
@@ -87,7 +87,7 @@ def roofline(results: dict) -> list[str]:
             MODELS[name].title, ours["kernels"], f"{ours['flops'] / 1e9:.3g}",
             f"{ours['bytes'] / 1e6:.3g}", f"{ours['flops'] / whole / 1e9:.3g}",
             *(f"{one / whole:.0%}" for one in (ours["least"], *lost, between)),
-        ))  # fmt: skip
+        ))
     return lines if len(lines) > 2 else []
 
 
@@ -96,14 +96,14 @@ def first(results: dict) -> list[str]:
     names = [name for name in ("inductor", "jax", "compiled") if name in shown(results)]
     titles = [f"{NAMES[name]}, {cache}" for name in names for cache in ("cold", "warm")]
     lines = head("Until the step is compiled", *titles, "cold, times faster than torch.compile",
-                 "of flambeau's cold: compiling")  # fmt: skip
+                 "of flambeau's cold: compiling")
     for name, found in _of(results, "step"):
         cells = [maybe(duration, value(found, engine, f"{cache} first"))
-                 for engine in names for cache in ("cold", "warm")]  # fmt: skip
+                 for engine in names for cache in ("cold", "warm")]
         ours = value(found, "compiled", "cold first")
         faster = times(value(found, "inductor", "cold first"), ours)
         lines.append(row(MODELS[name].title, *cells, faster,
-                         duration(value(found, "compiled", "cold compiling"))))  # fmt: skip
+                         duration(value(found, "compiled", "cold compiling"))))
     return lines
 
 
@@ -111,7 +111,7 @@ def memory(results: dict) -> list[str]:
     """The most memory that a process held."""
     names = shown(results)
     lines = head("Peak memory of the process", *(NAMES[n] for n in names),
-                 "compiled, warm cache", "times smaller than PyTorch")  # fmt: skip
+                 "compiled, warm cache", "times smaller than PyTorch")
     for name, found in _of(results, "step"):
         cold, theirs = value(found, "compiled", "cold memory"), value(found, "torch", "memory")
         cells = [megabytes(value(found, n, "cold memory")) for n in names]
@@ -140,7 +140,7 @@ def matmul(results: dict) -> list[str]:
     """
     lines = head("Matrix product", NAMES["torch"], NAMES["eager"], NAMES["compiled"],
                  "times PyTorch's speed", "GFLOP/s", "of the peak", "best turn, of the best peak",
-                 "aim")  # fmt: skip
+                 "aim")
     for size, found in _of(results, "matmul"):
         theirs, ours = value(found, "torch"), value(found, "compiled")
         flops, peak, burst, quickest = 2 * int(size) ** 3, *(
@@ -150,7 +150,7 @@ def matmul(results: dict) -> list[str]:
             f"{size} x {size}", duration(theirs), duration(value(found, "eager")), duration(ours),
             times(theirs, ours), f"{rate / 1e9:.0f}" if rate else "",
             *(f"{a / b:.0%}" if a and b else "" for a, b in ((rate, peak), (best, burst))), "80%",
-        ))  # fmt: skip
+        ))
     return lines
 
 
@@ -158,7 +158,7 @@ def growth(results: dict) -> list[str]:
     """How steps and compiling grow with a char GPT."""
     lines = head("char GPT, batch 12x64", NAMES["torch"], NAMES["compiled"],
                  "times PyTorch's speed", "until compiled, cold", "of it compiling",
-                 "memory, times smaller")  # fmt: skip
+                 "memory, times smaller")
     for name, found in _of(results, "growth"):
         layers, width = map(int, name.split(":"))
         theirs, ours = value(found, "torch"), value(found, "compiled")
@@ -167,7 +167,7 @@ def growth(results: dict) -> list[str]:
             duration(value(found, "compiled", "cold first")),
             duration(value(found, "compiled", "cold compiling")),
             times(value(found, "torch", "memory"), value(found, "compiled", "memory")),
-        ))  # fmt: skip
+        ))
     return lines
 
 
@@ -176,14 +176,14 @@ TABLES: dict[str, tuple[str, tuple[Callable[[dict], list[str]], ...]]] = {
     "steps": ("step", (steps, roofline)), "inference": ("inference", (inference,)),
     "matmul": ("matmul", (matmul,)), "first": ("step", (first,)), "memory": ("step", (memory,)),
     "growth": ("growth", (growth,)),
-}  # fmt: skip
+}
 
 
 def _of(results: dict, kind: str) -> list[tuple[str, dict[str, dict[str, Any]]]]:
     """What was measured of one kind: (the rest of the job's name, by engine)."""
     jobs: Jobs = results["jobs"]
     return [(job.partition(":")[2], found) for job, found in jobs.items()
-            if job.partition(":")[0] == kind]  # fmt: skip
+            if job.partition(":")[0] == kind]
 
 
 def footnote(results: dict) -> str:

@@ -121,7 +121,7 @@ def launch(variant: str, name: str, backend: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS)}
     command = [sys.executable, __file__, "--rank", variant, name, backend]
     second = subprocess.Popen(command, env={**os.environ, "RANK": "1"}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL)  # fmt: skip
+                              stdout=subprocess.DEVNULL)
     os.environ["RANK"] = "0"
     try:
         measure(variant, name, backend)
@@ -130,13 +130,13 @@ def launch(variant: str, name: str, backend: str) -> None:
 
 
 def one_round(name: str, backend: str, pythons: dict[str, str], backwards: bool
-              ) -> dict[str, float]:  # fmt: skip
+              ) -> dict[str, float]:
     """Seconds a step by variant, all measured in turn."""
     processes = {}
     for variant in VARIANTS[::-1] if backwards else VARIANTS:
         threads = str(RANKS if variant == "one process" else 1)
         limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
-                               threads)  # fmt: skip
+                               threads)
         command = [pythons[variant], __file__, "--launch", variant, name, backend]
         processes[variant] = Process(command, {**os.environ, **limits}, LIMIT_S)
     all_in_turn(list(processes.values()))
@@ -164,15 +164,15 @@ def main() -> None:
     pythons["torch DDP"] = python_with_torch(options.torch_python)
     table: dict[str, dict[str, float]] = {}
     print(f"{'ms a step':42}" + "".join(f"{v:>14}" for v in VARIANTS) + "   2 x 1 / 1 x 2  torch / "
-          "flambeau")  # fmt: skip
+          "flambeau")
     for name in (n for n in MODELS if re.search(options.models, n)):
         rounds = [one_round(name, options.backend, pythons, bool(number % 2))
-                  for number in range(options.rounds)]  # fmt: skip
+                  for number in range(options.rounds)]
         row = table[name] = {v: statistics.median(r[v] for r in rounds) for v in VARIANTS
-                             if all(v in r for r in rounds)}  # fmt: skip
+                             if all(v in r for r in rounds)}
         times = [row.get(v, float("nan")) for v in VARIANTS]
         print(f"{MODELS[name].title:42}" + "".join(f"{t * 1e3:14.2f}" for t in times)
-              + f"{times[0] / times[1]:16.2f}{times[2] / times[1]:18.2f}", flush=True)  # fmt: skip
+              + f"{times[0] / times[1]:16.2f}{times[2] / times[1]:18.2f}", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 

@@ -104,7 +104,7 @@ def epoch_s(data: Any, dataset: Any, workers: int, measure: str) -> float:
     options = {"multiprocessing_context": measure} if measure in ("fork", "spawn") else {}
     start = time.perf_counter()
     iterator = iter(data.DataLoader(dataset, batch_size=64 if measure != "epoch" else 8,
-                                    num_workers=workers, **options))  # fmt: skip
+                                    num_workers=workers, **options))
     next(iterator)
     first = time.perf_counter()
     if options:
@@ -131,12 +131,12 @@ def child(library: str, name: str, rounds: int) -> None:
 def run(name: str, rounds: int) -> dict[str, float]:
     """The median of each library, in seconds."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore",
-           "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE.parent)])}  # fmt: skip
+           "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE.parent)])}
     processes = [
         Process([sys.executable, str(HERE), "--child", library, "--rounds", str(rounds), name],
                 env, limit=120)
         for library in LIBRARIES
-    ]  # fmt: skip
+    ]
     all_in_turn(processes)
     medians = {}
     for library, process in zip(LIBRARIES, processes, strict=True):
@@ -161,7 +161,7 @@ def main() -> None:
         found = run(name, options.rounds)
         ours, theirs = found["flambeau"], found["torch"]
         print(f"{name:32}{ours * 1e3:9.3f} ms{theirs * 1e3:9.3f} ms{theirs / ours:14.2f}",
-              flush=True)  # fmt: skip
+              flush=True)
 
 
 if __name__ == "__main__":

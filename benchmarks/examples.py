@@ -24,7 +24,7 @@ from turns import Process, all_in_turn, wait_for_turn
 EXAMPLES = {
     "mlp": "MLP 784-256-128-10", "mnist": "CNN, 28x28", "lstm": "LSTM 128",
     "char_gpt": "char GPT, 4 layers, 128 wide", "autograd_tour": "derivatives of a network",
-}  # fmt: skip
+}
 STEPS = 200  # of mlp.py's 250 or so after which rounding at ReLU's kinks takes any two builds apart
 OPTIONS = {"char_gpt": ("--write", "0"), "lstm": ("--write", "0")}
 ENGINES = ("torch", "eager", "compiled")
@@ -104,17 +104,17 @@ def markdown(results: dict[str, dict[str, dict]], machine: dict) -> str:
     """The table: times, ratios, and how far losses are apart."""
     lines = ["| Example, with its data and `item()` | PyTorch | flambeau | with `--compile` "
              "| over PyTorch | over flambeau | losses apart, 10 steps | 50 steps | 200 steps |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+             "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for name, found in results.items():
         torch, eager, compiled = (found[engine] for engine in ENGINES)
         times = [one["seconds"] for one in (torch, eager, compiled)]
         cells = [f"`{name}.py`: {EXAMPLES[name]}", *map(duration, times),
                  *(f"{one / times[2]:.2f}" for one in times[:2]),
-                 *(apart(compiled, torch, n) for n in (10, 50, STEPS))]  # fmt: skip
+                 *(apart(compiled, torch, n) for n in (10, 50, STEPS))]
         lines.append(f"| {' | '.join(cells)} |")
     note = (f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
             f"2 threads, {machine['date']}; medians over the steps after the first quarter, in "
-            "turn. Losses of the compiled run beside PyTorch's: the greatest gap.")  # fmt: skip
+            "turn. Losses of the compiled run beside PyTorch's: the greatest gap.")
     return "\n".join([*lines, "", note])
 
 
@@ -135,7 +135,7 @@ def main() -> None:
     python = python_with_torch(args.torch_python)
     with tempfile.TemporaryDirectory(prefix="flambeau-bench-") as folder:
         results = {name: measured(name, python, folder) for name in EXAMPLES
-                   if re.search(args.only, name)}  # fmt: skip
+                   if re.search(args.only, name)}
     text = markdown(results, versions({"torch": python}))
     print(text)
     if args.readme:

@@ -47,7 +47,7 @@ class Residual(nn.Module):
 
         def conv(size, stride):
             return nn.Conv(self.outputs, (size, size), (stride, stride),
-                           padding=size // 2, use_bias=False)  # fmt: skip
+                           padding=size // 2, use_bias=False)
 
         out = nn.relu(norm()(conv(3, self.stride)(x)))
         out = norm()(conv(3, 1)(out))
@@ -124,7 +124,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable]] = {
     "lstm": (Writer, cross_entropy),
 }
 SHAPES = {"tiny_mlp": (4,), "mlp": (784,), "cnn": (28, 28, 1), "resnet": (32, 32, 3),
-          "char_gpt": (64,), "lstm": (50,)}  # fmt: skip
+          "char_gpt": (64,), "lstm": (50,)}
 CLASSES = {"tiny_mlp": 2, "char_gpt": LETTERS, "lstm": LETTERS}
 
 
@@ -153,7 +153,7 @@ def training(name: str, batch: int) -> tuple[Callable[[], Any], Callable[[], Non
         def loss(params):
             out, changed = model.apply({"params": params, "batch_stats": statistics}, x,
                                        rngs={"dropout": dropout},
-                                       mutable=["batch_stats"])  # fmt: skip
+                                       mutable=["batch_stats"])
             return loss_of(out, y), changed.get("batch_stats", {})
 
         (value, statistics), grads = jax.value_and_grad(loss, has_aux=True)(params)

@@ -77,12 +77,12 @@ def vectors(size: int, classes: int) -> Callable[[Any, int], tuple[Any, Any]]:
 
 def images(channels: int, size: int) -> Callable[[Any, int], tuple[Any, Any]]:
     return lambda torch, batch: (torch.randn(batch, channels, size, size),
-                                 torch.randint(10, (batch,)))  # fmt: skip
+                                 torch.randint(10, (batch,)))
 
 
 def letters(length: int) -> Callable[[Any, int], tuple[Any, Any]]:
     return lambda torch, batch: (torch.randint(LETTERS, (batch, length)),
-                                 torch.randint(LETTERS, (batch, length)))  # fmt: skip
+                                 torch.randint(LETTERS, (batch, length)))
 
 
 MODELS = {
@@ -94,7 +94,7 @@ MODELS = {
     "char_gpt": Model("char GPT, 4 layers, 128 wide, batch 12x64", 12, gpt(4, 128), letters(64),
                       2.5),
     "lstm": Model("LSTM 128, batch 32, length 50", 32, lstm, letters(50), 1.7),
-}  # fmt: skip
+}
 
 
 def growing(layers: int, width: int) -> Model:

@@ -49,7 +49,7 @@ def hosts_on_a_bridge(count: int, megabit: float) -> Iterator[list[str]]:
         for k, name in enumerate(names):
             shell("ip", "netns", "add", name)
             shell("ip", "link", "add", "eth0", "netns", name, "type", "veth", "peer", "name",
-                  f"p{k}", "netns", bridge)  # fmt: skip
+                  f"p{k}", "netns", bridge)
             shell(*inside, "ip", "link", "set", f"p{k}", "master", "br0", "up")
             host = ("ip", "netns", "exec", name)
             shell(*host, "ip", "address", "add", f"10.77.0.{k + 1}/24", "dev", "eth0")
@@ -57,12 +57,12 @@ def hosts_on_a_bridge(count: int, megabit: float) -> Iterator[list[str]]:
             # Else the device hands over packets of 64 KB, which no limit cuts.
             shell(*host, "ip", "link", "set", "eth0", "gso_max_size", "4096", "up")
             shell(*host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
-                  f"{megabit}mbit", "burst", "64kb", "latency", "200ms")  # fmt: skip
+                  f"{megabit}mbit", "burst", "64kb", "latency", "200ms")
         yield names
     finally:
         for name in (*names, bridge):
             subprocess.run(["ip", "netns", "delete", name], check=False,
-                           stderr=subprocess.DEVNULL)  # fmt: skip
+                           stderr=subprocess.DEVNULL)
 
 
 def seconds_of(call: Callable[[], Any], before: Callable[[], Any]) -> float:
@@ -108,7 +108,7 @@ def measure() -> None:
 
     def perceptron() -> Any:
         layers = [layer for inputs, outputs in itertools.pairwise(WIDTHS)
-                  for layer in (nn.Linear(inputs, outputs), nn.ReLU())]  # fmt: skip
+                  for layer in (nn.Linear(inputs, outputs), nn.ReLU())]
         return nn.Sequential(*layers[:-1])
 
     net = nn.parallel.DistributedDataParallel(perceptron(), bucket_cap_mb=1)
@@ -135,12 +135,12 @@ def run(names: list[str]) -> dict[str, Any]:
     settings = {
         **os.environ, "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500",
         "WORLD_SIZE": str(len(names)), "OMP_NUM_THREADS": "1", "FLAMBEAU_NUM_THREADS": "1",
-    }  # fmt: skip
+    }
     processes = [
         subprocess.Popen(["ip", "netns", "exec", name, sys.executable, __file__, "--measure"],
                          env={**settings, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     printed = [process.communicate(timeout=300)[0] for process in processes]
     return json.loads(printed[0].splitlines()[-1])
 
@@ -156,7 +156,7 @@ def main() -> None:
         measure()
         return
     print("hosts  Mbit/s   4 MB all-reduced, model   computing   communicating   both, model (ms)"
-          "   hidden")  # fmt: skip
+          "   hidden")
     for count in options.hosts:
         for megabit in options.megabit:
             with hosts_on_a_bridge(count, megabit) as names:
@@ -169,7 +169,7 @@ def main() -> None:
             times = (found["all_reduce"], reduced_s, *parts, found["step"], step_s)
             a, b, c, d, e, f = (f"{seconds * 1e3:.0f}" for seconds in times)
             print(f"{count:5} {megabit:7g} {a:>16} {b:>8} {c:>11} {d:>15} {e:>7} {f:>9}"
-                  f" {hidden:12.0%}", flush=True)  # fmt: skip
+                  f" {hidden:12.0%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 
 SHAPES = [(32, 64, 64), (64, 784, 256), (64, 256, 128), (64, 128, 10), (768, 128, 512),
           (768, 512, 128), (1, 784, 256), (512, 512, 512), (1024, 1024, 1024),
-          (2048, 2048, 2048)]  # fmt: skip
+          (2048, 2048, 2048)]
 STACK = (48, 64, 32, 64)  # of products: how many, m, k, n
 _SECONDS = 0.15  # for one way of one shape
 
@@ -70,7 +70,7 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     strides = [tuple(s // a.itemsize for s in x.strides) for x in (a, b)]
     kernel = product(GemmLayout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
-                            strides[0], strides[1]))  # fmt: skip
+                            strides[0], strides[1]))
     address = compile_kernel(kernel).address
     cells = (ctypes.c_int64 * 3)(*[x.ctypes.data for x in (a, b, y)])
     at = ctypes.addressof(cells)
@@ -116,10 +116,10 @@ def main() -> None:
             a = rng.normal(size=(k, m) if flip[0] == "T" else (m, k)).astype("f")
             b = rng.normal(size=(n, k) if flip[1] == "T" else (k, n)).astype("f")
             row(f"{m}x{k} @ {k}x{n} {flip}", a.T if flip[0] == "T" else a,
-                b.T if flip[1] == "T" else b, given, limit, again, torch)  # fmt: skip
+                b.T if flip[1] == "T" else b, given, limit, again, torch)
     count, m, k, n = STACK
     row(f"{count} of {m}x{k} @ {k}x{n} NN", rng.normal(size=(count, m, k)).astype("f"),
-        rng.normal(size=(count, k, n)).astype("f"), given, limit, again, torch)  # fmt: skip
+        rng.normal(size=(count, k, n)).astype("f"), given, limit, again, torch)
 
 
 def row(name: str, a: Any, b: Any, given: Any, limit: float, again: Any, torch: Any) -> None:

@@ -45,7 +45,7 @@ def run(command: list[str], script: str, cache: str) -> tuple[float, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     begin = time.perf_counter()
     process = subprocess.run([*command, str(path)], env=environment, capture_output=True, text=True,
-                             check=False, cwd=tempfile.gettempdir())  # fmt: skip
+                             check=False, cwd=tempfile.gettempdir())
     seconds = time.perf_counter() - begin
     if process.returncode:
         raise RuntimeError(f"{command} {script}: {process.stderr[-2000:]}")
@@ -65,12 +65,12 @@ def measure(script: str, python: str, rounds: int) -> dict[str, object]:
                 if engine == "torch":
                     expected = printed
     return {**{engine: statistics.median(t) for engine, t in times.items()}, "cold": cold,
-            "printed": {"torch": expected, "flambeau": printed}}  # fmt: skip
+            "printed": {"torch": expected, "flambeau": printed}}
 
 
 def table(results: dict[str, dict]) -> str:
     lines = ["| Whole program | PyTorch | flambeau | times faster | first run ever |",
-             "|---|---:|---:|---:|---:|"]  # fmt: skip
+             "|---|---:|---:|---:|---:|"]
     for script, row in results.items():
         lines.append(
             f"| {SCRIPTS[script]} | {duration(row['torch'])} | {duration(row['flambeau'])} "
@@ -92,7 +92,7 @@ def draw(results: dict[str, dict], path: str) -> None:
     axes.barh([p + 0.19 for p in places], flambeau, 0.38, color="#d6604d", label="flambeau")
     for place, theirs, ours in zip(places, torch, flambeau, strict=True):
         axes.annotate(f"{theirs / ours:.1f} times faster", (ours, place + 0.19), (6, 0),
-                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+                      textcoords="offset points", va="center", fontsize=9)
     axes.set_yticks(places, [name.replace("`", "") for name in names])
     axes.invert_yaxis()
     axes.set_xlabel("seconds from start to exit, imports included")

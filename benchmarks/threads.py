@@ -144,7 +144,7 @@ def main() -> None:
     print("|---|" + "---:|" * len(given.threads), flush=True)
     with tempfile.TemporaryDirectory(prefix="flambeau-bench-") as folder:
         started = {(engine, count): _process(pythons[engine], engine, count, given.only, folder)
-                   for count in given.threads for engine in ENGINES}  # fmt: skip
+                   for count in given.threads for engine in ENGINES}
         shown = 0
         while any(not one.ended for one in started.values()):
             for one in [one for one in started.values() if not one.ended]:

@@ -36,7 +36,7 @@ ROWS = {
     "mnist, later epoch": ("s", 1.0, "each of those that follow"),
     "mnist, all epochs": ("s", 1.0, "all of them"),
     "mnist accuracy": ("", 1.0, "the share of right answers after the last"),
-}  # fmt: skip
+}
 
 
 def measure(python: str, engine: str, *options: str, **variables: str) -> dict[str, float]:
@@ -46,7 +46,7 @@ def measure(python: str, engine: str, *options: str, **variables: str) -> dict[s
     run = subprocess.run(
         [python, str(HERE / "train_engines.py"), engine, *options],
         env=surroundings, stdout=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
+    )
     if run.returncode:
         sys.exit(f"{engine} failed in {python}; the extra `bench` has what it needs")
     return json.loads(run.stdout.splitlines()[-1])

@@ -231,7 +231,7 @@ class PoutyneEngine:
 ENGINES = {
     "flambeau": FlambeauEngine, "torch": TorchEngine, "ignite": IgniteEngine,
     "poutyne": PoutyneEngine,
-}  # fmt: skip
+}
 
 
 def named(what: str, handlers: int) -> str:

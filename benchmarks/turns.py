@@ -31,7 +31,7 @@ class Process:
         self._process = subprocess.Popen(
             command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
             text=True,
-        )  # fmt: skip
+        )
         self._limit = limit
         self.lines: list[str] = []  # of its output, but for what asks
         self.errors = ""

@@ -34,10 +34,10 @@ def objective(trial: optuna.Trial, epochs: int) -> float:
     net = nn.Sequential(
         nn.Flatten(), nn.Linear(784, width), nn.ReLU(),
         nn.Dropout(trial.suggest_float("dropout", 0.0, 0.5)), nn.Linear(width, 10),
-    )  # fmt: skip
+    )
     rate = trial.suggest_float("lr", 1e-4, 1e-1, log=True)
     trainer = Trainer(net, torch.optim.Adam(net.parameters(), rate), "cross_entropy",
-                      metrics=["accuracy"], callbacks=[Prune(trial, "valid_accuracy")])  # fmt: skip
+                      metrics=["accuracy"], callbacks=[Prune(trial, "valid_accuracy")])
     history = trainer.fit(
         mnist_data.load("train"), mnist_data.load("test"), epochs, batch_size=64, progress=False
     )

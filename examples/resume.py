@@ -18,7 +18,7 @@ from flambeau.train import Checkpoint, CSVLogger, EarlyStopping, Schedule, Train
 folder = sys.argv[1] if len(sys.argv) > 1 else "runs/digits"
 torch.manual_seed(1)
 net = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Dropout(0.2),
-                    nn.Linear(128, 10))  # fmt: skip
+                    nn.Linear(128, 10))
 optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
 trainer = Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"])
 
@@ -26,7 +26,7 @@ trainer = Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"])
 @trainer.on(epoch.end)
 def report(run):
     print(f"epoch {run.state.epoch}: step {run.state.step}, loss {run.logs['loss']!r}, "
-          f"accuracy {run.logs['valid_accuracy']:.2%}", flush=True)  # fmt: skip
+          f"accuracy {run.logs['valid_accuracy']:.2%}", flush=True)
 
 
 trainer.fit(
@@ -39,5 +39,5 @@ trainer.fit(
         Checkpoint(folder, monitor="valid_accuracy", steps=50, plot=True),
         CSVLogger(f"{folder}/log.csv"),
     ],
-)  # fmt: skip
+)
 print(f"best: {max(row['valid_accuracy'] for row in trainer.history):.2%}")

@@ -17,7 +17,7 @@ def mlp(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(
         nn.Linear(inputs, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2),
         nn.Linear(64, outputs),
-    )  # fmt: skip
+    )
 
 
 torch.manual_seed(1)

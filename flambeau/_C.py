@@ -24,7 +24,7 @@ __all__ = [
     "Future", "Generator", "Size", "TensorBase", "_EnableTorchFunction",
     "_ExcludeDispatchKeyGuard", "_LinAlgError",
     "_disabled_torch_function_impl", "device", "dtype",
-]  # fmt: skip
+]
 
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
@@ -178,4 +178,4 @@ __getattr__ = lacking(__name__, (
     "CompilationUnit", "FileCheck", "FunctionSchema", "Graph", "JITException", "Node",
     "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Type", "Value",
     "_distributed_c10d", "_functorch",
-))  # fmt: skip
+))

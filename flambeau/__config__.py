@@ -24,4 +24,4 @@ def parallel_info() -> str:
     from ._namespace.settings import get_num_interop_threads, get_num_threads
 
     return (f"ATen/Parallel:\n\tat::get_num_threads() : {get_num_threads()}\n"
-            f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\n")  # fmt: skip
+            f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\n")

@@ -7,7 +7,7 @@ from .nn.conversion import ConversionPolicy
 __all__ = [
     "get_overwrite_module_params_on_conversion", "get_swap_module_params_on_conversion",
     "set_overwrite_module_params_on_conversion", "set_swap_module_params_on_conversion",
-]  # fmt: skip
+]
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:

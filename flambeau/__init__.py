@@ -29,7 +29,7 @@ from . import autograd, ops
 from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
-)  # fmt: skip
+)
 from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
@@ -57,12 +57,12 @@ from .tensor import dtypes as _dtypes
 from .tensor.devices import device, get_default_device, set_default_device
 from .tensor.dtypes import (
     dtype, finfo, get_default_dtype, iinfo, set_default_dtype,
-)  # fmt: skip
+)
 from .tensor.random.generator import Generator, default_generator
 from .tensor.layout import (
     channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format,
     sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
-)  # fmt: skip
+)
 from .tensor.printing import set_printoptions
 from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
@@ -92,7 +92,7 @@ _SUBMODULES = frozenset((
     "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
     "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
     "torch_version", "train", "types", "utils", "version", "xpu",
-))  # fmt: skip
+))
 _ELSEWHERE = {
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
@@ -173,4 +173,4 @@ _give_absent_methods(Tensor, (
     "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "resize_as_sparse_",
     "slice_inverse", "sparse_resize_", "sparse_resize_and_clear_", "to_mkldnn",
     "to_padded_tensor",
-))  # fmt: skip
+))

@@ -28,7 +28,7 @@ __all__ = [
     "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_qtensor",
     "_rebuild_sparse_tensor", "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3",
     "_rebuild_wrapper_subclass",
-]  # fmt: skip
+]
 
 
 def _element_size(dtype: _dtype) -> int:

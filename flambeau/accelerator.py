@@ -7,7 +7,7 @@ from typing import NoReturn
 from .tensor.devices import device
 
 __all__ = ["current_accelerator", "current_device_index", "device_count", "is_available",
-           "set_device_index", "synchronize"]  # fmt: skip
+           "set_device_index", "synchronize"]
 
 
 class AcceleratorError(RuntimeError):

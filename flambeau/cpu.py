@@ -16,7 +16,7 @@ __all__ = [
     "set_device",
     "stream",
     "synchronize",
-]  # fmt: skip
+]
 
 
 class Stream:
@@ -41,7 +41,7 @@ class StreamContext:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         pass
 
 

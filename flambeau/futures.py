@@ -87,7 +87,7 @@ class Future:
         with self._lock:
             if self.done():
                 raise RuntimeError("Attempting to mark a completed Future as complete again. Note "
-                                   "that a Future can only be marked completed once.")  # fmt: skip
+                                   "that a Future can only be marked completed once.")
             self._value, self._error = value, error
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []

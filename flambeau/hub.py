@@ -23,7 +23,7 @@ from .serialization import load as _load_file
 __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",
     "set_dir",
-]  # fmt: skip
+]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 17
@@ -75,7 +75,7 @@ def download_url_to_file(
 def load_state_dict_from_url(
     url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,
     check_hash: bool = False, file_name: str | None = None, weights_only: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The checkpoint at an address, downloaded once and kept in `model_dir`.
 
     With `check_hash` the file's name says how its SHA-256 begins: name-0123abcd.pth.
@@ -113,7 +113,7 @@ def _entries(repo_or_dir: str, source: str) -> Any:
     finally:
         sys.path.remove(folder)
     missing = [name for name in getattr(module, "dependencies", ())
-               if importlib.util.find_spec(name) is None]  # fmt: skip
+               if importlib.util.find_spec(name) is None]
     if missing:
         raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
     return module
@@ -132,7 +132,7 @@ def load(
     repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = None,
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False,
     **kwargs: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """`model(*args, **kwargs)`, a function of the hubconf.py in a folder (source="local").
 
     NotImplementedError for source="github"; RuntimeError for a name that is not there.
@@ -143,17 +143,17 @@ def load(
 def list(
     github: str, force_reload: bool = False, skip_validation: bool = False,
     trust_repo: Any = None, verbose: bool = True, source: str = "local",
-) -> Any:  # fmt: skip
+) -> Any:
     """The names of the functions in a folder's hubconf.py."""
     module = _entries(github, source)
     return [name for name in dir(module)
-            if callable(getattr(module, name)) and not name.startswith("_")]  # fmt: skip
+            if callable(getattr(module, name)) and not name.startswith("_")]
 
 
 def help(
     github: str, model: str, force_reload: bool = False, skip_validation: bool = False,
     trust_repo: Any = None, source: str = "local",
-) -> str | None:  # fmt: skip
+) -> str | None:
     """The docstring of a function in a folder's hubconf.py."""
     return _entry(_entries(github, source), model).__doc__
 
@@ -165,7 +165,7 @@ class _Faketqdm:
     """
 
     def __init__(self, total: int | None = None, disable: bool = False, unit: Any = None,
-                 *args: Any, **kwargs: Any) -> None:  # fmt: skip
+                 *args: Any, **kwargs: Any) -> None:
         self.total, self.disable, self.n = total, disable, 0
 
     def update(self, n: int) -> None:

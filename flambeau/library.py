@@ -24,10 +24,10 @@ from .tensor.absent import lacking
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
     "impl_abstract", "infer_schema", "register_autograd", "register_fake", "register_kernel",
-]  # fmt: skip
+]
 
 _NAMES = ("get_kernel", "opcheck", "register_autocast", "register_torch_dispatch",
-          "register_vmap", "triton_op", "wrap_triton")  # fmt: skip
+          "register_vmap", "triton_op", "wrap_triton")
 
 __getattr__ = lacking(__name__, _NAMES)
 
@@ -117,11 +117,11 @@ class Library:
     def impl(
         self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
         *, allow_override: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Gives an operator its kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type "
-                            f"{type(fn)}")  # fmt: skip
+                            f"{type(fn)}")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         if isinstance(op_name, str):
             name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
@@ -183,7 +183,7 @@ def custom_op(
     name: str, fn: Callable | None = None, /, *, mutates_args: str | Iterable[str],
     device_types: str | Sequence[str] | None = None, schema: str | None = None,
     tags: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Makes a function an operator, inside which nothing is recorded; a decorator without `fn`.
 
     `mutates_args` names the arguments that it writes to. The schema is read from annotations
@@ -219,12 +219,12 @@ def impl(
 def register_kernel(
     op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *,
     lib: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Gives an operator its kernel for some kinds of device (None: all); a decorator too."""
     operator = _operator(op)
     kinds = [device_types] if isinstance(device_types, str) else device_types
     keys = ["CompositeExplicitAutograd"] if kinds is None else \
-        [_DEVICES.get(kind, kind) for kind in kinds]  # fmt: skip
+        [_DEVICES.get(kind, kind) for kind in kinds]
 
     def register(function: Callable) -> Callable:
         operator.kernels.update(dict.fromkeys(keys, function))
@@ -236,7 +236,7 @@ def register_kernel(
 def register_fake(
     op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1,
     allow_override: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """What gives tensors of the result's shape and dtype, for meta tensors; a decorator too."""
     operator = _operator(op)
 

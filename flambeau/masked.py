@@ -33,14 +33,14 @@ _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
     "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _least, "amin": _greatest,
     "argmax": _least, "argmin": _greatest, "logsumexp": _least, "median": lambda kind: math.nan,
     "norm": lambda kind: 0, "least norm": _greatest,
-}  # fmt: skip
+}
 
 
 def _expanded(mask: Tensor, input: Tensor) -> Tensor:
     """The mask as bools in the shape of the input."""
     if mask._array.ndim > input._array.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher "
-                         "than of the input)")  # fmt: skip
+                         "than of the input)")
     return mask.expand(input.shape).to(types.bool_)
 
 
@@ -74,7 +74,7 @@ def _summed_dtype(input: Tensor, dtype: Dtype | None) -> Dtype:
 def sum(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The sum of the elements where the mask is True.
 
     >>> torch.masked.sum(torch.tensor([1., 2., 4.]), mask=torch.tensor([True, False, True]))
@@ -89,7 +89,7 @@ def sum(
 def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The product of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
@@ -134,7 +134,7 @@ def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
     def function(
         input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
         mask: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         if input._array.strides is None:
             return _sparse(name, input, dim, keepdim, dtype or input.dtype, mask)
         y = getattr(ops, name)(_filled(name, input, mask), _axes(dim, input), bool(keepdim))
@@ -158,7 +158,7 @@ def _place(name: str, doc: str) -> Callable[..., Tensor]:
     def function(
         input: Tensor, dim: int | None = None, *, keepdim: bool = False,
         dtype: Dtype | None = None, mask: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         y = getattr(ops, name)(_filled(name, input, mask), dim, bool(keepdim))
         return y.to(input.dtype if dtype is None else dtype)
 
@@ -188,7 +188,7 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The mean of the elements where the mask is True; nan where there are none.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
@@ -208,7 +208,7 @@ def mean(
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The lower median along an axis of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
@@ -223,14 +223,14 @@ def median(
         return y
     if bool(y.isnan().any()):
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating "
-                         "point")  # fmt: skip
+                         "point")
     return y.to(kind)
 
 
 def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The logarithm of the sum of exponentials where the mask is True.
 
     >>> x, mask = torch.tensor([0., 9., 0.]), torch.tensor([True, False, True])
@@ -244,7 +244,7 @@ def logsumexp(
 def logaddexp(
     input: Tensor, other: Tensor, *, dtype: Dtype | None = None, input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """log(exp(input) + exp(other)), each term only where its mask is True.
 
     >>> x, mask = torch.tensor([0., 0.]), torch.tensor([True, False])
@@ -252,14 +252,14 @@ def logaddexp(
     tensor(0.6931)
     """
     y = ops.logaddexp(_filled("logsumexp", input, input_mask),
-                      _filled("logsumexp", other, other_mask))  # fmt: skip
+                      _filled("logsumexp", other, other_mask))
     return y.to(input.dtype if dtype is None else dtype)
 
 
 def norm(
     input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: bool = False,
     dtype: Dtype | None = None, mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The norm of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
@@ -276,7 +276,7 @@ def norm(
 def _variance(
     input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool,
     dtype: Dtype | None, mask: Tensor | None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     if correction is None:
@@ -290,7 +290,7 @@ def _variance(
     square = centred * centred.conj()
     total = sum(square, dim, keepdim=keepdim, dtype=inside, mask=mask)
     less = (count.reshape(total.shape).to(total.dtype if not total.is_complex() else types.float64)
-            - correction).clamp(min=0)  # fmt: skip
+            - correction).clamp(min=0)
     return (total / less.to(total.real.dtype)).to(kind)
 
 
@@ -298,7 +298,7 @@ def var(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, *,
     correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The variance of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 3.]), torch.tensor([True, False, True])
@@ -312,7 +312,7 @@ def std(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, *,
     correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The standard deviation of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 3.]), torch.tensor([True, False, True])
@@ -361,7 +361,7 @@ def softmin(
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Dtype | None = None,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The elements divided by their norm along an axis, where the mask is True; 0 elsewhere.
 
     >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
@@ -376,4 +376,4 @@ __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",
     "logsumexp", "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum",
     "var",
-]  # fmt: skip
+]

@@ -15,7 +15,7 @@ from typing import Any
 __all__ = [
     "Aggregation", "Event", "EventHandlerHandle", "Stat", "TensorboardEventHandler", "data_value_t",
     "log_event", "register_event_handler", "unregister_event_handler",
-]  # fmt: skip
+]
 
 STAT_EVENT = "torch.monitor.Stat"
 
@@ -117,7 +117,7 @@ class Stat:
     """
 
     def __init__(self, name: str, aggregations: Iterable[Aggregation],
-                 window_size: datetime.timedelta, max_samples: int = -1) -> None:  # fmt: skip
+                 window_size: datetime.timedelta, max_samples: int = -1) -> None:
         self.name = name
         self._aggregations = tuple(a for a in aggregations if a is not Aggregation.VALUE)
         self._window_s, self._max_samples = window_size.total_seconds(), max_samples

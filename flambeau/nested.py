@@ -7,6 +7,6 @@ __all__: list[str] = []
 _NAMES = (
     "as_nested_tensor", "narrow", "nested_tensor", "nested_tensor_from_jagged", "masked_select",
     "to_padded_tensor",
-)  # fmt: skip
+)
 
 __getattr__ = lacking(__name__, _NAMES)

@@ -47,7 +47,7 @@ class SobolEngine:
 
     def draw(
         self, n: int = 1, out: Tensor | None = None, dtype: Dtype | None = None
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """The next `n` points, (n, dimension), in `dtype` or the default dtype."""
         kind = get_default_dtype() if dtype is None else dtype
         rows = self._advance(n, keep=True)

@@ -12,14 +12,14 @@ from .tensor.random.generator import default_generator
 __all__ = [
     "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
     "set_rng_state",
-]  # fmt: skip
+]
 
 
 @contextlib.contextmanager
 def fork_rng(
     devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
     _devices_kw: str = "devices", device_type: str = "cuda",
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """A context that leaves the default generator as it found it.
 
     >>> with torch.random.fork_rng():

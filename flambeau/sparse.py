@@ -23,7 +23,7 @@ entry.load()
 __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
     "sampled_addmm", "softmax", "spdiags", "sum",
-]  # fmt: skip
+]
 
 _NAMES = ("SparseSemiStructuredTensor", "spsolve", "to_sparse_semi_structured")
 
@@ -49,7 +49,7 @@ for _name, _kind in (("FloatTensor", dtypes.float32), ("DoubleTensor", dtypes.fl
                      ("HalfTensor", dtypes.float16), ("BFloat16Tensor", dtypes.bfloat16),
                      ("LongTensor", dtypes.int64), ("IntTensor", dtypes.int32),
                      ("ShortTensor", dtypes.int16), ("CharTensor", dtypes.int8),
-                     ("ByteTensor", dtypes.uint8)):  # fmt: skip
+                     ("ByteTensor", dtypes.uint8)):
     globals()[_name] = _legacy(_name, _kind)
 
 

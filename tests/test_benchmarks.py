@@ -15,7 +15,7 @@ import flambeau
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
            "processes", "turns", "compiled", "examples", "threads", "scripts",
-           "scaling_model")  # fmt: skip
+           "scaling_model")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_row_by_threads(benchmarks):
     from threads import operators, row
 
     lines = {("torch", 2): ("sum", 4e-3), ("flambeau", 2): ("sum", 2e-3),
-             ("torch", 8): ("sum", 3e-4), ("flambeau", 8): ("sum", 2e-4)}  # fmt: skip
+             ("torch", 8): ("sum", 3e-4), ("flambeau", 8): ("sum", 2e-4)}
     assert row(lines, [2, 8]) == "| sum | 2 ms, 2.00 | 200 us, 1.50 |"
     operators(flambeau)["x + x, 64K"]()()
 
@@ -150,11 +150,11 @@ def test_tables_leave_out_what_was_not_measured(benchmarks):
     import compiled_table
 
     step = {"torch": {"seconds": 3e-3, "memory": 200.0}, "jax": {"seconds": 2e-3},
-            "compiled": {"seconds": 1e-3, "cold first": 0.5, "cold memory": 100.0}}  # fmt: skip
+            "compiled": {"seconds": 1e-3, "cold first": 0.5, "cold memory": 100.0}}
     machine = {"torch": "2", "python": "3", "processor": "p", "cores": "2", "date": "d"}
     results = {"jobs": {"step:mlp": step, "matmul:512": {"compiled": {}}}, "machine": machine,
                "rounds": 1, "parts": ["steps", "inference", "matmul"],
-               "missing": ["torch.compile: no compiler"]}  # fmt: skip
+               "missing": ["torch.compile: no compiler"]}
     text = compiled_table.markdown(results)
     assert "| 3 ms | 2 ms | 1 ms | 3.00 | 2.00 | 1.3 |" in text
     assert "Left out: torch.compile: no compiler." in text
@@ -177,7 +177,7 @@ def test_the_examples_are_measured_and_compared(benchmarks):
     code = "import examples; examples.run('compiled', 'autograd_tour', 8, turns=False)"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", env=env,
-                          capture_output=True, text=True, check=True)  # fmt: skip
+                          capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found["losses"]) == 8
     assert found["seconds"] > 0
@@ -206,12 +206,12 @@ def test_processes_take_turns(benchmarks, tmp_path):
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
     found = [Process([sys.executable, "-c", text, name, str(tmp_path / "log")], env, 60.0)
-             for name in "abc"]  # fmt: skip
+             for name in "abc"]
     all_in_turn(found)
     lines = (tmp_path / "log").read_text().split("\n")[:-1]
     turns = [f"{name}{i}" for i in range(3) for name in "abc" if (name, i) != ("b", 2)]
     assert lines == [f"{turn} {what}" for turn in turns for what in ("begin", "end")
-                     if (turn, what) != ("b1", "end")]  # fmt: skip
+                     if (turn, what) != ("b1", "end")]
     assert [one.failed for one in found] == [False, True, False]
     assert "no more" in found[1].errors
     assert found[2].lines == ["done c\n"]

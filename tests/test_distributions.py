@@ -60,7 +60,7 @@ def test_moments_and_draws(name):
 
 
 @pytest.mark.parametrize("name", ["Normal", "Laplace", "Cauchy", "Uniform", "Exponential",
-                                  "LogNormal", "HalfNormal", "Gumbel"])  # fmt: skip
+                                  "LogNormal", "HalfNormal", "Gumbel"])
 def test_cdf_and_its_inverse(name):
     ours, scipy, values = KNOWN[name]
     wanted = torch.tensor(scipy.cdf(values.numpy()))
@@ -70,7 +70,7 @@ def test_cdf_and_its_inverse(name):
 
 
 @pytest.mark.parametrize("name", ["Normal", "Laplace", "Cauchy", "Uniform", "Exponential", "Gamma",
-                                  "Beta", "Bernoulli", "Gumbel", "LogNormal"])  # fmt: skip
+                                  "Beta", "Bernoulli", "Gumbel", "LogNormal"])
 def test_entropy(name):
     ours, scipy, _ = KNOWN[name]
     assert float(ours.entropy()) == pytest.approx(float(scipy.entropy()), rel=1e-6)
@@ -118,7 +118,7 @@ def test_multivariate_normal():
     covariance = torch.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
     ones = [D.MultivariateNormal(t(1.0, -1.0), covariance),
             D.MultivariateNormal(t(1.0, -1.0), scale_tril=torch.linalg.cholesky(covariance)),
-            D.MultivariateNormal(t(1.0, -1.0), precision_matrix=covariance.inverse())]  # fmt: skip
+            D.MultivariateNormal(t(1.0, -1.0), precision_matrix=covariance.inverse())]
     scipy = st.multivariate_normal([1, -1], covariance.numpy())
     for one in ones:
         assert one.log_prob(t(0.0, 0.3)).item() == pytest.approx(scipy.logpdf([0, 0.3]))
@@ -140,7 +140,7 @@ def test_independent_transformed_and_mixed():
     wanted = base.log_prob(x) - torch.log(2 * (1 - torch.tanh(x) ** 2))
     torch.testing.assert_close(squashed.log_prob(y), wanted, rtol=1e-4, atol=1e-4)
     mixed = D.MixtureSameFamily(D.Categorical(torch.tensor([0.3, 0.7])),
-                                D.Normal(torch.tensor([0.0, 5.0]), torch.ones(2)))  # fmt: skip
+                                D.Normal(torch.tensor([0.0, 5.0]), torch.ones(2)))
     at = torch.tensor(1.0)
     density = 0.3 * st.norm(0).pdf(1) + 0.7 * st.norm(5).pdf(1)
     assert mixed.log_prob(at).exp().item() == pytest.approx(density, rel=1e-5)
@@ -186,7 +186,7 @@ def test_divergences_are_means_over_draws(name):
 @pytest.mark.parametrize("make", [
     D.Normal, D.Laplace, D.Gumbel, D.Uniform, lambda a, b: D.Exponential(b),
     D.LogNormal, lambda a, b: D.Independent(D.Normal(a, b), 1),
-])  # fmt: skip
+])
 def test_draws_hand_on_gradients(make):
     a = t(0.2, 0.4).requires_grad_()
     b = t(1.0, 1.5).requires_grad_()

@@ -86,7 +86,7 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 )
 def test_names_say_something(path: Path) -> None:
     empty = [f"line {line}: {name}" for line, name in bound_names(ast.parse(path.read_text()))
-             if name in EMPTY_NAMES]  # fmt: skip
+             if name in EMPTY_NAMES]
     assert bool(empty) == (relative(path) in NAMED_LATER), empty or "take it off the list"
 
 
@@ -114,8 +114,8 @@ def test_no_absolute_paths() -> None:
 def test_import_is_lean() -> None:
     """`import flambeau` loads NumPy and the operators, nothing that only some programs use."""
     heavy = ("scipy", "llvmlite", "flambeau.nn", "flambeau.optim", "flambeau.utils",
-             "flambeau.serialization", "multiprocessing", "matplotlib")  # fmt: skip
+             "flambeau.serialization", "multiprocessing", "matplotlib")
     program = f"import flambeau, sys; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
-                         check=True)  # fmt: skip
+                         check=True)
     assert run.stdout.strip() == "[]"

@@ -16,7 +16,7 @@ from flambeau.tensor.absent import Lacking
 @pytest.mark.parametrize("name", [
     "onnx.dynamo_export", "sparse.spsolve", "nested.nested_tensor",
     "library.opcheck", "autograd.profiler.emit_nvtx", "distributed.fsdp.FSDPModule",
-])  # fmt: skip
+])
 def test_using_one_names_it(name: str) -> None:
     module, _, last = name.rpartition(".")
     found = getattr(__import__(f"flambeau.{module}", fromlist=["x"]), last)

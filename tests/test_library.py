@@ -139,7 +139,7 @@ def test_names_that_are_nowhere() -> None:
 
 def test_schemas_of_annotations() -> None:
     def f(x: Tensor, y: Tensor | None, z: list[int], b: bool = True, s: str = "a", *,
-          kw: float | None = None) -> tuple[Tensor, list[Tensor]]: ...  # fmt: skip
+          kw: float | None = None) -> tuple[Tensor, list[Tensor]]: ...
 
     assert torch.library.infer_schema(f, mutates_args={"x"}) == (
         '(Tensor(a0!) x, Tensor? y, SymInt[] z, bool b=True, str s="a", *, float? kw=None) -> '

@@ -92,7 +92,7 @@ def test_conditions_that_programs_state():
         torch._assert_async(torch.tensor(0), "hm")
     torch._check(True)
     kinds = {"": RuntimeError, "_index": IndexError, "_value": ValueError, "_type": TypeError,
-             "_not_implemented": NotImplementedError}  # fmt: skip
+             "_not_implemented": NotImplementedError}
     for name, kind in kinds.items():
         with pytest.raises(kind, match="two"):
             getattr(torch, f"_check{name}")(False, lambda: "two")
@@ -113,7 +113,7 @@ def test_autocast_settings_with_the_device_in_their_name():
     from flambeau.amp.device_names import NAMES
 
     wanted = {"get_autocast_cpu_dtype": torch.bfloat16, "get_autocast_gpu_dtype": torch.float16,
-              "is_autocast_cpu_enabled": False}  # fmt: skip
+              "is_autocast_cpu_enabled": False}
     for name in NAMES:
         assert hasattr(torch, name)
     for name, value in wanted.items():
@@ -149,7 +149,7 @@ def test_operators_by_the_names_of_the_dispatcher():
 
 def test_what_programs_take_from_the_extension():
     assert torch._C._nn._parse_to("cpu", torch.float64) == (
-        torch.device("cpu"), torch.float64, False, None)  # fmt: skip
+        torch.device("cpu"), torch.float64, False, None)
     assert torch._C._get_tracing_state() is None
     assert torch._C._disabled_torch_function_impl(len, (), ([1],)) == 1
     assert issubclass(torch.Tensor, torch._C.TensorBase)

@@ -26,7 +26,7 @@ def run(program: str, *launcher: str) -> str:
     done = subprocess.run(
         [sys.executable, *launcher, f"{program}.py"], cwd=FOLDER, env=environment, text=True,
         capture_output=True, timeout=300, check=False,
-    )  # fmt: skip
+    )
     if "No module named 'tensorboard'" in done.stderr:
         pytest.skip("needs tensorboard")
     assert done.returncode == 0, done.stderr[-3000:]

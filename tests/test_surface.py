@@ -11,7 +11,7 @@ from flambeau.tensor.torch_names import _lines, methods_of, names_of
 
 # torch.distributed answers for its names itself.
 MODULES = [name for name in _lines() if not name.endswith(".")
-           and not name.startswith("torch.distributed.")]  # fmt: skip
+           and not name.startswith("torch.distributed.")]
 PUBLIC = [name for name in MODULES if not any(p.startswith("_") for p in name.split("."))]
 
 

@@ -151,7 +151,7 @@ def run(program: str, folder: Path) -> str:
     file = folder / "program.py"
     file.write_text(program)
     done = subprocess.run([sys.executable, "-m", "flambeau", str(file)], capture_output=True,
-                          text=True, cwd=ROOT, check=False)  # fmt: skip
+                          text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -163,14 +163,14 @@ def test_a_package_that_imports_and_registers_what_torchvision_does(
     package = tmp_path / "torchvision"
     package.mkdir()
     for name, text in (("__init__.py", ""), (library, ""), ("extension.py", EXTENSION),
-                       ("registrations.py", REGISTRATIONS), ("names.py", NAMES)):  # fmt: skip
+                       ("registrations.py", REGISTRATIONS), ("names.py", NAMES)):
         (package / name).write_text(text)
     assert run(PROGRAM, tmp_path).splitlines() == [
         "GeneratedBackwardFor_torchvision_roi_align_defaultBackward", "16.0",
         "double backwards on roi_align not supported", "torch.Size([1, 2, 2, 2])",
         "torch.bfloat16", "You're trying to run this operator with meta Tensors (as o",
         "tensor([2.])",
-    ]  # fmt: skip
+    ]
 
 
 def test_libraries_that_cannot_be_loaded_raise_os_errors(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_libraries_that_cannot_be_loaded_raise_os_errors(tmp_path: Path) -> None
 def test_nothing_of_it_is_imported_with_flambeau() -> None:
     program = "import flambeau, sys; print([m for m in sys.modules if 'detection' in m])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+                          text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -251,7 +251,7 @@ print(type(box.clone()).__name__, type(box + 1).__name__, box.to(torch.float64).
     assert run(program, tmp_path).splitlines() == [
         "[1, 2]", "['loss_box_reg', 'loss_classifier', 'loss_objectness', 'loss_rpn_box_reg'] True",
         "dict_keys(['boxes', 'labels', 'scores'])", "BoundingBoxes Tensor XYXY",
-    ]  # fmt: skip
+    ]
 
 
 @needs_torchvision
@@ -260,7 +260,7 @@ def test_the_example_of_transfer_learning_learns() -> None:
         [sys.executable, "-m", "flambeau", "examples/transfer_learning.py", "--epochs", "3",
          "--count", "128", "--size", "48"],
         cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     losses = [float(x) for x in re.findall(r"loss ([\d.]+)", done.stdout)]
     assert len(losses) == 3
     assert losses[-1] < losses[0] * 0.8

@@ -35,9 +35,9 @@ def test_placements_say_how_a_tensor_lies() -> None:
     from flambeau.distributed.tensor.placement_types import Placement, _StridedShard
 
     assert [repr(x) for x in (Shard(1), Replicate(), Partial("avg"))] == [
-        "Shard(dim=1)", "Replicate()", "Partial(avg)"]  # fmt: skip
+        "Shard(dim=1)", "Replicate()", "Partial(avg)"]
     assert [str(x) for x in (Shard(1), Replicate(), Partial(), _StridedShard(0, split_factor=2))] \
-        == ["S(1)", "R", "P(sum)", "_S(0, 2)"]  # fmt: skip
+        == ["S(1)", "R", "P(sum)", "_S(0, 2)"]
     assert Shard(1).is_shard(1)
     assert not Shard(1).is_shard(0)
     assert Partial().is_partial("sum")
@@ -121,7 +121,7 @@ def test_trees_with_named_tuples_and_leaf_descriptions() -> None:
     assert tree.tree_map(lambda x: x + 1, pair(1, (2, 3))) == pair(2, (3, 4))
     assert tree.tree_structure(1) == tree.LeafSpec()
     assert repr(tree.tree_structure([1, {"a": 2}])) == \
-        "TreeSpec(list, None, [*,\n  TreeSpec(dict, ['a'], [*])])"  # fmt: skip
+        "TreeSpec(list, None, [*,\n  TreeSpec(dict, ['a'], [*])])"
     assert tree._get_node_type(pair(1, 2)) in tree.SUPPORTED_NODES
     assert tree.SUPPORTED_NODES[list].flatten_fn([1, 2]) == ([1, 2], None)
 

@@ -10,7 +10,7 @@ torch.manual_seed(0)
 net = nn.Sequential(
     nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(),
     nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 64), nn.ReLU(), nn.Linear(64, 10),
-)  # fmt: skip
+)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
 train = DataLoader(digits("train", 8000), batch_size=64, shuffle=True)
 for _ in range(2):

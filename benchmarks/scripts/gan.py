@@ -9,11 +9,11 @@ torch.manual_seed(0)
 generator = nn.Sequential(
     nn.Linear(64, 256), nn.LeakyReLU(0.2), nn.Linear(256, 512), nn.LeakyReLU(0.2),
     nn.Linear(512, 784), nn.Tanh(),
-)  # fmt: skip
+)
 critic = nn.Sequential(
     nn.Linear(784, 512), nn.LeakyReLU(0.2), nn.Dropout(0.3), nn.Linear(512, 256),
     nn.LeakyReLU(0.2), nn.Linear(256, 1),
-)  # fmt: skip
+)
 of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
 of_critic = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.5, 0.999))
 criterion = nn.BCEWithLogitsLoss()

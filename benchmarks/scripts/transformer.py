@@ -15,7 +15,7 @@ class Net(nn.Module):
         super().__init__()
         self.tokens, self.places = nn.Embedding(count, WIDTH), nn.Embedding(LENGTH, WIDTH)
         layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True,
-                                           norm_first=True)  # fmt: skip
+                                           norm_first=True)
         self.blocks = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, count)
         mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)

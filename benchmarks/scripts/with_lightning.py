@@ -36,7 +36,7 @@ class Classifier(lightning.LightningModule):
 lightning.seed_everything(0, verbose=False)
 trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False,
                             enable_checkpointing=False, enable_progress_bar=False,
-                            enable_model_summary=False)  # fmt: skip
+                            enable_model_summary=False)
 trainer.fit(Classifier(), DataLoader(digits("train", 10000), batch_size=64, shuffle=True),
-            DataLoader(digits("test", 2000), batch_size=256))  # fmt: skip
+            DataLoader(digits("test", 2000), batch_size=256))
 print(f"accuracy {float(trainer.callback_metrics['accuracy']):.1f}")

@@ -15,7 +15,7 @@ __all__ = [
     "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling",
     "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
     "reset",
-]  # fmt: skip
+]
 
 
 class Settings:

@@ -32,13 +32,13 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None
-                ) -> None:  # fmt: skip
+                ) -> None:
     """Raises `error_type` with what `message` gives, unless `cond` is True."""
     if cond.__class__ is not bool:
         if isinstance(cond, Tensor):
             raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use "
                             "torch._check_tensor_all() to assert that all elements are true."
-                            )  # fmt: skip
+                            )
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if cond:
         return

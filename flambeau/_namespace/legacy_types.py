@@ -16,7 +16,7 @@ _DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
     "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
     "Bool": "bool",
-}  # fmt: skip
+}
 _COMPLEX = {"ComplexFloat": "complex64", "ComplexDouble": "complex128"}
 
 
@@ -75,7 +75,7 @@ def legacy_types() -> dict[str, type]:
     for name, short in _DTYPES.items():
         kind = types.by_name(short)
         result[f"{name}Tensor"] = _made(_LegacyTensor, f"{name}Tensor",
-                                       {"legacy_dtype": kind, "dtype": kind})  # fmt: skip
+                                       {"legacy_dtype": kind, "dtype": kind})
     for name, short in (_DTYPES | _COMPLEX).items():
         kind = types.by_name(short)
         new = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})

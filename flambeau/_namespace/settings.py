@@ -26,7 +26,7 @@ __all__ = [
     "set_num_threads",
     "set_warn_always",
     "use_deterministic_algorithms",
-]  # fmt: skip
+]
 
 
 class _Chosen:
@@ -240,4 +240,4 @@ def get_device_module(device_: Any = None) -> Any:
         return importlib.import_module(f"flambeau.{name}")
     except ModuleNotFoundError:
         raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as "
-                           f"'torch.{name}'.") from None  # fmt: skip
+                           f"'torch.{name}'.") from None

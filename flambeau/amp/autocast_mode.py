@@ -102,7 +102,7 @@ class autocast:
     def __init__(
         self, device_type: str, dtype: dtype | None = None, enabled: bool = True,
         cache_enabled: bool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(
                 f"Expected `device_type` of type `str`, got: `{type(device_type)}`"
@@ -170,7 +170,7 @@ def _cast(value: Any, device_type: str, dtype: dtype) -> Any:
         return value.to(dtype) if fits and value.device.type == device_type else value
     if isinstance(value, collections.abc.Mapping):
         return {_cast(k, device_type, dtype): _cast(v, device_type, dtype)
-                for k, v in value.items()}  # fmt: skip
+                for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_cast(v, device_type, dtype) for v in value)
     return value
@@ -208,7 +208,7 @@ def custom_fwd(
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
             return fwd(*_cast(args, device_type, cast_inputs),
-                       **_cast(kwargs, device_type, cast_inputs))  # fmt: skip
+                       **_cast(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -34,7 +34,7 @@ class GradScaler:
     def __init__(
         self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
         backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._device, self._enabled = device, enabled
         if enabled and device != "cpu":
             warn(
@@ -157,7 +157,7 @@ class GradScaler:
             "scale": self._scale, "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor, "growth_interval": self._growth_interval,
             "_growth_tracker": self._growth_tracker,
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave."""

@@ -11,7 +11,7 @@ from .gradcheck import gradcheck, gradgradcheck
 from .mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
-)  # fmt: skip
+)
 from .variable import Variable
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled",
     "is_grad_enabled", "is_inference_mode_enabled", "kineto_available", "no_grad",
     "set_detect_anomaly", "set_grad_enabled",
-]  # fmt: skip
+]
 
 
 def kineto_available() -> bool:

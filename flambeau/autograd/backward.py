@@ -44,7 +44,7 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
                 f"{y.dtype}"
             )
         g = wrap(np.ones(y._array.shape, y._array.dtype)) if y.__class__ is Tensor \
-            else _ones_like(y)  # fmt: skip
+            else _ones_like(y)
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -87,7 +87,7 @@ def backward(
     tensors: Tensor | Sequence[Tensor], grad_tensors: Any = None,
     retain_graph: bool | None = None, create_graph: bool = False, grad_variables: Any = None,
     inputs: Any = None,
-) -> None:  # fmt: skip
+) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
 
     `grad_tensors` are the cotangents, of which scalars need none. `inputs` names the leaves that
@@ -100,7 +100,7 @@ def backward(
     """
     wanted = _tuple(tensors)
     roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables,
-                   create_graph)  # fmt: skip
+                   create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         run(roots, retain, create_graph)
@@ -127,7 +127,7 @@ def grad(
     grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`; nothing is accumulated.
 
     >>> x = torch.tensor(3., requires_grad=True)
@@ -169,7 +169,7 @@ def grad(
 def partial_grad(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], grad_outputs: Sequence[Tensor],
     create_graph: bool = False,
-) -> list[Tensor | None]:  # fmt: skip
+) -> list[Tensor | None]:
     """The gradients with respect to inputs that count as independent of each other.
 
     `grad` gives total derivatives: where one input was made from another, the second one's also
@@ -225,7 +225,7 @@ _ONE = np.ones((), FLOAT32)
 def _tensor_backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
     create_graph: bool = False, inputs: Any = None,
-) -> None:  # fmt: skip
+) -> None:
     """Adds this tensor's gradients to the `.grad` of the leaves that it came from.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
@@ -235,9 +235,9 @@ def _tensor_backward(
     """
     if inputs is None:
         if gradient is None and self._requires_grad and self._array.dtype is FLOAT32 \
-                and self._array.size == 1 and self._base is None:  # fmt: skip
+                and self._array.size == 1 and self._base is None:
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
-                                             if self._array.ndim else _ONE.copy()))  # fmt: skip
+                                             if self._array.ndim else _ONE.copy()))
         else:
             root = _root(self, gradient, create_graph)
         run((root,), create_graph if retain_graph is None else retain_graph, create_graph)

@@ -25,7 +25,7 @@ from .node import Node, Output
 def run(
     roots: Sequence[tuple[Any, Tensor]], retain_graph: bool, create_graph: bool,
     captures: dict[Any, int] | None = None, accumulate: bool = True, partial: bool = False,
-) -> dict[Any, Tensor]:  # fmt: skip
+) -> dict[Any, Tensor]:
     """Backward from (target, cotangent) pairs; gives the cotangents captured by target.
 
     A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
@@ -80,7 +80,7 @@ class _Task:
     __slots__ = (
         "accumulate", "captured", "captures", "heap", "keep", "needed", "partial", "paths",
         "pending", "running", "waiting",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, keep: bool, captures: dict[Any, int] | None, accumulate: bool, partial: bool
@@ -102,7 +102,7 @@ class _Task:
         if isinstance(target, Tensor):
             attributes = target.__dict__
             if attributes and not self.partial and (attributes.get("_backward_hooks")
-                               or attributes.get("_post_accumulate_grad_hooks")):  # fmt: skip
+                               or attributes.get("_post_accumulate_grad_hooks")):
                 self.wait(target, g)
             elif self.captures is None:
                 if target._requires_grad:  # else frozen since the graph was made
@@ -336,7 +336,7 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
 def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
     """A cotangent that another leaf may hold as well, as a grad of the leaf's own."""
     if None in (leaf._array.strides, g._array.strides) or dense_order(leaf._array) is None \
-            or not g._requires_grad:  # fmt: skip
+            or not g._requires_grad:
         return g.clone()
     strides = [n // leaf._array.itemsize for n in leaf._array.strides]
     return wrap(empty_strided_array(g._array.shape, strides, g._array.dtype)).copy_(g)

@@ -19,7 +19,7 @@ from .tape import new_node
 __all__ = [
     "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
     "set_forward_mode_enabled", "unpack_dual",
-]  # fmt: skip
+]
 
 # In a tensor's dictionary: {level: (primal, tangent)}, with None for a primal that is the tensor
 # itself without the tangent.
@@ -63,7 +63,7 @@ def pop_level(level: int) -> None:
     """Leaves the last level; RuntimeError if another one is the last."""
     if not LEVELS.active or LEVELS.active[-1] != level:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
-                           "entered. This is not supported.")  # fmt: skip
+                           "entered. This is not supported.")
     LEVELS.active.pop()
     Switch.turn(False)
 
@@ -85,7 +85,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """Leaves forward mode: tangents are gone."""
     if not LEVELS.public or level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
-                           "entered. This is not supported.")  # fmt: skip
+                           "entered. This is not supported.")
     LEVELS.public = False
     pop_level(LEVELS.active[-1])
 
@@ -127,7 +127,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """
     if not LEVELS.active:
         raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, "
-                           "make sure to enter_dual_level() first.")  # fmt: skip
+                           "make sure to enter_dual_level() first.")
     for what, x in (("primal", tensor), ("tangent", tangent)):
         if not (x.is_floating_point() or x.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {x.dtype}")

@@ -26,7 +26,7 @@ from .tape import new_node, pack, requires
 # What a context shows of its node; every other name is the user's.
 _OF_NODE = frozenset((
     "metadata", "name", "next_functions", "register_hook", "register_prehook", "_sequence_nr",
-))  # fmt: skip
+))
 
 
 class FunctionCtx:
@@ -123,7 +123,7 @@ class BackwardFunction(Node):
         return [
             _checked(y, self._inputs[i], type(self).__name__, i)
             for i, y in enumerate(every) if self.context.needs_input_grad[i]
-        ]  # fmt: skip
+        ]
 
     def _all_edges(self) -> list[Any]:
         edges = iter(self.edges)
@@ -256,13 +256,13 @@ class Function(metaclass=_FunctionMeta):
         if context.__dict__.get("materialize_grads", True):
             tangents = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
                         and a._array.dtype.kind in "fc" else t
-                        for a, t in zip(args, tangents, strict=True)]  # fmt: skip
+                        for a, t in zip(args, tangents, strict=True)]
         pushed = cls.jvp(context, *tangents)
         del context.__dict__["_flambeau_pushing"]
         several = isinstance(result, tuple)
         duals = []
         for y, t in zip(result if several else (result,), pushed if several else (pushed,),
-                        strict=True):  # fmt: skip
+                        strict=True):
             dual = y if t is None else same_history(y)
             if t is not None:
                 attach(dual, level, y, t)
@@ -371,7 +371,7 @@ def once_differentiable(function: Callable) -> Callable:
         result = tuple(
             _Once.apply(y, *[a for a in args if isinstance(a, Tensor)])
             if isinstance(y, Tensor) else y for y in every
-        )  # fmt: skip
+        )
         return result if isinstance(outputs, tuple) else result[0]
 
     return wrapper

@@ -53,7 +53,7 @@ _CONSTANT = {
 def vjp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """(func(inputs), v times its Jacobian); `v` has the shapes of the outputs.
 
     >>> torch.autograd.functional.vjp(lambda x: x**2, torch.tensor([1., 2.]), torch.ones(2))
@@ -63,7 +63,7 @@ def vjp(
         call = _Call("vjp", func, inputs, create_graph, strict)
         if v is None and not _is_single(call.outputs):
             raise RuntimeError("The vector v can only be None if the user-provided function "
-                               "returns a single Tensor with a single element.")  # fmt: skip
+                               "returns a single Tensor with a single element.")
         cotangents = None if v is None else call.vectors(v, call.outputs, call.several_outputs)
     with set_grad_enabled(create_graph or is_grad_enabled()):
         result = _grad(call.outputs, call.inputs, cotangents, create_graph)
@@ -74,7 +74,7 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """(func(inputs), its Jacobian times v); `v` has the shapes of the inputs.
 
     >>> torch.autograd.functional.jvp(lambda x: x.sum() * x, torch.ones(2), torch.ones(2))
@@ -95,7 +95,7 @@ def jvp(
 def vhp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """(func(inputs), v times its Hessian) for a function that gives one number.
 
     >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
@@ -114,7 +114,7 @@ def vhp(
 def hvp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """(func(inputs), its Hessian times v); `vhp` is quicker and, where it is symmetric, the same.
 
     >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
@@ -136,7 +136,7 @@ def hvp(
 def jacobian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+) -> Any:
     """The Jacobian: shape (*output, *input); tuples of them for several outputs or inputs.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1., 2.]))
@@ -179,7 +179,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
             for column, x in zip(columns, points, strict=True)
         )
         for j in range(len(columns[0][0]))
-    )  # fmt: skip
+    )
     match: tuple = rows if several else tuple(row[0] for row in rows)
     return match if plural else match[0]
 
@@ -207,13 +207,13 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
         (_Stacked.apply(*column) if column else x.new_zeros((0, *x.shape)))
         .view((*y.shape, *x.shape))
         for column, x in zip(columns, call.inputs, strict=True)
-    )  # fmt: skip
+    )
 
 
 def hessian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+) -> Any:
     """The Hessian of a function that gives one number: shape (*input, *input), or tuples.
 
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1., 2.]))
@@ -246,7 +246,7 @@ def _check_strategy(
     if strict and (vectorize or strategy == "forward-mode"):
         other = "vectorized=True" if vectorize else 'strategy="forward-mode"'
         raise RuntimeError(f"torch.autograd.functional.{name}: `strict=True` and `{other}` are "
-                           "not supported together.")  # fmt: skip
+                           "not supported together.")
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
@@ -266,7 +266,7 @@ class _Call:
     def __init__(
         self, name: str, func: Callable[..., Any], inputs: Any, create_graph: bool,
         strict: bool, v: Any = None, alias: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.create_graph = name, create_graph
         self.several_inputs, supplied = _as_tensors(inputs, "inputs", name)
         # New tensors, so that those which the function captured by itself stay constants.
@@ -276,7 +276,7 @@ class _Call:
             self.v = self.vectors(v, self.inputs, self.several_inputs)
         elif name in ("jvp", "hvp", "vhp") and not _is_single(self.inputs):
             raise RuntimeError("The vector v can only be None if the input to the user-provided "
-                               "function is a single Tensor with a single element.")  # fmt: skip
+                               "function is a single Tensor with a single element.")
         self.several_outputs, self.outputs = _as_tensors(func(*self.inputs), _OUTPUTS, name)
         _check_recorded(self.outputs, "outputs", strict)
 
@@ -290,7 +290,7 @@ class _Call:
             raise RuntimeError(
                 f"v is a tuple of invalid length: should be {len(like)} but got {len(supplied)}."
                 if several else "The given v should contain a single Tensor."
-            )  # fmt: skip
+            )
         for i, (x, other) in enumerate(zip(supplied, like, strict=True)):
             if x.shape != other.shape:
                 entry = f"Entry {i} in " if several else ""
@@ -307,7 +307,7 @@ class _Call:
             )
         if self.outputs[0].numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {self.name} should "
-                               "contain a single element")  # fmt: skip
+                               "contain a single element")
         return _grad(self.outputs, self.inputs, None, True)
 
     def result(self) -> Any:
@@ -339,7 +339,7 @@ def _as_tensors(supplied: Any, what: str, name: str) -> tuple[bool, tuple[Tensor
         if not isinstance(x, Tensor):
             which = f"value at index {i}" if several else f"given {what}"
             raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of "
-                            f"Tensors but the {which} has type {type(x)}.")  # fmt: skip
+                            f"Tensors but the {which} has type {type(x)}.")
     return several, tensors
 
 
@@ -365,7 +365,7 @@ def _slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def _grad(
     outputs: Sequence[Tensor | None], inputs: tuple[Tensor, ...],
     cotangents: Sequence[Tensor] | None, create_graph: bool, retain: bool | None = None,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     """autograd.grad of those outputs that have a history; None where nothing leads."""
     every = cotangents if cotangents is not None else (None,) * len(outputs)
     pairs = [
@@ -389,7 +389,7 @@ def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -
 def _filled(
     result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """Zeros for gradients that are missing, or in strict mode RuntimeError."""
     new = []
     for i, (g, x) in enumerate(zip(result, like, strict=True)):

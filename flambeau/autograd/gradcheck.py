@@ -64,7 +64,7 @@ def gradcheck(
     check_grad_dtypes: bool = False, check_batched_grad: bool = False,
     check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
     check_backward_ad: bool = True, fast_mode: bool = False, masked: bool | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether the tape's gradients of `func` agree with central differences.
 
     Inputs that are checked must be float64 or complex128 and require grad. Raises GradcheckError
@@ -180,7 +180,7 @@ def gradgradcheck(
     check_grad_dtypes: bool = False, check_batched_grad: bool = False,
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether the gradients of `func`'s gradients agree with central differences.
 
     >>> x = torch.tensor([1., 2.], dtype=torch.float64, requires_grad=True)
@@ -207,5 +207,5 @@ def gradgradcheck(
     return gradcheck(
         first_gradients, (*supplied, *seeds), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol,
-    )  # fmt: skip
+    )
 

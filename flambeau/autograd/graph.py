@@ -17,7 +17,7 @@ __all__ = [
     "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
     "increment_version",
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
-]  # fmt: skip
+]
 
 
 class saved_tensors_hooks:
@@ -126,7 +126,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Where the tensor's gradient arrives."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
-                           "not require gradients")  # fmt: skip
+                           "not require gradients")
     node = tensor._history()
     if node is None:
         return GradientEdge(accumulator_of(tensor), 0)

@@ -38,7 +38,7 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
             RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                          "operation."),
             "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
-        )  # fmt: skip
+        )
     base = x._base
     if base is not None:
         if base._node is None and base._requires_grad:
@@ -46,10 +46,10 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
                 RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                              "in-place operation."),
                 "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
-            )  # fmt: skip
+            )
         node = x._node
         if node.__class__ is Output and node.node.operator is not None \
-                and node.node.operator.kind.name == "VIEW":  # fmt: skip
+                and node.node.operator.kind.name == "VIEW":
             raise RuntimeError(
                 f"Output {x._node.output_number()} of {x._node.shown().name()} is a view and is "
                 "being modified inplace. This view is the output of a function that returns "
@@ -199,7 +199,7 @@ _WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
 
 def _linear(
     y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Callable[[Tensor, Geometry], Tensor],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     result = wrap(y)
     if MODE.grad and g._tracked and requires(g):
         node = new_node(_WINDOW_PLAN, (g._node or g,), (), (), None)

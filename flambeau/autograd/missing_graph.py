@@ -81,7 +81,7 @@ def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[in
         if statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
             for node in ast.walk(statement):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
-                        and node.func.attr == "backward":  # fmt: skip
+                        and node.func.attr == "backward":
                     yield node.lineno, node.func.value
 
 
@@ -96,7 +96,7 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) \
                     and node.name == frame.f_code.co_name \
-                    and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):  # fmt: skip
+                    and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):
                 tree = node
     return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
 
@@ -118,7 +118,7 @@ def _assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, a
 
 def _trace(
     name: str, frame: FrameType, statements: list[ast.stmt], done: set[str]
-) -> str | None:  # fmt: skip
+) -> str | None:
     """The statement that cut `name` off, looked for backwards from its assignment."""
     done.add(name)
     before = [(line, v) for line, v in _assignments(name, statements) if line <= frame.f_lineno]
@@ -131,7 +131,7 @@ def _trace(
     switch = _switched_off(line, statements)
     if switch is not None:
         return (f"line {line} runs inside of {switch[1]} (line {switch[0]}), which records no graph"
-                f"\n    {_text(frame, line)}")  # fmt: skip
+                f"\n    {_text(frame, line)}")
     for node in _flow(value):
         if isinstance(node, ast.Call):
             cause = _cut_in_call(node, frame)
@@ -155,7 +155,7 @@ def _cut_in_call(call: ast.Call, frame: FrameType) -> str | None:
         parameters = list(called.parameters())
         if parameters and not any(p.requires_grad for p in parameters):
             return (f"no parameter of {ast.unparse(call.func)} requires grad (line {call.lineno}): "
-                    "all are frozen")  # fmt: skip
+                    "all are frozen")
         inner = [module.forward for _, module in called.named_modules()]
     for function in map(inspect.unwrap, inner):
         code = getattr(function, "__code__", None)
@@ -187,17 +187,17 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
             switch = _switched_off(line, statements)
             if switch is not None:
                 return (f"line {line + first - 1} {where} runs inside of {switch[1]}, which "
-                        f"records no graph\n    {lines[line - 1].strip()}")  # fmt: skip
+                        f"records no graph\n    {lines[line - 1].strip()}")
             cut = next(filter(None, map(_cut_of, _flow(value))), None)
             if cut is not None:
                 return (f"line {line + first - 1} {where} cuts the graph: {cut}"
-                        f"\n    {lines[line - 1].strip()}")  # fmt: skip
+                        f"\n    {lines[line - 1].strip()}")
     return None
 
 
 def _behind(
     result: ast.Return, statements: list[ast.stmt]
-) -> Iterator[tuple[int, ast.expr]]:  # fmt: skip
+) -> Iterator[tuple[int, ast.expr]]:
     """The expressions that a returned value comes from, the last assignments of its names first."""
     assert result.value is not None
     todo: list[tuple[int, ast.expr]] = [(result.lineno, result.value)]
@@ -255,7 +255,7 @@ def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | No
     for node in statements:
         if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno <= line <= (
             node.end_lineno or 0
-        ):  # fmt: skip
+        ):
             for item in node.items:
                 text = ast.unparse(item.context_expr)
                 if any(switch in text for switch in _SWITCHES):
@@ -280,7 +280,7 @@ def why_freed(node: Node) -> str:
         call.lineno for statement in statements for call in ast.walk(statement)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         and call.func.attr in ("backward", "grad")
-    })  # fmt: skip
+    })
     here = frame.f_lineno
     earlier = [line for line in lines if line < here]
     notes = []
@@ -291,7 +291,7 @@ def why_freed(node: Node) -> str:
     carried = [
         name for name, value in list(frame.f_locals.items())
         if isinstance(value, Tensor) and value._node is not None and _reaches(value._node, node)
-    ]  # fmt: skip
+    ]
     if earlier:
         notes.append(f"an earlier backward(), at line {earlier[-1]}, has freed part of this graph")
     else:
@@ -299,7 +299,7 @@ def why_freed(node: Node) -> str:
     if len(carried) > 1 or (carried and not earlier):
         where = "; ".join(_assigned(name, statements) for name in carried[:3])
         notes.append(f"what brings the old graph along: {where}. Detach what is carried over from "
-                     "one step to the next: state = state.detach()")  # fmt: skip
+                     "one step to the next: state = state.detach()")
     return "\n".join(notes)
 
 

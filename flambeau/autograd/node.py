@@ -93,7 +93,7 @@ class Node:
     __slots__ = (
         "__dict__", "__weakref__", "edges", "hooks", "plan", "restore", "saved", "sequence",
         "versions",
-    )  # fmt: skip
+    )
     operator: Any = None
     outputs = 1
     edges: Sequence[Any]
@@ -183,7 +183,7 @@ class Node:
         if g.__class__ is not tuple:
             kind = g._array.dtype
             if kind is not FLOAT32 and kind.kind == "c" and self.operator.holomorphic \
-                    and not plan.joint:  # fmt: skip
+                    and not plan.joint:
                 return self._apply_complex(g, values)
         if plan.only is not None and not self.operator.has_sequence:
             grads = (plan.only(g, *values),)
@@ -356,7 +356,7 @@ def raise_stale(
     made_by = source.grad_fn if source is not None else None
     name = node_name if source is None else made_by.name() if made_by is not None else ""
     role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
-        if name else ""  # fmt: skip
+        if name else ""
     kind = Tensor_dtype(array.dtype)
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
               "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
@@ -364,11 +364,11 @@ def raise_stale(
     writer = "" if counter.writer is None else (
         f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
         "`x += 1`, or clone it first"
-    )  # fmt: skip
+    )
     raise noted(RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [torch.{legacy} {list(array.shape)}]{role} is at version {counter.value}; "
         f"expected version {version} instead. Hint: enable anomaly detection to find the operation "
         "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
         "check_nan=False)."
-    ), f"{node_name} saved {saved}{writer}.")  # fmt: skip
+    ), f"{node_name} saved {saved}{writer}.")

@@ -17,10 +17,10 @@ from typing import Any, Self
 from ..tensor.absent import lacking
 from .profiler_util import (
     EventList, FunctionEvent, FunctionEventAvg, Interval, nested, write_chrome_trace,
-)  # fmt: skip
+)
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "KinetoStepTracker",
-           "profile", "record_function"]  # fmt: skip
+           "profile", "record_function"]
 
 _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace", "EnforceUnique")
 
@@ -85,7 +85,7 @@ class profile:
         with_stack: bool = False, with_modules: bool = False, use_kineto: bool = False,
         use_cpu: bool = True, experimental_config: Any = None, acc_events: bool = False,
         custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.enabled, self.entered = enabled, False
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_modules, self.with_flops = with_stack, with_modules, with_flops
@@ -103,7 +103,7 @@ class profile:
 
     def _start(self) -> None:
         recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack,
-                            self.with_modules or self.with_stack)  # fmt: skip
+                            self.with_modules or self.with_stack)
         with Recording.lock:
             if Recording.now is not None:
                 raise RuntimeError("Profiler is already enabled on this thread")
@@ -131,7 +131,7 @@ class profile:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
-    ) -> EventList:  # fmt: skip
+    ) -> EventList:
         """The calls with the same name, added up."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
@@ -153,9 +153,9 @@ class profile:
         events = self.events()
         assert self._recorder is not None
         flags = {"with_stack": int(self.with_stack), "profile_memory": int(self.profile_memory),
-                 "record_shapes": int(self.record_shapes)}  # fmt: skip
+                 "record_shapes": int(self.record_shapes)}
         write_chrome_trace(events, path, {**flags, **(metadata or {})},
-                           self._recorder.wall_ns / 1e3)  # fmt: skip
+                           self._recorder.wall_ns / 1e3)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Writes lines and their weights, for flame graph tools."""
@@ -175,13 +175,13 @@ def _events(recorder: Recorder) -> EventList:
     result = []
     for name, begin, end, thread, shapes, stack, size, scope in recorder.events:
         lines = None if stack is None else [
-            f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]  # fmt: skip
+            f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
         result.append(FunctionEvent(
             0, name, threads.setdefault(thread, len(threads) + 1),
             (begin - recorder.began_ns) / 1e3, (end - recorder.began_ns) / 1e3,
             input_shapes=shapes, stack=lines, scope=scope, cpu_memory_usage=size,
             is_user_annotation=scope == _LABEL,
-        ))  # fmt: skip
+        ))
     nested(result)
     for i, event in enumerate(result):
         event.id = i + 1
@@ -189,7 +189,7 @@ def _events(recorder: Recorder) -> EventList:
         if event.cpu_parent is not None:
             event.cpu_parent.cpu_memory_usage = max(
                 event.cpu_parent.cpu_memory_usage,
-                sum(c.cpu_memory_usage for c in event.cpu_parent.cpu_children))  # fmt: skip
+                sum(c.cpu_memory_usage for c in event.cpu_parent.cpu_children))
     return EventList(result, profile_memory=recorder.memory)
 
 
@@ -215,7 +215,7 @@ class record_function:
         if recorder is not None and self._begin_ns >= recorder.began_ns:
             stack = user_stack(2) if recorder.stack else None
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
-                                    threading.get_ident(), None, stack, 0, _LABEL))  # fmt: skip
+                                    threading.get_ident(), None, stack, 0, _LABEL))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

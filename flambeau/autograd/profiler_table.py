@@ -59,7 +59,7 @@ def build_table(
     events: Sequence[Any], sort_by: str | None, header: str | None, row_limit: int,
     widths: tuple[int | None, int | None, int], memory: bool, top_level_only: bool,
     unit: str | None,
-) -> str:  # fmt: skip
+) -> str:
     """Events as rows. `widths`: the most characters of the name, the shapes and the line."""
     if not events:
         return ""
@@ -92,13 +92,13 @@ def build_table(
 def _rows(
     event: Any, total_us: float, columns: list[int], name_width: int | None, memory: bool,
     shaped: bool, lined: bool, unit: str | None,
-) -> list[list[str]]:  # fmt: skip
+) -> list[list[str]]:
     """An event's row, and one for each further line of its stack."""
     row = [
         _shortened(event.key, name_width), _share(event.self_cpu_time_total, total_us),
         _in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),
         _in_unit(event.cpu_time_total, unit), _in_unit(event.cpu_time, unit),
-    ]  # fmt: skip
+    ]
     if memory:
         row += [format_memory(event.cpu_memory_usage), format_memory(event.self_cpu_memory_usage)]
     row.append(str(event.count))
@@ -114,7 +114,7 @@ def _rows(
 def _drawn(
     titles: list[str], rows: list[list[str]], columns: list[int], lined: bool, header: str | None,
     top_level_only: bool, total_us: float,
-) -> str:  # fmt: skip
+) -> str:
     def drawn(cells: list[str]) -> str:
         texts = [cell.rjust(width) for cell, width in zip(cells, columns, strict=True)]
         if lined:

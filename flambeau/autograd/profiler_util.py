@@ -69,7 +69,7 @@ class FunctionEvent(_Times):
         self, id: int, name: str, thread: int, start_us: float, end_us: float, *,
         input_shapes: Any = None, stack: Any = None, scope: int = 0, cpu_memory_usage: int = 0,
         sequence_nr: int = -1, is_user_annotation: bool = False, flops: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from .profiler import DeviceType
 
         self.id, self.name, self.trace_name, self.thread = id, name, name, thread
@@ -181,10 +181,10 @@ class EventList(list[Any]):
     def __init__(
         self, events: Iterable[Any] = (), use_device: Any = None, profile_memory: bool = False,
         with_flops: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(events)
         self._use_device, self._profile_memory, self._with_flops = (
-            use_device, profile_memory, with_flops)  # fmt: skip
+            use_device, profile_memory, with_flops)
 
     def __str__(self) -> str:
         return self.table()
@@ -199,7 +199,7 @@ class EventList(list[Any]):
         max_name_column_width: int | None = 55, max_shapes_column_width: int | None = 80,
         header: str | None = None, top_level_events_only: bool = False,
         time_unit: str | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The events as text, a row each, the greatest `sort_by` first.
 
         `sort_by`: "cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage",
@@ -208,12 +208,12 @@ class EventList(list[Any]):
         return build_table(
             self, sort_by, header, row_limit, (max_name_column_width, max_shapes_column_width,
             max_src_column_width), self._profile_memory, top_level_events_only, time_unit,
-        )  # fmt: skip
+        )
 
     def key_averages(
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
-    ) -> EventList:  # fmt: skip
+    ) -> EventList:
         """The events with the same name, added up; also the same shapes, or the same lines."""
         groups: dict[Any, FunctionEventAvg] = defaultdict(FunctionEventAvg)
         for event in self:
@@ -221,7 +221,7 @@ class EventList(list[Any]):
             stack = tuple(event.stack[:group_by_stack_n])
             groups[event.key, shapes, stack].add(event)
         averages = EventList(groups.values(), self._use_device, self._profile_memory,
-                             self._with_flops)  # fmt: skip
+                             self._with_flops)
         for average in averages:
             average.stack = average.stack[:group_by_stack_n]
             if not group_by_input_shapes:
@@ -240,18 +240,18 @@ class EventList(list[Any]):
     def supported_export_stacks_metrics(self) -> list[str]:
         """What `export_stacks` can weigh lines by."""
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total",
-                "self_privateuse1_time_total"]  # fmt: skip
+                "self_privateuse1_time_total"]
 
     def export_stacks(self, path: str, metric: str) -> None:
         """Writes lines and their weights, in the format that flame graph tools read."""
         if metric not in self.supported_export_stacks_metrics():
             raise ValueError("metric should be one of: "
-                             + str(self.supported_export_stacks_metrics()))  # fmt: skip
+                             + str(self.supported_export_stacks_metrics()))
         weights: dict[str, float] = defaultdict(float)
         for event in self:
             if event.stack:
                 lines = ";".join(line.replace(" ", "_").replace(";", "_")
-                                 for line in reversed(event.stack))  # fmt: skip
+                                 for line in reversed(event.stack))
                 weights[lines] += event.self_cpu_time_total
         with open(path, "w") as file:
             file.writelines(f"{lines} {int(w)}\n" for lines, w in weights.items() if int(w) > 0)
@@ -267,7 +267,7 @@ class EventList(list[Any]):
 def write_chrome_trace(
     events: EventList, path: str, metadata: dict[str, Any] | None = None,
     began_us: float = 0.0,
-) -> None:  # fmt: skip
+) -> None:
     """Writes events as the Trace Event Format's complete events, times in microseconds."""
     pid = os.getpid()
     rows: list[dict[str, Any]] = [
@@ -275,10 +275,10 @@ def write_chrome_trace(
          "args": {"name": "python"}},
         {"ph": "M", "name": "process_labels", "ts": began_us, "pid": pid, "tid": 0,
          "args": {"labels": "CPU"}},
-    ]  # fmt: skip
+    ]
     for thread in sorted({event.thread for event in events}):
         rows.append({"ph": "M", "name": "thread_name", "ts": began_us, "pid": pid, "tid": thread,
-                     "args": {"name": f"thread {thread}"}})  # fmt: skip
+                     "args": {"name": f"thread {thread}"}})
     for event in events:
         kind = "user_annotation" if event.is_user_annotation else _category(event.name)
         args: dict[str, Any] = {"External id": event.id}
@@ -292,9 +292,9 @@ def write_chrome_trace(
             "ph": "X", "cat": kind, "name": event.name, "pid": pid, "tid": event.thread,
             "ts": began_us + event.time_range.start, "dur": event.time_range.elapsed_us(),
             "args": args,
-        })  # fmt: skip
+        })
     whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
-             "traceName": path}  # fmt: skip
+             "traceName": path}
     with _opened(path) as file:
         json.dump(whole, file)
 

@@ -30,12 +30,12 @@ class Plan(Generic[N]):
     __slots__ = (
         "entries", "frees", "inputs", "joint", "keep", "node_type", "only", "pack", "plain",
         "sources", "unversioned",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, node_type: type[N], sources: Sequence[tuple[int, int]],
         entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
         self.inputs, self.joint = tuple(inputs), joint
         self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
@@ -66,7 +66,7 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
         version = "None"
         if kind == INPUT:
             lines += [f"    v{k} = a[{i}]", f"    if v{k}._stamp is INFERENCE:",
-                      "        raise_inference()", f"    c{k} = v{k}._counter"]  # fmt: skip
+                      "        raise_inference()", f"    c{k} = v{k}._counter"]
             value, version = f"v{k}", f"0 if c{k} is None else c{k}.value"
         elif kind == OUTPUT:
             value, version = "SavedOutput(y)", "0"
@@ -80,7 +80,7 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
     from .tape import raise_inference
 
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
-                             "SavedOutput": SavedOutput}  # fmt: skip
+                             "SavedOutput": SavedOutput}
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
     text = "\n".join(source)
     define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # written out: hot

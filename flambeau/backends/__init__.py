@@ -13,7 +13,7 @@ from ..native.foundation.user_frames import warn
 from ..tensor.absent import answer_for_absent
 
 __all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
-           "openmp", "opt_einsum", "quantized", "xeon"]  # fmt: skip
+           "openmp", "opt_einsum", "quantized", "xeon"]
 
 
 def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
@@ -28,7 +28,7 @@ def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
         unknown = given.keys() - settings.keys()
         if unknown:
             raise TypeError(f"torch.backends.{name}.flags() got an unexpected keyword argument "
-                            f"{min(unknown)!r}")  # fmt: skip
+                            f"{min(unknown)!r}")
         before = {key: getattr(module, key) for key in given}
         module.__dict__.update(given)
         try:
@@ -47,7 +47,7 @@ cpu.get_cpu_capability = lambda: "DEFAULT"
 cudnn = _backend(
     "cudnn", enabled=True, benchmark=False, benchmark_limit=10, deterministic=False,
     allow_tf32=True, fp32_precision="none",
-)  # fmt: skip
+)
 cudnn.version = lambda: None
 cudnn.is_acceptable = lambda tensor: False
 cuda = _backend("cuda", None)
@@ -79,14 +79,14 @@ cuda.matmul = SimpleNamespace(
     allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
     fp32_precision="none",
-)  # fmt: skip
+)
 _scaled_dot_product = {"flash": True, "math": True, "mem_efficient": True, "cudnn": True}
 
 
 def _switch(kind: str) -> None:
     setattr(cuda, f"{kind}_sdp_enabled", lambda: _scaled_dot_product[kind])
     setattr(cuda, f"enable_{kind}_sdp",
-            lambda enabled: _scaled_dot_product.__setitem__(kind, enabled))  # fmt: skip
+            lambda enabled: _scaled_dot_product.__setitem__(kind, enabled))
 
 
 for _kind in tuple(_scaled_dot_product):
@@ -97,7 +97,7 @@ for _kind in tuple(_scaled_dot_product):
 def _sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
-) -> Iterator[dict[str, bool]]:  # fmt: skip
+) -> Iterator[dict[str, bool]]:
     """A region with these settings of attention's kernels; older than nn.attention.sdpa_kernel."""
     warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager "
@@ -107,7 +107,7 @@ def _sdp_kernel(
     )
     before = dict(_scaled_dot_product)
     _scaled_dot_product.update(flash=enable_flash, math=enable_math, cudnn=enable_cudnn,
-                               mem_efficient=enable_mem_efficient)  # fmt: skip
+                               mem_efficient=enable_mem_efficient)
     try:
         yield {}
     finally:
@@ -118,7 +118,7 @@ cuda.sdp_kernel = _sdp_kernel
 
 mkl = _backend("mkl")
 mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,
-                  fp32_precision="none")  # fmt: skip
+                  fp32_precision="none")
 mps = _backend("mps")
 mps.is_built = lambda: False
 mps.is_macos13_or_newer = mps.is_macos_or_newer = lambda *version: False

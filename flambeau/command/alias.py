@@ -75,7 +75,7 @@ def _folder(user: bool, target: Path | None) -> Path:
         return Path(sysconfig.get_path("purelib"))
     if not site.ENABLE_USER_SITE:
         raise AliasError("--user: this interpreter has no user site-packages (in a virtual "
-                         "environment leave --user out)")  # fmt: skip
+                         "environment leave --user out)")
     return Path(site.getusersitepackages())
 
 
@@ -102,7 +102,7 @@ def _real_files(folder: Path) -> list[Path]:
     own = set(_own_metadata(folder))
     metadata = [info for info in folder.glob("torch-*.dist-info") if info not in own]
     modules = [path for path in (folder / PACKAGE, folder / "torch.py")
-               if path.exists() and not is_alias(path)]  # fmt: skip
+               if path.exists() and not is_alias(path)]
     return modules + metadata
 
 
@@ -210,7 +210,7 @@ def _describe_constraints(folder: Path, copy: Path | None) -> None:
             raise AliasError(f"cannot write to {copy}: {error.strerror}") from None
         path = copy.absolute()
     print("Libraries that need torch are installed without downloading it by\n"
-          f"  pip install -c {path} LIBRARY ...")  # fmt: skip
+          f"  pip install -c {path} LIBRARY ...")
 
 
 def _set_aside(folder: Path, real: list[Path]) -> None:
@@ -288,7 +288,7 @@ def status() -> int:
         if folder / DIST_INFO not in aliases:
             other = ", ".join(versions) or "missing"
             print(f"Its metadata is not that of PyTorch {TORCH_VERSION} ({other}): run "
-                  "`flambeau alias install`")  # fmt: skip
+                  "`flambeau alias install`")
         else:
             _describe_constraints(folder, None)
         return 0
@@ -298,5 +298,5 @@ def status() -> int:
         print(f"`import torch` means the real PyTorch {_version(imported)}: {imported}")
     for info in aliases:
         print(f"The alias in {info.parent} has no effect: another torch was installed after it "
-              "or comes first on sys.path")  # fmt: skip
+              "or comes first on sys.path")
     return 1

@@ -71,7 +71,7 @@ def contents(flambeau: Path) -> dict[str, bytes]:
 def torchrun(interpreter: str) -> bytes:
     """The command `torchrun` for an environment."""
     return (f"#!{interpreter}\n" + MARK + "\nfrom torch.distributed.run import main\n\nmain()\n"
-            ).encode()  # fmt: skip
+            ).encode()
 
 
 def digest(data: bytes) -> str:
@@ -86,7 +86,7 @@ def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
     They are no `.pyi`: pyright warns of a stub that has no source beside it.
     """
     modules = sorted({path.with_suffix("") for path in flambeau.rglob("*.py*")
-                      if path.suffix in (".py", ".pyi")})  # fmt: skip
+                      if path.suffix in (".py", ".pyi")})
     private = []
     for module in modules:
         parts = module.relative_to(flambeau).parts

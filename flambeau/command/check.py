@@ -22,10 +22,10 @@ def main(args: list[str]) -> int:
     """Runs `flambeau check ARGS`; returns 0 where nothing is missing, 1 where something is."""
     parser = argparse.ArgumentParser(
         prog="flambeau check", description="List the torch names that a program uses and flambeau "
-        "lacks. Nothing is run.")  # fmt: skip
+        "lacks. Nothing is run.")
     parser.add_argument("script", type=Path, help="a Python file, or a folder of them")
     parser.add_argument("--packages", action="store_true",
-                        help="follow imports into installed packages too")  # fmt: skip
+                        help="follow imports into installed packages too")
     options = parser.parse_args(args)
     files = _files(options.script)
     if not files:

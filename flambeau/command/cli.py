@@ -92,7 +92,7 @@ def _watched(args: list[str]) -> int:
         line = interpreter_options.split(program)
         if options is None or line.options or not line.program:
             raise ValueError("Python's options do not go with --doctor"
-                             if line.options else "--doctor needs a program")  # fmt: skip
+                             if line.options else "--doctor needs a program")
         watched = command.Watched(options)
     except (ValueError, interpreter_options.OptionError) as error:
         print(f"{error}\n\n{command.USAGE}", file=sys.stderr)
@@ -111,7 +111,7 @@ def _profiled(args: list[str]) -> int:
         line = interpreter_options.split(args[1:])
         if line.options or not line.program:
             raise ValueError("Python's options do not go with --profile"
-                             if line.options else "--profile needs a program")  # fmt: skip
+                             if line.options else "--profile needs a program")
     except (ValueError, interpreter_options.OptionError) as error:
         print(f"{error}\nTry `flambeau --help' for more information.", file=sys.stderr)
         return 2

@@ -33,7 +33,7 @@ class Profiled:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from ..profiler import write_flame_graph
 
         self._profile.stop()

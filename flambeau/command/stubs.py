@@ -33,7 +33,7 @@ _BY_NAME = {
     "other": "Any", "dtype": "dtype | None", "device": "Device", "generator": "Generator | None",
     "tensors": "Sequence[Tensor]", "requires_grad": "bool", "keepdim": "bool", "size": "Any",
     "out": "Any", "bias": "Tensor | None", "shape": "Any",
-}  # fmt: skip
+}
 # Composite operators that do not give one tensor.
 _NAMED = (
     "aminmax max min median nanmedian sort cholesky_ex eig eigh inv_ex ldl_factor ldl_factor_ex "
@@ -51,7 +51,7 @@ _RETURNS = {
     "__setitem__": "None", "__getitem__": "Tensor", "__array__": "Any", "__reduce_ex__": "Any",
     "__torch_function__": "Any", "__dlpack__": "Any", "__dlpack_device__": "Any",
     "numpy": "np.ndarray",
-}  # fmt: skip
+}
 # Functions that return one tensor, or values and indices where they are told an axis.
 _AXIS_OPTIONAL = ("max", "min", "median", "nanmedian")
 # What `**named` takes, where it takes few names.
@@ -59,7 +59,7 @@ _NAMED_PARAMETERS = {
     **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "new_empty", "new_zeros",
                      "new_ones"), ("size",)),
     "randint": ("low", "high", "size"), "randint_like": ("low", "high"),
-}  # fmt: skip
+}
 _BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul div"
 _OPERATORS = {f"__{before}{n}__" for n in _BINARY.split() for before in ("", "r", "i")}
 _OPERATORS |= {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
@@ -109,7 +109,7 @@ def _annotation(note: Any, name: str, default: Any) -> str:
     if name in _BY_NAME:
         result = _BY_NAME[name]
         return _safe(result if default is not None or "None" in result or result == "Any"
-                     else f"{result} | None")  # fmt: skip
+                     else f"{result} | None")
     if default.__class__ is bool or name in ("reduction", "mode", "padding_mode"):
         return _safe(default.__class__.__name__)
     return "Any"
@@ -119,7 +119,7 @@ _KNOWN = {
     "Tensor", "Number", "Any", "None", "int", "float", "bool", "complex", "str", "Sequence",
     "Iterator", "Callable", "tuple", "list", "dtype", "device", "Generator", "Size", "type",
     "memory_format", "layout", "UntypedStorage", "TypedStorage",
-}  # fmt: skip
+}
 
 
 def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
@@ -127,7 +127,7 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
     operator = getattr(function, "operator", None)
     supplied = list(inspect.signature(function).parameters.values())
     if [p.kind for p in supplied[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
-                                        inspect.Parameter.VAR_KEYWORD]:  # fmt: skip
+                                        inspect.Parameter.VAR_KEYWORD]:
         original = _original(name)
         if original is not None:  # an in-place form or a copy hands everything on
             return _parameters("", original, method)
@@ -140,7 +140,7 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
             if own in names and alias not in names:
                 at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
                 supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
-                                                   default=None))  # fmt: skip
+                                                   default=None))
     return ", ".join(_written(name, supplied, notes, method, "axis" in {p.name for p in supplied}))
 
 
@@ -186,7 +186,7 @@ def _named_result(function: Callable[..., Any], name: str) -> str | None:
     if operator is not None and operator.result_type is not None:
         return f"return_types.{operator.result_type.__name__}"
     for candidate in (function.__name__, f"linalg_{name}" if operator is not None and
-                      function.__name__.startswith("linalg_") else name):  # fmt: skip
+                      function.__name__.startswith("linalg_") else name):
         if candidate in RETURN_TYPES and candidate not in _AXIS_OPTIONAL:
             return f"return_types.{candidate}"
     return None
@@ -204,7 +204,7 @@ def _overloads(name: str, indent: str) -> str:
     if name in ("max", "min"):
         forms.insert(1, (f"{first}, other: Tensor, {out}", "Tensor"))
     return "".join(f"{indent}@overload\n{indent}def {name}({parameters}) -> {returned}: ...\n"
-                   for parameters, returned in forms)  # fmt: skip
+                   for parameters, returned in forms)
 
 
 def _returned(function: Callable[..., Any], name: str) -> str:
@@ -242,7 +242,7 @@ def methods() -> str:
     """The stub of the class that Tensor inherits its attached methods from, for the checker."""
     lines = [_HEAD.format(title="the methods that flambeau.ops attaches to Tensor.",
                           imports=_TYPES.format(dots=".."), device="_device"),
-             "class Methods:\n"]  # fmt: skip
+             "class Methods:\n"]
     for name, value in sorted(vars(Tensor).items()):
         if isinstance(value, property) and value.fget is not None:
             if value.fget.__module__ != Tensor.__module__:
@@ -338,7 +338,7 @@ def return_types() -> str:
     """The stub of torch.return_types: named tuples of tensors."""
     lines = ['"""Generated by flambeau/command/stubs.py: torch.return_types."""\n\n'
              "from typing import NamedTuple\n\n"
-             "from .tensor.tensor import Tensor\n"]  # fmt: skip
+             "from .tensor.tensor import Tensor\n"]
     for name, result in sorted(RETURN_TYPES.items()):
         fields = "".join(f"    {field}: Tensor\n" for field in vars(result)["_fields"])
         lines.append(f"\nclass {name}(NamedTuple):\n{fields}")
@@ -348,11 +348,11 @@ def return_types() -> str:
 def stubs() -> dict[Path, str]:
     """The text of each stub, by its path."""
     result = {ROOT / "tensor" / "methods.pyi": methods(), ROOT / "__init__.pyi": package(),
-            ROOT / "return_types.pyi": return_types()}  # fmt: skip
+            ROOT / "return_types.pyi": return_types()}
     for name in ("linalg", "special", "fft"):
         result[ROOT / f"{name}.pyi"] = namespace(f"torch.{name}.", ".", PUBLIC[name])
     result[ROOT / "nn" / "functional.pyi"] = namespace("torch.nn.functional.", "..",
-                                                     PUBLIC["nn.functional"])  # fmt: skip
+                                                     PUBLIC["nn.functional"])
     return result
 
 

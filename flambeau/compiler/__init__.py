@@ -8,4 +8,4 @@ from .api import is_dynamo_compiling, is_exporting, list_backends, reset
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "disable", "is_compiling",
     "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
-]  # fmt: skip
+]

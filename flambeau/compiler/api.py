@@ -10,7 +10,7 @@ from typing import Any
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "disable", "is_compiling",
     "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
-]  # fmt: skip
+]
 
 _BUSY = "a function under torch.compiler.disable runs inside of the step"
 
@@ -19,14 +19,14 @@ _BUSY = "a function under torch.compiler.disable runs inside of the step"
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "now")
 # "evaluate" is for the compiler's own tests; the rest are PyTorch's, which there is no other for.
 _BACKENDS = ("inductor", "eager", "evaluate", "aot_eager", "aot_eager_decomp_partition",
-             "cudagraphs", "openxla", "onnxrt", "tvm", "ts")  # fmt: skip
+             "cudagraphs", "openxla", "onnxrt", "tvm", "ts")
 
 
 def compile(
     model: Callable[..., Any] | None = None, *, fullgraph: bool = False,
     dynamic: bool | None = None, backend: str | Callable[..., Any] = "inductor",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """A function or module that runs as native code once it has been called a few times.
 
     `model` may be a whole training step, with zero_grad, forward, loss, backward and
@@ -49,12 +49,12 @@ def compile(
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified "
-                           "at the same time.")  # fmt: skip
+                           "at the same time.")
     if model is None:
         return lambda function: compile(
             function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
             options=options, disable=disable,
-        )  # fmt: skip
+        )
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, got {type(model).__name__}")
     mode = (options or {}).get("mode", mode)
@@ -62,7 +62,7 @@ def compile(
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if isinstance(backend, str) and backend not in _BACKENDS:
         raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` "
-                           "for available backends")  # fmt: skip
+                           "for available backends")
     if disable:
         return model
     if backend == "eager":
@@ -72,11 +72,11 @@ def compile(
     random = (options or {}).get("random", "generator")
     if random not in ("generator", "counter"):
         raise ValueError(f"torch.compile: options['random'] is 'generator' or 'counter', "
-                         f"not {random!r}")  # fmt: skip
+                         f"not {random!r}")
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
                             "follow": bool((options or {}).get("follow")),
-                            "mode": mode})  # fmt: skip
+                            "mode": mode})
 
 
 def _uncompiled(model: Any) -> Any:

@@ -209,7 +209,7 @@ globals().update(absent.names())
 globals().update(absent.settle(__name__, globals()))
 __all__ = [name for name in globals() if not name.startswith("_")
            and name not in ("Any", "Iterator", "OrderedDict", "absent", "annotations",
-                            "contextmanager", "import_module")]  # fmt: skip
+                            "contextmanager", "import_module")]
 
 
 def __getattr__(name: str) -> Any:

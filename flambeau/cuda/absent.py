@@ -55,12 +55,12 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
     "set_stream": lambda stream: None,
     "set_sync_debug_mode": lambda debug_mode: None,
     "use_mem_pool": lambda pool, device=None: None,
-}  # fmt: skip
+}
 
 _KINDS = (
     "BFloat16", "Bool", "Byte", "Char", "ComplexDouble", "ComplexFloat", "Double", "Float", "Half",
     "Int", "Long", "Short",
-)  # fmt: skip
+)
 
 
 def _refusing(name: str, parameters: Callable[..., None]) -> Callable[..., NoReturn]:
@@ -100,7 +100,7 @@ class Event(_Dummy):
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False,
         external: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
 
 
@@ -138,7 +138,7 @@ class graph:
         self, cuda_graph: Any, pool: Any = None, stream: Any = None,
         capture_error_mode: str = "global", enable_annotations: bool = False,
         check_input_liveness: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         Stream()
 
 
@@ -158,16 +158,16 @@ def _storage_or_tensor(name: str) -> type:
         if name.endswith("Storage"):
             refuse()
         raise TypeError(f"type torch.cuda.{name} not available. Torch not compiled with CUDA "
-                        "enabled.")  # fmt: skip
+                        "enabled.")
 
     return type(name, (), {"__init__": refused, "__module__": "torch.cuda",
-                           "__doc__": f"torch.cuda.{name}, which needs a GPU."})  # fmt: skip
+                           "__doc__": f"torch.cuda.{name}, which needs a GPU."})
 
 
 def names() -> dict[str, Any]:
     """All of these, by name."""
     classes = (CUDAGraph, CUDAPluggableAllocator, CudaError, DeferredCudaCallError, Event,
-               ExternalStream, GreenContext, MemPool, Stream, graph)  # fmt: skip
+               ExternalStream, GreenContext, MemPool, Stream, graph)
     storages = [kind + "Storage" for kind in _KINDS]
     tensors = [kind + "Tensor" for kind in _KINDS if "Complex" not in kind]
     return {
@@ -193,7 +193,7 @@ _HOMES = {
     "random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed "
               "seed_all set_rng_state set_rng_state_all",
     "streams": "Event ExternalStream Stream",
-}  # fmt: skip
+}
 
 
 def settle(package: str, given: dict[str, Any]) -> dict[str, ModuleType]:

@@ -50,10 +50,10 @@ class GradScaler(_amp.GradScaler):
     def __init__(
         self, init_scale: float = 65536.0, growth_factor: float = 2.0,
         backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _deprecated("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval,
-                         enabled)  # fmt: skip
+                         enabled)
 
 
 __path__: list[str] = []  # a package in PyTorch

@@ -13,13 +13,13 @@ from .collectives import (
     all_reduce, all_reduce_coalesced, all_to_all, all_to_all_single, barrier, broadcast, gather,
     monitored_barrier, reduce, reduce_scatter, reduce_scatter_single, reduce_scatter_tensor,
     scatter,
-)  # fmt: skip
+)
 from .data_parallel import GradBucket
 from .device_mesh import DeviceMesh, init_device_mesh
 from .elastic.multiprocessing import errors as _worker_errors
 from .errors import (
     DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError,
-)  # fmt: skip
+)
 from .group import (
     Backend, GroupMember, ProcessGroup, default_pg_timeout, destroy_process_group, get_backend,
     get_backend_config, get_default_backend_for_device, get_global_rank, get_group_rank,
@@ -27,11 +27,11 @@ from .group import (
     init_process_group, is_available, is_backend_available, is_gloo_available, is_initialized,
     is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,
     is_xccl_available, new_group, new_subgroups, new_subgroups_by_enumeration,
-)  # fmt: skip
+)
 from .objects import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list,
     send_object_list,
-)  # fmt: skip
+)
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .process_group import member as _get_default_group
 from .reduce_op import ReduceOp, reduce_op
@@ -56,7 +56,7 @@ __all__ = [
     "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
     "register_rendezvous_handler", "rendezvous", "scatter", "scatter_object_list", "send",
     "send_object_list",
-]  # fmt: skip
+]
 
 globals().update(absent.settle(__name__))
 if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why it ends

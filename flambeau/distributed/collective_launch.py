@@ -23,7 +23,7 @@ from .work import Work
 __all__ = [
     "Destination", "launch", "recorder", "refuse_compilation", "require_tensor", "require_tensors",
     "source_array",
-]  # fmt: skip
+]
 
 
 def require_tensor(value: Any, name: str) -> None:
@@ -91,7 +91,7 @@ def refuse_compilation(name: str) -> None:
 def launch(
     group: ProcessGroup, name: str, call: Callable[[], Any], tensors: Sequence[Tensor],
     written: Sequence[Tensor], async_op: bool, outputs: Any = None,
-) -> Work | None:  # fmt: skip
+) -> Work | None:
     """Runs `call`, a collective `name` of `tensors`; returns a Work with `async_op`.
 
     `written` are counted as written to now: nobody may use their values before the end anyway.

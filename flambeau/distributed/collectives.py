@@ -26,7 +26,7 @@ __all__ = [
     "all_gather", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce",
     "reduce_scatter", "reduce_scatter_tensor", "scatter",
-]  # fmt: skip
+]
 
 
 def _outside(group: Any, name: str) -> bool:
@@ -34,7 +34,7 @@ def _outside(group: Any, name: str) -> bool:
     if group != NON_MEMBER:
         return False
     warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
-         "given group.")  # fmt: skip
+         "given group.")
     return True
 
 
@@ -45,7 +45,7 @@ def _check_op(op: ReduceOp, tensor: Tensor) -> None:
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with non-integral dtype")
     if op is ReduceOp.PREMUL_SUM:
         raise NotImplementedError("torch.distributed.ReduceOp.PREMUL_SUM is not implemented in "
-                                  "flambeau: scale the tensor, then use SUM")  # fmt: skip
+                                  "flambeau: scale the tensor, then use SUM")
     if tensor.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
 
@@ -55,7 +55,7 @@ def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], like: Tens
     for at, tensor in enumerate(tensors):
         if tensor.dtype != like.dtype:
             raise RuntimeError(f"ProcessGroupGloo::{function}: invalid tensor type at index {at} "
-                               f"(expected {like.dtype}, got {tensor.dtype})")  # fmt: skip
+                               f"(expected {like.dtype}, got {tensor.dtype})")
         if tensor.numel() != like.numel():
             raise RuntimeError(
                 f"ProcessGroupGloo::{function}: invalid {kind}tensor size at index {at} (expected "
@@ -72,7 +72,7 @@ def _check_length(function: str, kind: str, tensors: Sequence[Tensor], size: int
 
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
-               async_op: bool = False) -> Work | None:  # fmt: skip
+               async_op: bool = False) -> Work | None:
     """Replaces a tensor by the sum (or another reduction) over the processes.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
@@ -99,7 +99,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
 
 
 def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None,
-                         async_op: bool = False) -> Work | None:  # fmt: skip
+                         async_op: bool = False) -> Work | None:
     """As `all_reduce` of each tensor of a list."""
     require_tensors(tensors, "tensors")
     if _outside(group, "all_reduce_coalesced"):
@@ -117,7 +117,7 @@ def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, gro
 
 def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
            group: Any = None, async_op: bool = False, group_dst: int | None = None
-           ) -> Work | None:  # fmt: skip
+           ) -> Work | None:
     """As `all_reduce`, for process `dst` alone."""
     require_tensor(tensor, "tensor")
     if _outside(group, "reduce"):
@@ -138,7 +138,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
 
 
 def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
-              group_src: int | None = None) -> Work | None:  # fmt: skip
+              group_src: int | None = None) -> Work | None:
     """Gives every process the tensor of process `src`."""
     require_tensor(tensor, "tensor")
     if _outside(group, "broadcast"):
@@ -168,7 +168,7 @@ def _spread(rows: Array, targets: Sequence[Destination]) -> None:
 
 
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
-               async_op: bool = False) -> Work | None:  # fmt: skip
+               async_op: bool = False) -> Work | None:
     """Copies each process's tensor into `tensor_list`."""
     require_tensors(tensor_list, "tensor_list")
     require_tensor(tensor, "tensor")
@@ -190,7 +190,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
 
 
 def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None,
-                           async_op: bool = False) -> Work | None:  # fmt: skip
+                           async_op: bool = False) -> Work | None:
     """Copies the processes' tensors, one behind the other, into one."""
     require_tensor(output_tensor, "output_tensor")
     require_tensor(input_tensor, "input_tensor")
@@ -213,7 +213,7 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
 
 def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
            group: Any = None, async_op: bool = False, group_dst: int | None = None
-           ) -> Work | None:  # fmt: skip
+           ) -> Work | None:
     """As `all_gather`, for process `dst` alone (0 where it is not named)."""
     require_tensor(tensor, "tensor")
     if _outside(group, "gather"):
@@ -245,7 +245,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
 
 def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
             group: Any = None, async_op: bool = False, group_src: int | None = None
-            ) -> Work | None:  # fmt: skip
+            ) -> Work | None:
     """Gives each process its element of the list that process `src` has (0 if not named)."""
     require_tensor(tensor, "tensor")
     if _outside(group, "scatter"):
@@ -283,7 +283,7 @@ def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op:
 
 
 def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM,
-                   group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+                   group: Any = None, async_op: bool = False) -> Work | None:
     """Reduces the lists of all processes element by element; each process gets its element."""
     require_tensor(output, "output")
     require_tensors(input_list, "input_list")
@@ -304,7 +304,7 @@ def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = Redu
 
 
 def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM,
-                          group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+                          group: Any = None, async_op: bool = False) -> Work | None:
     """Reduces tensors over the processes; each process gets its part along the first axis."""
     require_tensor(output, "output")
     require_tensor(input, "input")
@@ -326,7 +326,7 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp
 
 
 def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor],
-               group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+               group: Any = None, async_op: bool = False) -> Work | None:
     """Each process gives each other one an element of its list."""
     require_tensors(output_tensor_list, "output_tensor_list")
     require_tensors(input_tensor_list, "input_tensor_list")
@@ -365,7 +365,7 @@ def _parts(array: Array, sizes: Sequence[int] | None, count: int, kind: str) -> 
 def all_to_all_single(output: Tensor, input: Tensor,
                       output_split_sizes: Sequence[int] | None = None,
                       input_split_sizes: Sequence[int] | None = None, group: Any = None,
-                      async_op: bool = False) -> Work | None:  # fmt: skip
+                      async_op: bool = False) -> Work | None:
     """Each process gives each other one a part of its tensor, cut along the first axis."""
     require_tensor(output, "output")
     require_tensor(input, "input")
@@ -384,7 +384,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
-            ) -> Work | None:  # fmt: skip
+            ) -> Work | None:
     """Waits until all processes of the group are here."""
     if _outside(group, "barrier"):
         return None
@@ -393,7 +393,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
 
 
 def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
-                      wait_all_ranks: bool = False) -> None:  # fmt: skip
+                      wait_all_ranks: bool = False) -> None:
     """As `barrier`; RuntimeError, which names the missing rank, where one does not come.
 
     With `wait_all_ranks` it names all that are missing.
@@ -407,7 +407,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
     number = next(pg._sequence)
     if pg._store is None:
         raise NotImplementedError("torch.distributed.monitored_barrier with backend='mpi' is not "
-                                  "implemented in flambeau")  # fmt: skip
+                                  "implemented in flambeau")
     key = f"monitored_barrier/{number}"
     if pg.rank() != 0:
         _report_to_first(pg, key, limit)
@@ -424,7 +424,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
     if missing:
         names = f"Ranks {', '.join(map(str, missing))}" if wait_all_ranks else f"Rank {missing[0]}"
         raise RuntimeError(f"[Rank 0]: {names} failed to pass monitoredBarrier in "
-                           f"{limit // timedelta(milliseconds=1)} ms")  # fmt: skip
+                           f"{limit // timedelta(milliseconds=1)} ms")
 
 
 def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:

@@ -31,7 +31,7 @@ class DeviceMesh:
     def __init__(
         self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None,
         backend_override: Any = None, _init_backend: bool = True, _rank: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if device_type != "cpu":
             raise RuntimeError(f"DeviceMesh: device_type={device_type!r}, and flambeau has the CPU")
         if not is_initialized():
@@ -127,7 +127,7 @@ class DeviceMesh:
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, DeviceMesh) and self.mesh_dim_names == other.mesh_dim_names
-                and np.array_equal(self._ranks, other._ranks))  # fmt: skip
+                and np.array_equal(self._ranks, other._ranks))
 
     def __hash__(self) -> int:
         return hash((self._ranks.tobytes(), self._ranks.shape, self.mesh_dim_names))
@@ -135,7 +135,7 @@ class DeviceMesh:
     def __repr__(self) -> str:
         if self.mesh_dim_names:
             axes = ", ".join(f"{name}={n}" for name, n in
-                             zip(self.mesh_dim_names, self.shape, strict=True))  # fmt: skip
+                             zip(self.mesh_dim_names, self.shape, strict=True))
             shape = f"({axes})"
         else:
             shape = str(self.shape)
@@ -148,7 +148,7 @@ class DeviceMesh:
 def init_device_mesh(
     device_type: str, mesh_shape: tuple[int, ...], *,
     mesh_dim_names: tuple[str, ...] | None = None, backend_override: Any = None,
-) -> DeviceMesh:  # fmt: skip
+) -> DeviceMesh:
     """All processes in a grid of this shape, in order of their numbers."""
     if mesh_dim_names is not None:
         if len(set(mesh_dim_names)) != len(mesh_dim_names):
@@ -159,6 +159,6 @@ def init_device_mesh(
         init_process_group()
     if math.prod(mesh_shape) > get_world_size():
         raise RuntimeError(f"Mesh should not be bigger than default world size {get_world_size()}, "
-                           f"but found {math.prod(mesh_shape)} ranks!")  # fmt: skip
+                           f"but found {math.prod(mesh_shape)} ranks!")
     ranks = np.arange(math.prod(mesh_shape)).reshape(mesh_shape)
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "QueueEmptyError",
-]  # fmt: skip
+]
 
 
 class DistError(RuntimeError):

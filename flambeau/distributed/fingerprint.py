@@ -19,7 +19,7 @@ _DTYPES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
     "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
     "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+}
 
 
 def _fingerprint(number: int, name: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _shown(fingerprint: dict[str, Any]) -> str:
 _ASPECTS = (
     ("SequenceNumber", "Sequence number"), ("OpType", "Op type"),
     ("TensorShape", "Tensor Tensor shapes"), ("TensorDtypes", "Tensor Tensor dtypes"),
-)  # fmt: skip
+)
 
 
 def check_agreement(
@@ -80,5 +80,5 @@ def _mismatch(here: int, there: int, mine: dict[str, Any], other: dict[str, Any]
         f"Collectives differ in the following aspects: {aspects}"
     )
     error.add_note("All ranks of a group call the same collectives in the same order, on tensors "
-                   "of the same shapes and dtypes.")  # fmt: skip
+                   "of the same shapes and dtypes.")
     return error

@@ -13,7 +13,7 @@ from ..native.foundation.user_frames import warn
 from .engines.engine import Engine, LoneEngine
 from .process_group import (
     NON_MEMBER, Backend, ProcessGroup, default_pg_timeout, member, rank_in, world,
-)  # fmt: skip
+)
 from .rendezvous import meet
 from .stores import PrefixStore, Store
 
@@ -25,7 +25,7 @@ __all__ = [
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
     "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "new_group",
     "new_subgroups", "new_subgroups_by_enumeration",
-]  # fmt: skip
+]
 
 _WITH_GPU = ("nccl", "ucc", "xccl")
 _BACKENDS = ("gloo", "mpi")
@@ -121,7 +121,7 @@ def _backend_name(backend: str | None) -> str:
     if name in _WITH_GPU:
         failure = RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
         failure.add_note("It connects GPUs. flambeau computes on the CPU: use backend='gloo', or "
-                         "'mpi' under mpiexec.")  # fmt: skip
+                         "'mpi' under mpiexec.")
         raise failure
     if name not in _BACKENDS:
         raise ValueError(f"Invalid backend: '{backend}'; flambeau has gloo and mpi")
@@ -133,7 +133,7 @@ def init_process_group(
     timeout: timedelta | None = None, world_size: int = -1, rank: int = -1,
     store: Store | None = None, group_name: str = "", pg_options: Any = None,
     device_id: Any = None,
-) -> None:  # fmt: skip
+) -> None:
     """Makes the group of all processes; every process calls it.
 
     Rank and size are arguments, part of `init_method` ("tcp://host:port", "file:///path"), or
@@ -281,10 +281,10 @@ def _checked_ranks(ranks: Sequence[int] | None, size: int) -> list[int]:
     chosen = sorted(range(size) if ranks is None else ranks)
     if len(chosen) > size:
         raise ValueError("the new group's world size should be less or equal to the world size "
-                         "set by init_process_group")  # fmt: skip
+                         "set by init_process_group")
     if any(not 0 <= rank < size for rank in chosen):
         raise ValueError("The new group's rank should be within the world_size set by "
-                         "init_process_group")  # fmt: skip
+                         "init_process_group")
     if len(set(chosen)) < len(chosen):
         raise ValueError("the new group's ranks should be different from each other")
     return chosen
@@ -294,7 +294,7 @@ def new_group(
     ranks: Sequence[int] | None = None, timeout: timedelta | None = None,
     backend: str | None = None, pg_options: Any = None, use_local_synchronization: bool = False,
     group_desc: str | None = None, device_id: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """A group of some processes (None: all); every process calls it, in the same order.
 
     With `use_local_synchronization` only the members call it. Processes that are not in the group
@@ -344,7 +344,7 @@ def _engine_of(
 def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
     backend: str | None = None, pg_options: Any = None, group_desc: str | None = None,
-) -> tuple[Any, list[Any]]:  # fmt: skip
+) -> tuple[Any, list[Any]]:
     """Groups with the given ranks, which share none: this process's, and all of them."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
@@ -363,7 +363,7 @@ def new_subgroups(
     group_size: int | None = None, group: ProcessGroup | None = None,
     timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
     group_desc: str | None = None,
-) -> tuple[Any, list[Any]]:  # fmt: skip
+) -> tuple[Any, list[Any]]:
     """Groups of `group_size` processes in a row: this process's, and all of them.
 
     ValueError where the size does not divide the number of processes.

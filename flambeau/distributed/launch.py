@@ -14,7 +14,7 @@ def parse_args(args: list[str] | None) -> Namespace:
     """The command line, from sys.argv for None."""
     parser = get_args_parser()
     parser.add_argument("--use-env", "--use_env", default=False, action="store_true",
-                        help="pass the local rank in LOCAL_RANK alone")  # fmt: skip
+                        help="pass the local rank in LOCAL_RANK alone")
     return parser.parse_args(args)
 
 

@@ -18,7 +18,7 @@ from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 __all__ = [
     "all_gather_object", "broadcast_object_list", "gather_object", "recv_object_list",
     "scatter_object_list", "send_object_list",
-]  # fmt: skip
+]
 
 
 def _packed(value: Any) -> Array:
@@ -67,7 +67,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
 
 def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
-                  group: Any = None, group_dst: int | None = None) -> None:  # fmt: skip
+                  group: Any = None, group_dst: int | None = None) -> None:
     """As `all_gather_object`, for process `dst` alone (0 where it is not named)."""
     if group == NON_MEMBER:
         return
@@ -95,7 +95,7 @@ def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
 
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
-                          device: Any = None, group_src: int | None = None) -> None:  # fmt: skip
+                          device: Any = None, group_src: int | None = None) -> None:
     """Gives every process the objects of process `src` (0 where it is not named)."""
     if group == NON_MEMBER:
         return
@@ -103,29 +103,29 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []
     launch(pg, "BROADCAST", lambda: result.extend(_broadcast_pickle(pg, object_list, root)), [], [],
-           False)  # fmt: skip
+           False)
     if len(result) != len(object_list):
         raise ValueError(f"object_list has {len(object_list)} elements, and {len(result)} on the "
-                         "source rank")  # fmt: skip
+                         "source rank")
     object_list[:] = result
 
 
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int | None = None, group: Any = None, group_src: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Puts each process's element of the list that process `src` has into the output's place 0."""
     if group == NON_MEMBER:
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at "
-                         "least 1.")  # fmt: skip
+                         "least 1.")
     pg = member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     objects = scatter_object_input_list
     if pg.rank() == root and (objects is None or len(objects) != pg.size()):
         raise ValueError("Expected argument scatter_object_input_list to have an object for each "
-                         "rank")  # fmt: skip
+                         "rank")
     result: list[Any] = []
     launch(
         pg, "SCATTER", lambda: result.append(_broadcast_pickle(pg, objects, root)), [], [], False
@@ -135,7 +135,7 @@ def scatter_object_list(
 
 def send_object_list(object_list: list[Any], dst: int | None = None, group: Any = None,
                      device: Any = None, group_dst: int | None = None,
-                     use_batch: bool = False) -> None:  # fmt: skip
+                     use_batch: bool = False) -> None:
     """Sends objects to process `dst`, which calls `recv_object_list`."""
     pg = member(group)
     peer = rank_in(pg, dst, group_dst)
@@ -150,7 +150,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Any 
 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
                      device: Any = None, group_src: int | None = None,
-                     use_batch: bool = False) -> int:  # fmt: skip
+                     use_batch: bool = False) -> int:
     """Receives the objects that process `src` sends; returns its number."""
     pg = member(group)
     peer = None if src is None and group_src is None else rank_in(pg, src, group_src)

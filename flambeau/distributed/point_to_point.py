@@ -18,12 +18,12 @@ def _destination(pg: ProcessGroup, dst: int | None, group_dst: int | None, kind:
     peer = rank_in(pg, dst, group_dst)
     if peer == pg.rank():
         raise ValueError(f"Invalid {kind} rank: {kind} rank should not be the same as the rank of "
-                         "the current process.")  # fmt: skip
+                         "the current process.")
     return peer
 
 
 def _start_send(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst: int | None,
-                is_async: bool) -> Work | None:  # fmt: skip
+                is_async: bool) -> Work | None:
     require_tensor(tensor, "tensor")
     if group == NON_MEMBER:
         return None
@@ -37,7 +37,7 @@ def _start_send(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst
 
 
 def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_src: int | None,
-                   is_async: bool) -> tuple[Work | None, list[int]]:  # fmt: skip
+                   is_async: bool) -> tuple[Work | None, list[int]]:
     require_tensor(tensor, "tensor")
     if group == NON_MEMBER:
         return None, [-1]
@@ -57,26 +57,26 @@ def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
-         group_dst: int | None = None) -> None:  # fmt: skip
+         group_dst: int | None = None) -> None:
     """Sends a tensor to process `dst`, which receives it with the same tag."""
     _start_send(tensor, dst, group, tag, group_dst, is_async=False)
 
 
 def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
-          group_dst: int | None = None) -> Work | None:  # fmt: skip
+          group_dst: int | None = None) -> Work | None:
     """As `send`, without waiting: the tensor must stay as it is until the Work is done."""
     return _start_send(tensor, dst, group, tag, group_dst, is_async=True)
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
-         group_src: int | None = None) -> int:  # fmt: skip
+         group_src: int | None = None) -> int:
     """Receives a tensor from process `src` (None: from any, with MPI); returns who sent it."""
     _, sender = _start_receive(tensor, src, group, tag, group_src, is_async=False)
     return sender[0] if sender[0] < 0 else member(group)._ranks[sender[0]]
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
-          group_src: int | None = None) -> Work | None:  # fmt: skip
+          group_src: int | None = None) -> Work | None:
     """As `recv`, without waiting."""
     work, _ = _start_receive(tensor, src, group, tag, group_src, is_async=True)
     if work is not None and src is not None:
@@ -90,7 +90,7 @@ class P2POp:
     def __init__(
         self, op: Callable[..., Any], tensor: Tensor, peer: int | None = None, group: Any = None,
         tag: int = 0, group_peer: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if op not in (isend, irecv):
             raise ValueError(
                 "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
@@ -110,7 +110,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     """Starts several sends and receives; returns a Work for each."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(x, P2POp) for x in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
-                         "``torch.distributed.P2POp``.")  # fmt: skip
+                         "``torch.distributed.P2POp``.")
     if not p2p_op_list:
         raise ValueError("batch_isend_irecv: the list of operations is empty")
     started = []

@@ -24,7 +24,7 @@ class Backend(str):
     backend_capability: ClassVar = {
         GLOO: ["cpu", "cuda"], NCCL: ["cuda"], XCCL: ["xpu"], UCC: ["cpu", "cuda"],
         MPI: ["cpu", "cuda"], FAKE: ["cpu", "cuda", "hpu", "xpu"],
-    }  # fmt: skip
+    }
 
     def __new__(cls, name: str) -> Backend:
         """ValueError for what is no string."""
@@ -39,7 +39,7 @@ class ProcessGroup:
     def __init__(
         self, engine: Engine, ranks: Sequence[int], group_name: str, group_desc: str = "undefined",
         store: Store | None = None, timeout: timedelta = default_pg_timeout,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ranks, self.group_name, self.group_desc = list(ranks), group_name, group_desc
         self._store, self._timeout = store, timeout
         self._engine = engine
@@ -95,7 +95,7 @@ def member(group: Any = None) -> ProcessGroup:
         raise ValueError("Invalid process group specified")
     if group not in world.groups:
         raise ValueError(f"Group {group} is not registered, please create group with "
-                         "torch.distributed.new_group API")  # fmt: skip
+                         "torch.distributed.new_group API")
     return group
 
 

@@ -41,7 +41,7 @@ def register_rendezvous_handler(
 def rendezvous(
     url: str, rank: int = -1, world_size: int = -1, timeout: timedelta = timedelta(minutes=30),
     **options: Any,
-) -> Iterator[tuple[Store, int, int]]:  # fmt: skip
+) -> Iterator[tuple[Store, int, int]]:
     """Yields (store, rank, world_size) for an address, as torch.distributed.rendezvous does."""
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
@@ -66,21 +66,21 @@ def meet(url: str, rank: int, world_size: int, timeout: timedelta) -> Meeting:
         raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
     if parts.scheme == "tcp" and not parts.port:
         raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: "
-                         "port number missing")  # fmt: skip
+                         "port number missing")
     for name, value in (("rank", rank), ("world size", world_size)):
         if value < 0:
             raise ValueError(f"Error initializing torch.distributed using {parts.scheme}:// "
-                             f"rendezvous: {name} parameter missing")  # fmt: skip
+                             f"rendezvous: {name} parameter missing")
     if parts.scheme == "tcp":
         return Meeting(_tcp(parts.hostname or "", parts.port or 0, rank, world_size, timeout),
-                       rank, world_size)  # fmt: skip
+                       rank, world_size)
     return Meeting(_file(parts, world_size), rank, world_size)
 
 
 def _file(parts: SplitResult, world_size: int) -> Store:
     if not parts.path:
         raise ValueError("Error initializing torch.distributed using file:// rendezvous: "
-                         "path missing")  # fmt: skip
+                         "path missing")
     return FileStore(parts.path, world_size)
 
 
@@ -110,7 +110,7 @@ def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -
         store = TCPStore(host, port, world_size, False, timeout)
         return PrefixStore(f"/worker/attempt_{attempt}", store)
     store = TCPStore(host, port, world_size, rank == 0, timeout, wait_for_workers=False,
-                     multi_tenant=True)  # fmt: skip
+                     multi_tenant=True)
     store.set(f"{_CAME}/{rank}", b"")
     try:
         store.join(world_size)
@@ -125,4 +125,4 @@ def note_missing(error: DistStoreError, store: Store, keys: Sequence[str]) -> No
     with suppress(RuntimeError):
         missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         error.add_note(f"Missing: rank {', '.join(missing)} of {len(keys)}. Look at what it "
-                       "printed; RANK and WORLD_SIZE must be alike for all.")  # fmt: skip
+                       "printed; RANK and WORLD_SIZE must be alike for all.")

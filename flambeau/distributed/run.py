@@ -77,9 +77,9 @@ def get_args_parser() -> ArgumentParser:
         parser.add_argument(*_names(name), action=check_env, help=text)
     parser.add_argument("-m", "--module", action=check_env, help="the script is a module")
     parser.add_argument("-r", "--redirects", action=env, type=str, default="0",
-                        help="output to files: 1 stdout, 2 stderr, 3 both, or 0:3,1:1")  # fmt: skip
+                        help="output to files: 1 stdout, 2 stderr, 3 both, or 0:3,1:1")
     parser.add_argument("-t", "--tee", action=env, type=str, default="0",
-                        help="output to files and the console")  # fmt: skip
+                        help="output to files and the console")
     for name in ("duplicate-stdout-filters", "duplicate-stderr-filters"):
         parser.add_argument(*_names(name), action=env, type=_words, default=[], help="accepted")
     parser.add_argument("training_script", type=str, help="the program, followed by its arguments")
@@ -125,7 +125,7 @@ def _default_threads(workers: int) -> None:
             "default, to avoid your system being overloaded, please further tune the variable for "
             f"optimal performance in your application as needed. \n{stars}",
             file=sys.stderr, flush=True,
-        )  # fmt: skip
+        )
 
 
 def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
@@ -150,7 +150,7 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
         duplicate_stdout_filters=args.duplicate_stdout_filters,
         duplicate_stderr_filters=args.duplicate_stderr_filters,
         virtual_local_rank=args.virtual_local_rank, shutdown_timeout=args.shutdown_timeout,
-    )  # fmt: skip
+    )
     return config, *_command(args)
 
 
@@ -167,7 +167,7 @@ def _rendezvous_options(args: Namespace) -> dict[str, Any]:
         key, separator, value = item.partition("=")
         if not separator or not value:
             raise ValueError(f"The rendezvous configuration option '{item}' must have format "
-                             "<key>=<value>.")  # fmt: skip
+                             "<key>=<value>.")
         options[key.strip()] = int(value) if value.strip().lstrip("-").isdigit() else value.strip()
     if args.rdzv_backend == "static":
         options["rank"] = args.node_rank
@@ -185,7 +185,7 @@ def _logs(args: Namespace) -> DefaultLogsSpecs:
                 "--local_ranks_filter=0,1,2"
             ) from error
     return DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee),
-                            shown)  # fmt: skip
+                            shown)
 
 
 def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
@@ -200,7 +200,7 @@ def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
         words = ["-u", *alias, *(["-m"] if args.module else []), args.training_script]
     elif args.module:
         raise ValueError("Don't use both the '--no-python' flag and the '--module' flag at the "
-                         "same time.")  # fmt: skip
+                         "same time.")
     if not getattr(args, "use_env", True):
         words.append(f"--local-rank={macros.local_rank}")
     return program, [*words, *args.training_script_args]

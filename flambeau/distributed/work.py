@@ -83,7 +83,7 @@ class Work:
         """The tensors that it fills, once it has ended."""
         if not self.is_completed():
             raise RuntimeError("Work needs to be completed before calling result(). "
-                               "Should call wait() before result().")  # fmt: skip
+                               "Should call wait() before result().")
         return [] if self._outputs is None else self._outputs
 
     def get_future(self) -> Future:

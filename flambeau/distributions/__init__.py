@@ -60,10 +60,10 @@ __all__ = [
     "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises",
     "Weibull", "Wishart", "biject_to", "constraints", "kl", "kl_divergence", "register_kl",
     "transform_to", "transforms",
-]  # fmt: skip
+]
 __all__ += transforms.__all__
 
 # After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
 globals().update(homes.settle(
     __name__, {**vars(distribution), **vars(constraint_registry), **vars(relaxed), **globals()}
-))  # fmt: skip
+))

@@ -31,15 +31,15 @@ class Independent(Distribution):
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
 
     def __init__(self, base_distribution: Any, reinterpreted_batch_ndims: int,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         batch, n = base_distribution.batch_shape, reinterpreted_batch_ndims
         if n > len(batch):
             raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution."
-                             f"batch_shape), actual {n} vs {len(batch)}")  # fmt: skip
+                             f"batch_shape), actual {n} vs {len(batch)}")
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
         cut = len(batch) - n
         super().__init__(batch[:cut], batch[cut:] + base_distribution.event_shape,
-                         validate_args=validate_args)  # fmt: skip
+                         validate_args=validate_args)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
@@ -88,7 +88,7 @@ class Independent(Distribution):
 
     def __repr__(self) -> str:
         return (f"{type(self).__name__}({self.base_dist}, "
-                f"{self.reinterpreted_batch_ndims})")  # fmt: skip
+                f"{self.reinterpreted_batch_ndims})")
 
 
 class TransformedDistribution(Distribution):
@@ -105,20 +105,20 @@ class TransformedDistribution(Distribution):
 
     def __init__(self, base_distribution: Distribution,
                  transforms: Transform | Sequence[Transform],
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not isinstance(self.transforms, list):
             raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
         if not all(isinstance(t, Transform) for t in self.transforms):
             raise ValueError(f"transforms must be a Transform or a list of Transforms, but was "
-                             f"{transforms}")  # fmt: skip
+                             f"{transforms}")
         whole = ComposeTransform(self.transforms)
         taken, supplied = whole.domain.event_dim, whole.codomain.event_dim
         shape = base_distribution.batch_shape + base_distribution.event_shape
         events = len(base_distribution.event_shape)
         if len(shape) < taken:
             raise ValueError("base_distribution needs to have shape with size at least "
-                             f"{taken}, but got {shape}.")  # fmt: skip
+                             f"{taken}, but got {shape}.")
         result = Size(whole.forward_shape(shape))
         needed = whole.inverse_shape(result)
         if tuple(shape) != tuple(needed):
@@ -349,9 +349,9 @@ class Gumbel(TransformedDistribution):
         self.loc, self.scale = broadcast_all(loc, scale)
         limits = types.finfo(self.loc.dtype)
         base = Uniform(ops.full_like(self.loc, limits.tiny),
-                       ops.full_like(self.loc, 1 - limits.eps), validate_args)  # fmt: skip
+                       ops.full_like(self.loc, 1 - limits.eps), validate_args)
         steps = [ExpTransform().inv, AffineTransform(0, -ops.ones_like(self.scale)),
-                 ExpTransform().inv, AffineTransform(self.loc, -self.scale)]  # fmt: skip
+                 ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
         super().__init__(base, steps, validate_args)
 
     @property
@@ -401,13 +401,13 @@ class MixtureSameFamily(Distribution):
     has_rsample = False
 
     def __init__(self, mixture_distribution: Categorical, component_distribution: Any,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(" The Mixture distribution needs to be an instance of "
-                             "torch.distributions.Categorical")  # fmt: skip
+                             "torch.distributions.Categorical")
         if not isinstance(component_distribution, Distribution):
             raise ValueError("The Component distribution need to be an instance of "
-                             "torch.distributions.Distribution")  # fmt: skip
+                             "torch.distributions.Distribution")
         batch, mixing = component_distribution.batch_shape, mixture_distribution.batch_shape
         for mine, theirs in zip(reversed(mixing), reversed(batch[:-1]), strict=False):
             if mine != 1 and theirs != 1 and mine != theirs:
@@ -417,12 +417,12 @@ class MixtureSameFamily(Distribution):
         counts = mixture_distribution.logits.shape[-1], batch[-1]
         if counts[0] != counts[1]:
             raise ValueError(f"`mixture_distribution component` ({counts[0]}) does not equal "
-                             f"`component_distribution.batch_shape[-1]` ({counts[1]})")  # fmt: skip
+                             f"`component_distribution.batch_shape[-1]` ({counts[1]})")
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
         self._num_component = counts[1]
         super().__init__(batch[:-1], component_distribution.event_shape,
-                         validate_args=validate_args)  # fmt: skip
+                         validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distributions as a larger batch."""
@@ -478,4 +478,4 @@ class MixtureSameFamily(Distribution):
 
     def __repr__(self) -> str:
         return (f"MixtureSameFamily(\n  {self.mixture_distribution},\n  "
-                f"{self.component_distribution})")  # fmt: skip
+                f"{self.component_distribution})")

@@ -42,7 +42,7 @@ class ComposeTransform(Transform):
         dims = self.parts[-1].codomain.event_dim
         for part in reversed(self.parts):
             dims = max(dims + part.domain.event_dim - part.codomain.event_dim,
-                       part.domain.event_dim)  # fmt: skip
+                       part.domain.event_dim)
         return _with_axes(self.parts[0].domain, dims)
 
     @property
@@ -53,7 +53,7 @@ class ComposeTransform(Transform):
         dims = self.parts[0].domain.event_dim
         for part in self.parts:
             dims = max(dims + part.codomain.event_dim - part.domain.event_dim,
-                       part.codomain.event_dim)  # fmt: skip
+                       part.codomain.event_dim)
         return _with_axes(self.parts[-1].codomain, dims)
 
     @property
@@ -145,7 +145,7 @@ class IndependentTransform(Transform):
     """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int,
-                 cache_size: int = 0) -> None:  # fmt: skip
+                 cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
@@ -154,7 +154,7 @@ class IndependentTransform(Transform):
         if self._cache_size == cache_size:
             return self
         return IndependentTransform(
-            self.base_transform, self.reinterpreted_batch_ndims, cache_size)  # fmt: skip
+            self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -198,7 +198,7 @@ class IndependentTransform(Transform):
 
     def __repr__(self) -> str:
         return (f"{type(self).__name__}({self.base_transform!r}, "
-                f"{self.reinterpreted_batch_ndims})")  # fmt: skip
+                f"{self.reinterpreted_batch_ndims})")
 
 
 class ReshapeTransform(Transform):
@@ -287,7 +287,7 @@ class CatTransform(_Parts):
     """
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0,
-                 lengths: Sequence[int] | None = None, cache_size: int = 0) -> None:  # fmt: skip
+                 lengths: Sequence[int] | None = None, cache_size: int = 0) -> None:
         assert all(isinstance(part, Transform) for part in tseq)
         if cache_size:
             tseq = [part.with_cache(cache_size) for part in tseq]
@@ -384,7 +384,7 @@ class StackTransform(_Parts):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self._each(x), self._each(y), strict=True)
         changes = [part.log_abs_det_jacobian(before, after)
-                   for (part, before), (_, after) in pairs]  # fmt: skip
+                   for (part, before), (_, after) in pairs]
         return ops.stack(changes, dim=self.dim)
 
 

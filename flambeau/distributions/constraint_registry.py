@@ -50,7 +50,7 @@ class ConstraintRegistry:
             constraint = type(constraint)
         if not isinstance(constraint, type) or not issubclass(constraint, Constraint):
             raise TypeError("Expected constraint to be either a Constraint subclass or instance, "
-                            f"but got {constraint}")  # fmt: skip
+                            f"but got {constraint}")
         self._registry[constraint] = factory
         return factory
 
@@ -98,7 +98,7 @@ def _over_axes(base: Transform, constraint: Any) -> Transform:
 
 
 @_in_both(constraints.positive, constraints.nonnegative, constraints.greater_than,
-          constraints.greater_than_eq)  # fmt: skip
+          constraints.greater_than_eq)
 def _(constraint: Any) -> Transform:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])

@@ -20,7 +20,7 @@ __all__ = [
     "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
     "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector",
     "simplex", "square", "stack", "symmetric", "unit_interval",
-]  # fmt: skip
+]
 
 
 class Constraint:
@@ -52,7 +52,7 @@ class _Dependent(Constraint):
     """A set that depends on other parameters: nothing can be checked without them."""
 
     def __init__(self, *, is_discrete: Any = NotImplemented,
-                 event_dim: Any = NotImplemented) -> None:  # fmt: skip
+                 event_dim: Any = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
         super().__init__()
 
@@ -71,7 +71,7 @@ class _Dependent(Constraint):
         return self._event_dim
 
     def __call__(self, *, is_discrete: Any = NotImplemented,
-                 event_dim: Any = NotImplemented) -> _Dependent:  # fmt: skip
+                 event_dim: Any = NotImplemented) -> _Dependent:
         """The same with what is known of it: `dependent(event_dim=1)`."""
         if is_discrete is NotImplemented:
             is_discrete = self._is_discrete
@@ -106,7 +106,7 @@ class _DependentProperty(property, _Dependent):
     """
 
     def __init__(self, fn: Callable | None = None, *, is_discrete: Any = NotImplemented,
-                 event_dim: Any = NotImplemented) -> None:  # fmt: skip
+                 event_dim: Any = NotImplemented) -> None:
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
@@ -135,7 +135,7 @@ class _Bounded(Constraint):
 
     def __repr__(self) -> str:
         bounds = {name: vars(self)[name] for name in ("lower_bound", "upper_bound")
-                  if name in vars(self)}  # fmt: skip
+                  if name in vars(self)}
         inner = ", ".join(f"{name}={bound}" for name, bound in bounds.items())
         return f"{type(self).__name__.removeprefix('_')}({inner})"
 
@@ -319,7 +319,7 @@ class _IndependentConstraint(Constraint):
 
     def __repr__(self) -> str:
         return (f"{type(self).__name__.removeprefix('_')}({self.base_constraint!r}, "
-                f"{self.reinterpreted_batch_ndims})")  # fmt: skip
+                f"{self.reinterpreted_batch_ndims})")
 
 
 class MixtureSameFamilyConstraint(Constraint):
@@ -372,7 +372,7 @@ class _Cat(_Parts):
     """Parts that lie one after another along axis `dim`, `lengths` long."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0,
-                 lengths: Sequence[int] | None = None) -> None:  # fmt: skip
+                 lengths: Sequence[int] | None = None) -> None:
         assert all(isinstance(part, Constraint) for part in cseq)
         self.cseq = list(cseq)
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)

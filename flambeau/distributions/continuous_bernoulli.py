@@ -33,7 +33,7 @@ class ContinuousBernoulli(Binary):
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  lims: tuple[float, float] = (0.499, 0.501),
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         (result,) = self._flambeau_hold(probs, logits)
         if validate_args is not None:
             self._validate_args = validate_args
@@ -57,7 +57,7 @@ class ContinuousBernoulli(Binary):
         p = self._flambeau_safe_probs()
         low, high = p.clamp(max=0.5), p.clamp(min=0.5)
         exact = (ops.log(ops.abs(ops.log1p(-p) - ops.log(p)))
-                 - ops.where(p <= 0.5, ops.log1p(-2 * low), ops.log(2 * high - 1)))  # fmt: skip
+                 - ops.where(p <= 0.5, ops.log1p(-2 * low), ops.log(2 * high - 1)))
         x = (self.probs - 0.5).pow(2)
         return ops.where(self._flambeau_outside(), exact, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
 

@@ -29,10 +29,10 @@ class LKJCholesky(Distribution):
     support = constraints.corr_cholesky
 
     def __init__(self, dim: int, concentration: Any = 1.0,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         if dim < 2:
             raise ValueError("Expected dim to be an integer greater than or equal to 2. Found "
-                             f"dim={dim}.")  # fmt: skip
+                             f"dim={dim}.")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         rows = ops.arange(dim - 1, dtype=self.concentration.dtype)
@@ -59,5 +59,5 @@ class LKJCholesky(Distribution):
         powers = 2 * (self.concentration - 1).unsqueeze(-1) + n - ops.arange(2, n + 1)
         alpha = self.concentration + 0.5 * less
         level = (0.5 * less * math.log(math.pi) + ops.mvlgamma(alpha - 0.5, less)
-                 - ops.lgamma(alpha) * less)  # fmt: skip
+                 - ops.lgamma(alpha) * less)
         return (powers * diagonal.log()).sum(-1) - level

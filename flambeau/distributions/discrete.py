@@ -18,7 +18,7 @@ from .constraints import Constraint
 from .distribution import (
     EVENTLESS, Distribution, ExponentialFamily, all_true, broadcast_all, clamp_probs,
     lazy_property,
-)  # fmt: skip
+)
 from .positive import Gamma
 
 
@@ -72,7 +72,7 @@ class Bernoulli(Binary):
     _mean_carrier_measure: ClassVar[float] = 0
 
     def __init__(self, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         (result,) = self._flambeau_hold(probs, logits)
         super().__init__(result.shape, validate_args=validate_args)
 
@@ -124,7 +124,7 @@ class Geometric(Binary):
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         (result,) = self._flambeau_hold(probs, logits)
         super().__init__(result.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not all_true(self.probs > 0):
@@ -159,7 +159,7 @@ class Geometric(Binary):
 
     def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(
-            self.logits, self.probs, reduction="none") / self.probs  # fmt: skip
+            self.logits, self.probs, reduction="none") / self.probs
 
 
 class Binomial(Binary):
@@ -177,7 +177,7 @@ class Binomial(Binary):
     }
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         result, self.total_count = self._flambeau_hold(probs, logits, total_count)
         self.total_count = self.total_count.type_as(result)
         super().__init__(result.shape, validate_args=validate_args)
@@ -247,7 +247,7 @@ class NegativeBinomial(Binary):
     support = constraints.nonnegative_integer
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         result, self.total_count = self._flambeau_hold(probs, logits, total_count)
         self.total_count = self.total_count.type_as(result)
         super().__init__(result.shape, validate_args=validate_args)
@@ -335,7 +335,7 @@ class Categorical(Distribution):
     has_enumerate_support = True
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         name, supplied = one_of(probs, logits)
         if supplied.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
@@ -437,7 +437,7 @@ class OneHotCategorical(_OfCategories):
     has_enumerate_support = True
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self._categorical = Categorical(probs, logits)
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
@@ -496,7 +496,7 @@ class Multinomial(_OfCategories):
 
     def __init__(self, total_count: int = 1, probs: Tensor | None = None,
                  logits: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count, self._categorical = total_count, Categorical(probs, logits)

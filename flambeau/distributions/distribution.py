@@ -40,7 +40,7 @@ def broadcast_all(*values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
-                             "objects implementing __torch_function__.")  # fmt: skip
+                             "objects implementing __torch_function__.")
     kinds = [v.dtype for v in values if isinstance(v, Tensor)]
     kind = kinds[0] if kinds else types.get_default_dtype()
     result = [ops.tensor(v, dtype=kind) if isinstance(v, Number) else v for v in values]
@@ -82,7 +82,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * many + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if round(n) - n > types.finfo(vec.dtype).eps:
         raise ValueError(f"The size of last dimension is {many} which cannot be expressed as the "
-                         "lower triangular part of a square D x D matrix.")  # fmt: skip
+                         "lower triangular part of a square D x D matrix.")
     size = round(n)
     result = vec.new_zeros((*vec.shape[:-1], size, size))
     result[..., ops.ones(size, size, dtype=types.bool_).tril(diag)] = vec
@@ -150,7 +150,7 @@ class Distribution:
     _event_shape: Size
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (),
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
@@ -172,7 +172,7 @@ class Distribution:
             if constraints.is_dependent(constraint):
                 continue
             if name not in self.__dict__ and isinstance(
-                    getattr(type(self), name, None), lazy_property):  # fmt: skip
+                    getattr(type(self), name, None), lazy_property):
                 continue  # another parameter gives it
             value = getattr(self, name)
             if not all_true(constraint.check(value)):
@@ -309,12 +309,12 @@ class Distribution:
         events = len(self._event_shape)
         if value.shape[value.dim() - events :] != self._event_shape:
             raise ValueError(f"The right-most size of value must match event_shape: {value.shape} "
-                             f"vs {self._event_shape}.")  # fmt: skip
+                             f"vs {self._event_shape}.")
         expected = self._batch_shape + self._event_shape
         for i, j in zip(reversed(value.shape), reversed(expected), strict=False):
             if i != 1 and j != 1 and i != j:
                 raise ValueError("Value is not broadcastable with batch_shape+event_shape: "
-                                 f"{value.shape} vs {expected}.")  # fmt: skip
+                                 f"{value.shape} vs {expected}.")
         try:
             support = self.support
         except NotImplementedError:

@@ -82,7 +82,7 @@ class GeneralizedPareto(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, concentration: Any,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 

@@ -38,7 +38,7 @@ _HOMES = {
     "utils": "_standard_normal _sum_rightmost broadcast_all clamp_probs euler_constant "
              "is_tensor_like lazy_property logits_to_probs probs_to_logits tril_matrix_to_vec "
              "vec_to_tril_matrix",
-}  # fmt: skip
+}
 
 
 def settle(package: str, names: Mapping[str, Any]) -> dict[str, ModuleType]:

@@ -58,7 +58,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
             RuntimeWarning,
-        )  # fmt: skip
+        )
     return _KL_REGISTRY[left]
 
 
@@ -84,7 +84,7 @@ def _kl_expfamily_expfamily(p: ExponentialFamily, q: ExponentialFamily) -> Tenso
     """The Bregman divergence of the log normaliser."""
     if type(p) is not type(q):
         raise NotImplementedError("The cross KL-divergence between different exponential families "
-                                  "cannot be computed using Bregman divergences")  # fmt: skip
+                                  "cannot be computed using Bregman divergences")
     with enable_grad():
         natural = [parameter.detach().requires_grad_() for parameter in p._natural_params]
         normalizer = p._log_normalizer(*natural)

@@ -54,7 +54,7 @@ _MEAN_FALL: dict[type, Callable[[Any, Tensor, Tensor], Tensor]] = {
         loc / s + p.concentration * (p.rate / (p.rate + s.reciprocal())).log()).exp(),
     Normal: lambda p, loc, s: ((loc - p.loc) / s + 0.5 * (p.scale / s).pow(2)).exp(),
     Uniform: _fall_of_uniform,
-}  # fmt: skip
+}
 
 
 # ------------------------------------------------------------------- the mean of log q
@@ -103,7 +103,7 @@ def _log_laplace(p: Normal, q: Laplace) -> Tensor:
     away = p.loc - q.loc
     r = away / p.scale
     mean = (math.sqrt(2 / math.pi) * p.scale * (-0.5 * r.pow(2)).exp()
-            + away * ops.erf(r * math.sqrt(0.5)))  # fmt: skip
+            + away * ops.erf(r * math.sqrt(0.5)))
     return -(2 * q.scale).log() - mean / q.scale
 
 
@@ -139,7 +139,7 @@ def _within_unit_interval(p: Any, q: Any) -> Any:
 
 
 def _declare(kinds: tuple[type, ...], q_kind: type, log_q: Callable[[Any, Any], Tensor],
-             outside: Callable[[Any, Any], Any] = _never) -> None:  # fmt: skip
+             outside: Callable[[Any, Any], Any] = _never) -> None:
     def divergence(p: Any, q: Any) -> Tensor:
         finite = -p.entropy() - log_q(p, q)
         beyond = outside(p, q)
@@ -150,7 +150,7 @@ def _declare(kinds: tuple[type, ...], q_kind: type, log_q: Callable[[Any, Any], 
 
 
 _declare((Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Uniform), Normal,
-         _log_normal)  # fmt: skip
+         _log_normal)
 _declare((Pareto,), Normal, _log_normal, lambda p, q: p.alpha <= 2)
 _declare((Beta, ContinuousBernoulli, Gamma), Exponential, _log_exponential)
 _declare((Pareto,), Exponential, _log_exponential, lambda p, q: p.alpha <= 1)
@@ -180,7 +180,7 @@ _INFINITE: dict[type, tuple[type, ...]] = {
     Gumbel: (*_UNIT, *_POSITIVE, Pareto, Uniform), Laplace: (*_UNIT, *_POSITIVE, Pareto, Uniform),
     Normal: (*_UNIT, *_POSITIVE, Pareto, Uniform), Pareto: (*_UNIT, Uniform),
     Poisson: (Bernoulli, Binomial),
-}  # fmt: skip
+}
 for _p, _others in _INFINITE.items():
     for _q in _others:
         register_kl(_p, _q)(_infinite)

@@ -90,7 +90,7 @@ def _(p: Exponential, q: Exponential) -> Tensor:
 def _(p: Gamma, q: Gamma) -> Tensor:
     a, b = p.concentration, q.concentration
     return (b * (p.rate / q.rate).log() + ops.lgamma(b) - ops.lgamma(a)
-            + (a - b) * ops.digamma(a) + (q.rate - p.rate) * (a / p.rate))  # fmt: skip
+            + (a - b) * ops.digamma(a) + (q.rate - p.rate) * (a / p.rate))
 
 
 @register_kl(Laplace, Laplace)
@@ -158,7 +158,7 @@ def _normal_vectors(p: Any, q: Any) -> Tensor:
     """log |Q| / |P| / 2 + (trace(Q^-1 P) + |loc difference|^2 in Q - n) / 2."""
     if p.event_shape != q.event_shape:
         raise ValueError(f"KL-divergence between two {_plural(p, q)} Normals with different event "
-                         "shapes cannot be computed")  # fmt: skip
+                         "shapes cannot be computed")
     away = q.loc - p.loc
     trace = sum(_trace(q, part) for part in _factors(p))
     distance = _distance(q, away)
@@ -189,7 +189,7 @@ def _solved(tril: Tensor, right: Tensor) -> Tensor:
     """tril^-1 right, of batches that broadcast."""
     batch = ops.broadcast_shapes(tril.shape[:-2], right.shape[:-2])
     return linalg.solve_triangular(
-        tril.expand((*batch, -1, -1)), right.expand((*batch, -1, -1)), upper=False)  # fmt: skip
+        tril.expand((*batch, -1, -1)), right.expand((*batch, -1, -1)), upper=False)
 
 
 def _trace(q: Any, factor: Tensor) -> Tensor:

@@ -34,19 +34,19 @@ class LowRankMultivariateNormal(Distribution):
     support = constraints.real_vector
     has_rsample = True
     _flambeau_unexpanded = frozenset({"_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag",
-                             "_capacitance_tril"})  # fmt: skip
+                             "_capacitance_tril"})
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         n = loc.shape[-1:]
         if cov_factor.dim() < 2:
             raise ValueError("cov_factor must be at least two-dimensional, with optional leading "
-                             "batch dimensions")  # fmt: skip
+                             "batch dimensions")
         if cov_factor.shape[-2:-1] != n:
             raise ValueError("cov_factor must be a batch of matrices with shape "
-                             f"{n[0]} x m")  # fmt: skip
+                             f"{n[0]} x m")
         if cov_diag.shape[-1:] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {n}")
         batch = _common_batch(loc, cov_factor, cov_diag)
@@ -68,7 +68,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def variance(self) -> Tensor:
         return (self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
-                ).expand((*self._batch_shape, *self._event_shape))  # fmt: skip
+                ).expand((*self._batch_shape, *self._event_shape))
 
     @lazy_property
     def scale_tril(self) -> Tensor:

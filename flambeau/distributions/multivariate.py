@@ -26,14 +26,14 @@ class MultivariateNormal(Distribution):
         "loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky,
-    }  # fmt: skip
+    }
     support = constraints.real_vector
     has_rsample = True
     _flambeau_unexpanded = frozenset({"_unbroadcasted_scale_tril"})
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         supplied: dict[str, Any] = {
             "covariance_matrix": covariance_matrix,
             "scale_tril": scale_tril,
@@ -44,11 +44,11 @@ class MultivariateNormal(Distribution):
             raise ValueError("loc must be at least one-dimensional.")
         if len(supplied) != 1:
             raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                             "may be specified.")  # fmt: skip
+                             "may be specified.")
         ((name, matrix),) = supplied.items()
         if matrix.dim() < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading "
-                             "batch dimensions")  # fmt: skip
+                             "batch dimensions")
         batch = ops.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.__dict__[name] = matrix.expand((*batch, -1, -1))
         self.loc = loc.expand((*batch, -1))
@@ -90,7 +90,7 @@ class MultivariateNormal(Distribution):
     @property
     def variance(self) -> Tensor:
         return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(
-            (*self._batch_shape, *self._event_shape))  # fmt: skip
+            (*self._batch_shape, *self._event_shape))
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         drawn = standard_normal(self.loc, self._extended_shape(sample_shape))

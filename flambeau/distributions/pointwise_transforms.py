@@ -227,7 +227,7 @@ class AffineTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, AffineTransform) and _equal(self.loc, other.loc)
-                and _equal(self.scale, other.scale))  # fmt: skip
+                and _equal(self.scale, other.scale))
 
     __hash__ = None
 
@@ -247,7 +247,7 @@ class AffineTransform(Transform):
 
     def forward_shape(self, shape: Shape) -> Any:
         return ops.broadcast_shapes(
-            shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))  # fmt: skip
+            shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
 
     inverse_shape: Callable[..., Any] = forward_shape
 

@@ -212,7 +212,7 @@ class Dirichlet(ExponentialFamily):
         total = a.sum(-1)
         inner = ((a - 1.0) * ops.digamma(a)).sum(-1)
         return (ops.lgamma(a).sum(-1) - ops.lgamma(total) - (k - total) * ops.digamma(total)
-                - inner)  # fmt: skip
+                - inner)
 
 
 class Beta(ExponentialFamily):
@@ -224,12 +224,12 @@ class Beta(ExponentialFamily):
     """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"concentration1": constraints.positive,
-                       "concentration0": constraints.positive}  # fmt: skip
+                       "concentration0": constraints.positive}
     support = constraints.unit_interval
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         both = ops.stack(broadcast_all(concentration1, concentration0), -1)
         self._dirichlet = Dirichlet(both)
         super().__init__(both.shape[:-1], validate_args=validate_args)

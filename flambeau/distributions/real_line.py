@@ -182,7 +182,7 @@ class StudentT(Distribution):
     has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         self._chi2 = Chi2(self.df)
         super().__init__(self.df.shape, validate_args=validate_args)
@@ -209,14 +209,14 @@ class StudentT(Distribution):
         self._validate_sample(value)
         y = (value - self.loc) / self.scale
         level = (self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
-                 + ops.lgamma(0.5 * self.df) - ops.lgamma(0.5 * (self.df + 1)))  # fmt: skip
+                 + ops.lgamma(0.5 * self.df) - ops.lgamma(0.5 * (self.df + 1)))
         return -0.5 * (self.df + 1) * ops.log1p(y**2 / self.df) - level
 
     def entropy(self) -> Tensor:
         half, more = 0.5 * self.df, 0.5 * (self.df + 1)
         log_beta = ops.lgamma(half) + math.lgamma(0.5) - ops.lgamma(more)
         return (self.scale.log() + more * (ops.digamma(more) - ops.digamma(half))
-                + 0.5 * self.df.log() + log_beta)  # fmt: skip
+                + 0.5 * self.df.log() + log_beta)
 
 
 class Uniform(Distribution):

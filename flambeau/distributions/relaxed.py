@@ -29,7 +29,7 @@ class LogitRelaxedBernoulli(Binary):
     _flambeau_unexpanded = frozenset({"temperature"})
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         (result,) = self._flambeau_hold(probs, logits)
         super().__init__(result.shape, validate_args=validate_args)
         self.temperature = temperature
@@ -65,7 +65,7 @@ class RelaxedBernoulli(TransformedDistribution):
     support = constraints.unit_interval
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
@@ -97,7 +97,7 @@ class ExpRelaxedCategorical(Distribution):
     _flambeau_unexpanded = frozenset({"temperature"})
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self._categorical, self.temperature = Categorical(probs, logits), temperature
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
@@ -150,7 +150,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     support = constraints.simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 

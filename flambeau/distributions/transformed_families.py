@@ -132,7 +132,7 @@ class Weibull(TransformedDistribution):
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(ops.ones_like(self.scale), validate_args=validate_args)
         steps = [PowerTransform(exponent=self.concentration_reciprocal),
-                 AffineTransform(loc=0, scale=self.scale)]  # fmt: skip
+                 AffineTransform(loc=0, scale=self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
@@ -177,13 +177,13 @@ class Kumaraswamy(TransformedDistribution):
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         base = Uniform(ops.zeros_like(self.concentration0), ops.ones_like(self.concentration0),
-                       validate_args=validate_args)  # fmt: skip
+                       validate_args=validate_args)
         steps = [PowerTransform(exponent=self.concentration0.reciprocal()),
                  AffineTransform(loc=1.0, scale=-1.0),
-                 PowerTransform(exponent=self.concentration1.reciprocal())]  # fmt: skip
+                 PowerTransform(exponent=self.concentration1.reciprocal())]
         super().__init__(base, steps, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from .composed_transforms import (
     CatTransform, ComposeTransform, IndependentTransform, ReshapeTransform, StackTransform,
     identity_transform,
-)  # fmt: skip
+)
 from .pointwise_transforms import (
     AbsTransform, AffineTransform, CumulativeDistributionTransform, ExpTransform, PowerTransform,
     SigmoidTransform, SoftplusTransform, TanhTransform,
-)  # fmt: skip
+)
 from .transform import Transform, _InverseTransform
 from .vector_transforms import (
     CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform, SoftmaxTransform,
     StickBreakingTransform,
-)  # fmt: skip
+)
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform",
@@ -23,4 +23,4 @@ __all__ = [
     "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
     "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
     "_InverseTransform", "identity_transform",
-]  # fmt: skip
+]

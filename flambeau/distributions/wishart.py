@@ -38,16 +38,16 @@ class Wishart(ExponentialFamily):
 
     def __init__(self, df: Any, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+                 validate_args: bool | None = None) -> None:
         matrices = (covariance_matrix, precision_matrix, scale_tril)
         specified = [(n, m) for n, m in zip(_MATRICES, matrices, strict=True) if m is not None]
         if len(specified) != 1:
             raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                             "may be specified.")  # fmt: skip
+                             "may be specified.")
         ((name, matrix),) = specified
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading "
-                             "batch dimensions")  # fmt: skip
+                             "batch dimensions")
         if isinstance(df, Number):
             batch = Size(matrix.shape[:-2])
             self.df = ops.tensor(df, dtype=matrix.dtype)
@@ -63,7 +63,7 @@ class Wishart(ExponentialFamily):
         super().__init__(batch, event, validate_args=validate_args)
         if self.df.lt(event[-1]).any():
             warn("Low df values detected. Singular samples are highly likely to occur for "
-                 "ndim - 1 < df < ndim.")  # fmt: skip
+                 "ndim - 1 < df < ndim.")
         if name == "scale_tril":
             self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
@@ -131,7 +131,7 @@ class Wishart(ExponentialFamily):
         return chol @ chol.mT
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS,
-                max_try_correction: int | None = None) -> Tensor:  # fmt: skip
+                max_try_correction: int | None = None) -> Tensor:
         """Draws; singular ones are drawn again, at most `max_try_correction` times, or ten."""
         if max_try_correction is None:
             max_try_correction = 10
@@ -156,13 +156,13 @@ class Wishart(ExponentialFamily):
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         trace = ops.cholesky_solve(value, factor).diagonal(dim1=-2, dim2=-1).sum(dim=-1)
         return (-nu * (p * math.log(2) / 2 + log_det) - ops.mvlgamma(nu / 2, p=p)
-                + (nu - p - 1) / 2 * linalg.slogdet(value).logabsdet - trace / 2)  # fmt: skip
+                + (nu - p - 1) / 2 * linalg.slogdet(value).logabsdet - trace / 2)
 
     def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
         log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return ((p + 1) * (p * math.log(2) / 2 + log_det) + ops.mvlgamma(nu / 2, p=p)
-                - (nu - p - 1) / 2 * _mvdigamma(nu / 2, p) + nu * p / 2)  # fmt: skip
+                - (nu - p - 1) / 2 * _mvdigamma(nu / 2, p) + nu * p / 2)
 
     @property
     def _natural_params(self) -> Any:

@@ -17,7 +17,7 @@ from .intended import intended
 
 __all__ = [
     "Doctor", "Finding", "Level", "Mistake", "Place", "check", "explain", "intended", "is_watching",
-]  # fmt: skip
+]
 
 
 def is_watching() -> bool:

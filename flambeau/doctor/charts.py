@@ -46,14 +46,14 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
         else:
             path = " ".join(at(x, y) for x, y in points)
             parts.append(f"<polyline points='{path}' fill='none' stroke='{color}' "
-                         "stroke-width='1.6'/>")  # fmt: skip
+                         "stroke-width='1.6'/>")
         legend.append(f"<span><i style='background:{color}'></i>{escape(name)} "
-                      f"<b>{points[-1][1]:.3g}</b></span>")  # fmt: skip
+                      f"<b>{points[-1][1]:.3g}</b></span>")
     if len(finite) > len(shown):
         legend.append(f"<span>and {len(finite) - len(shown)} more</span>")
     svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img'>{''.join(parts)}</svg>"
     return (f"<figure><figcaption>{escape(title)}</figcaption>{svg}"
-            f"<div class='legend'>{''.join(legend)}</div></figure>")  # fmt: skip
+            f"<div class='legend'>{''.join(legend)}</div></figure>")
 
 
 def _finite(curves: dict[str, Curve]) -> dict[str, Curve]:
@@ -69,7 +69,7 @@ def _axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:
         shown = f"{10**value:.2g}" if logarithmic else f"{value:.3g}"
         parts.append(f"<line x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y:.1f}' y2='{y:.1f}' "
                      f"class='grid'/><text x='{_LEFT - 6}' y='{y + 4:.1f}' "
-                     f"text-anchor='end'>{shown}</text>")  # fmt: skip
+                     f"text-anchor='end'>{shown}</text>")
     for x, anchor in ((0, "start"), (last, "end")):
         place = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
         parts.append(f"<text x='{place:.1f}' y='{_HEIGHT - 6}' text-anchor='{anchor}'>{x}</text>")

@@ -69,14 +69,14 @@ class Watched:
         self.doctor = Doctor(
             off=[*options.off, *ignored_by_project()], strict=options.mode == "strict",
             steps=_STEPS if options.mode == "check" else None,
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> Watched:
         self.doctor.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: object) -> bool:  # fmt: skip
+                 trace: object) -> bool:
         """Writes what was asked for; an end that the doctor itself brought about is none."""
         ended = isinstance(error, (Enough, Mistake))
         self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
@@ -107,5 +107,5 @@ def ignored_by_project(directory: Path | None = None) -> list[str]:
             except (tomllib.TOMLDecodeError, OSError):
                 return []
             return list(table.get("tool", {}).get("flambeau", {}).get("doctor", {})
-                        .get("ignore", []))  # fmt: skip
+                        .get("ignore", []))
     return []

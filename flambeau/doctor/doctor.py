@@ -30,7 +30,7 @@ class Doctor:
     def __init__(
         self, *, off: Iterable[str] = (), strict: bool = False, quiet: bool = False,
         steps: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.quiet = quiet
         self.session = Session(off, strict, None if quiet else report.announce, steps)
 
@@ -41,7 +41,7 @@ class Doctor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.session.stop(error)
         if not self.quiet:
             self.report()
@@ -84,7 +84,7 @@ class Doctor:
 def check(
     model: Any, optimizer: Any = None, loss: Callable[..., Any] | str | None = None,
     batch: Any = None, *, steps: int = 8, off: Iterable[str] = (),
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Makes a few training steps on copies of a model and its optimizer, and an evaluation, and
     returns what is found. Nothing of the caller's changes, random state included.
 

@@ -29,7 +29,7 @@ def entry(rule: type[Rule]) -> str:
         "```py",
         without_marks(rule.fixed),
         "```",
-    ])  # fmt: skip
+    ])
 
 
 def explain(id: str) -> str:

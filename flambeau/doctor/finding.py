@@ -83,7 +83,7 @@ class Finding:
         if self.fix:
             lines.append(f"    fix: {self.fix}")
         lines.append(f"    on purpose? `# doctor: ok {self.id}` on the line; "
-                     f"more: flambeau explain {self.id}")  # fmt: skip
+                     f"more: flambeau explain {self.id}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Finding:
             ],
             "fix": self.fix, "steps": list(self.steps),
             "silence": f"# doctor: ok {self.id}",
-        }  # fmt: skip
+        }
 
 
 class Mistake(Exception):

@@ -19,7 +19,7 @@ from .places import Spot
 RESHAPES = frozenset((
     "_view", "reshape", "squeeze", "squeeze_dims", "unsqueeze", "flatten", "view_as", "alias",
     "expand", "contiguous", "clone", "unflatten", "_to", "to",
-))  # fmt: skip
+))
 VIEWS = RESHAPES | {"permute", "transpose", "_slice", "select"}
 
 

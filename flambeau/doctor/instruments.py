@@ -65,7 +65,7 @@ class Instruments:
                     dead = (output.reshape(len(output), -1) == 0).all(0).mean()
                     layer = module_of(node)
                     self._point("dead units", type(layer).__name__ if layer is not None else "relu",
-                                float(dead))  # fmt: skip
+                                float(dead))
 
     def on_step(self, update: Update) -> None:
         self.before = []
@@ -88,5 +88,5 @@ class Instruments:
             change = parameter._array.reshape(-1)[:_NUMBERS] - before
             if size:
                 self._point("update / weight", self._name(parameter),
-                            float(np.linalg.norm(change)) / size)  # fmt: skip
+                            float(np.linalg.norm(change)) / size)
         self.before = []

@@ -68,7 +68,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
         vars(kind)["step"] for kind in vars(names).values()
         if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
         and "step" in vars(kind)
-    }  # fmt: skip
+    }
     result += [(step, _schedule_observer(session)) for step in steps]
     loaders = importlib.import_module("flambeau.utils.data.iterator")
     result.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
@@ -113,7 +113,7 @@ class ModuleObserver:
         session, stack, module = self.session, self.stack, args[0]
         if session.busy or threading.get_ident() != session.thread or (
             stack and stack[-1] is module
-        ):  # fmt: skip
+        ):
             return original(*args, **kwargs)
         stack.append(module)
         try:
@@ -137,7 +137,7 @@ class ModuleObserver:
             if not module._modules and session.watching:
                 self.tell("on_layer", module, args, kwargs, output)
         call = ModuleCall(module, args[1:], kwargs, output, here(3), MODE.grad,
-                          session.clock.passes, session.updates)  # fmt: skip
+                          session.clock.passes, session.updates)
         session.emit(event, call)
 
     def made(self, original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -195,7 +195,7 @@ class BackwardObserver:
             return original(*args, **kwargs)
         self.tensor = None
         event = Backward(session.clock.passes + 1, [target for target, _ in args[0]], tensor,
-                         here(), self.sequence, session.watching, session.updates)  # fmt: skip
+                         here(), self.sequence, session.watching, session.updates)
         session.emit("on_backward", event)
         self.sequence = max(
             [getattr(getattr(t, "node", t), "sequence", 0) for t in event.roots], default=0

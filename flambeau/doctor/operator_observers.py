@@ -29,12 +29,12 @@ LOSSES = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss",
     "poisson_nll_loss", "soft_margin_loss", "hinge_embedding_loss", "multilabel_soft_margin_loss",
     "multi_margin_loss", "ctc_loss", "cosine_embedding_loss", "margin_ranking_loss",
-)  # fmt: skip
+)
 _FIRST = {"ctc_loss": "log_probs", "cosine_embedding_loss": "input1",
-          "margin_ranking_loss": "input1"}  # fmt: skip
+          "margin_ranking_loss": "input1"}
 _TARGET = {"ctc_loss": "targets"}
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
-              "layer_norm", "multi_head_attention_forward")  # fmt: skip
+              "layer_norm", "multi_head_attention_forward")
 _RESHAPES = ("view", "reshape")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 
@@ -65,7 +65,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
             yield function, _view(session)
     yield PUBLIC["torch"]["argmax"], _cut(session, "argmax()")
     if inspect.isfunction(vars(Tensor)["argmax"]) \
-            and vars(Tensor)["argmax"] is not PUBLIC["torch"]["argmax"]:  # fmt: skip
+            and vars(Tensor)["argmax"] is not PUBLIC["torch"]["argmax"]:
         yield vars(Tensor)["argmax"], _cut(session, "argmax()")
     yield from _comparisons(session)
     yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
@@ -77,13 +77,13 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
 def _distributions(session: Session) -> Iterator[tuple[Any, Observer]]:
     package = importlib.import_module("flambeau.distributions")
     kinds = {kind for kind in vars(package).values()
-             if isinstance(kind, type) and issubclass(kind, package.Distribution)}  # fmt: skip
+             if isinstance(kind, type) and issubclass(kind, package.Distribution)}
     for kind in (package.Categorical, package.Bernoulli):
         yield kind.__init__, _of_logits(session)
     for name, observer in (("sample", _sample(session)), ("log_prob", _log_prob(session))):
         yield from ((function, observer) for function in {
             vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
-        })  # fmt: skip
+        })
 
 
 def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
@@ -95,7 +95,7 @@ def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
         if inspect.isfunction(function):
             yield function, _mask(session)
     greater = {methods["__gt__"], methods["__ge__"], PUBLIC["torch"]["gt"], PUBLIC["torch"]["ge"],
-               methods["gt"], methods["ge"]}  # fmt: skip
+               methods["gt"], methods["ge"]}
     for function in greater:
         if inspect.isfunction(function):
             yield function, _threshold(session)
@@ -121,7 +121,7 @@ def _recorder(session: Session, binary: bool) -> Observer:
         clock.spent_s += time.perf_counter() - begun + _HEAVY_S
         if binary and node is not None and result._array.size > max(
             args[2]._array.size, args[3]._array.size
-        ):  # fmt: skip
+        ):
             session.emit("on_broadcast", args[0].name, args[2], args[3], here())
 
     return record
@@ -139,7 +139,7 @@ def _loss(session: Session, name: str, signature: inspect.Signature) -> Observer
         value = arguments.get(first)
         if isinstance(value, Tensor):
             call = LossCall(name, value, arguments.get(second), arguments, result, here(),
-                            session.stack[-1] if session.stack else None, MODE.grad)  # fmt: skip
+                            session.stack[-1] if session.stack else None, MODE.grad)
             session.emit("on_loss", call)
         return result
 
@@ -163,7 +163,7 @@ def _result(session: Session, name: str) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and (name == "randperm" or isinstance(args[1], Tensor)):
             session.emit("on_function", name, (result,) if name == "randperm" else (*args, result),
-                         kwargs, here())  # fmt: skip
+                         kwargs, here())
         return result
 
     return call
@@ -202,7 +202,7 @@ def _compare(session: Session) -> Observer:
     def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and len(args) > 1 and isinstance(args[1], Tensor) \
-                and isinstance(args[0], Tensor):  # fmt: skip
+                and isinstance(args[0], Tensor):
             session.emit("on_compare", args[0], args[1], result, here())
         elif not session.busy and len(args) > 1 and args[1].__class__ is int:
             session.emit("on_mask", result, here())
@@ -224,7 +224,7 @@ def _mask(session: Session) -> Observer:
 def _threshold(session: Session) -> Observer:
     def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy and len(args) > 1 and args[1].__class__ in (int, float) \
-                and isinstance(args[0], Tensor):  # fmt: skip
+                and isinstance(args[0], Tensor):
             session.emit("on_threshold", args[0], args[1], here())
         return original(*args, **kwargs)
 
@@ -246,7 +246,7 @@ def _embedding(session: Session, signature: inspect.Signature) -> Observer:
                 arguments["input"]._array, result,
                 padding if padding is None or padding >= 0 else len(arguments["weight"]) + padding,
                 here(),
-            ))  # fmt: skip
+            ))
         return result
 
     return look_up
@@ -287,7 +287,7 @@ def _sample(session: Session) -> Observer:
     def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         trained = any(isinstance(value, Tensor) and value.requires_grad
-                      for value in vars(args[0]).values())  # fmt: skip
+                      for value in vars(args[0]).values())
         if not session.busy and trained and MODE.grad:
             session.emit("on_sample", args[0], result, here())
         return result

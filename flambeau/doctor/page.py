@@ -73,7 +73,7 @@ def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
         lines: dict[str, Curve] = {
             name.partition(": ")[2]: curve for name, curve in curves.items()
             if name.startswith(f"{kind}: ")
-        }  # fmt: skip
+        }
         panels.append(chart(kind, lines))
     return "".join(panels) or "<p class='none'>No backward pass was seen.</p>"
 
@@ -89,5 +89,5 @@ def _checks(session: Session) -> str:
         style = str(level) if level else "undecided" if id in undecided else "passed"
         reason = escape(undecided.get(id, "")) if level is None else ""
         rows.append(f"<tr class='{style}'><td>{state}</td><td><code>{escape(id)}</code></td>"
-                    f"<td>{escape(title[id])}</td><td>{reason}</td></tr>")  # fmt: skip
+                    f"<td>{escape(title[id])}</td><td>{reason}</td></tr>")
     return f"<table class='checks'>{''.join(rows)}</table>"

@@ -28,7 +28,7 @@ def constructor_spot(instance: Any) -> Spot | None:
     while frame is not None:
         code = frame.f_code
         own = code.co_name == "__init__" and code.co_argcount > 0 \
-            and frame.f_locals.get(code.co_varnames[0]) is instance  # fmt: skip
+            and frame.f_locals.get(code.co_varnames[0]) is instance
         if not own and not is_internal(code):
             return code, frame.f_lasti
         frame = frame.f_back

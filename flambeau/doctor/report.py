@@ -27,7 +27,7 @@ def summary(session: Session) -> str:
     """One line: what was found, what passed, what could not be judged and why, and the cost."""
     number = counts(session)
     result = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
-             for level, n in number.items() if n]  # fmt: skip
+             for level, n in number.items() if n]
     undecided = session.undecided()
     reasons = sorted(set(undecided.values()), key=lambda r: -list(undecided.values()).count(r))
     clock = session.clock
@@ -64,7 +64,7 @@ def as_dict(session: Session) -> dict[str, Any]:
         "off": sorted(session.off),
         "curves": {name: [list(point) for point in curve]
                    for name, curve in session.curves.items()},
-    }  # fmt: skip
+    }
 
 
 def as_json(session: Session) -> str:

@@ -36,7 +36,7 @@ class Session:
     def __init__(
         self, off: Iterable[str] = (), strict: bool = False,
         announce: Callable[[Finding], None] | None = None, steps: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         unknown = set(off) - set(all_rules())
         if unknown:
             raise ValueError(f"no such check: {', '.join(sorted(unknown))}")
@@ -184,7 +184,7 @@ class Session:
     def report(
         self, id: str, level: Level, what: str, places: tuple[Place, ...],
         evidence: dict[str, Any], fix: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keeps a finding, unless the line is marked as intended; the same one only once."""
         if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
             return

@@ -41,7 +41,7 @@ def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
     body: list[ast.stmt] = [
         node for node in ast.walk(tree)
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]  # fmt: skip
+    ]
     yield from sorted(body, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
 
 

@@ -11,7 +11,7 @@ from .graph_signature import ExportGraphSignature
 from .trace import export
 
 __all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "ShapesCollection", "dims", "export",
-           "load", "save"]  # fmt: skip
+           "load", "save"]
 
 export_for_training = export
 

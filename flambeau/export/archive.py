@@ -28,14 +28,14 @@ from .exported_program import ExportedProgram
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
     SymIntArgument, TensorArgument,
-)  # fmt: skip
+)
 
 __all__ = ["ArchiveError", "load", "save"]
 
 _VERSION = 1
 _OPERATORS = {f"operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "getitem", "setitem", "eq",
-    "ne", "lt", "le", "gt", "ge")}  # fmt: skip
+    "ne", "lt", "le", "gt", "ge")}
 _ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
 # Operators that reach beyond the tensors that they are given.
 _REFUSED = frozenset(("from_file", "load", "save", "hub"))
@@ -51,7 +51,7 @@ class ArchiveError(RuntimeError):
 def save(
     ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None,
     opset_version: Any = None, pickle_protocol: int = 2,
-) -> None:  # fmt: skip
+) -> None:
     """Writes an exported program to a path or a file.
 
     `extra_files`: further entries, text or bytes by name. `opset_version` and `pickle_protocol`
@@ -78,21 +78,21 @@ def _program(ep: ExportedProgram) -> dict[str, Any]:
         "in_spec": pytree.treespec_dumps(ep._in_spec),
         "out_spec": pytree.treespec_dumps(ep._out_spec),
         "names": ep._names, "bounds": ep._bounds,
-    }  # fmt: skip
+    }
 
 
 def _spec(spec: Any) -> dict[str, Any]:
     return {"kind": spec.kind.name, "target": spec.target,
             "persistent": getattr(spec, "persistent", None),
             "arg": [type(spec.arg).__name__, spec.arg.name,
-                    _write(getattr(spec.arg, "value", None))]}  # fmt: skip
+                    _write(getattr(spec.arg, "value", None))]}
 
 
 def _node(node: Node) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else _name(node)
     stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
     return {"op": node.op, "name": node.name, "target": target, "args": _write(list(node.args)),
-            "kwargs": _write(dict(node.kwargs)), "stack": stack}  # fmt: skip
+            "kwargs": _write(dict(node.kwargs)), "stack": stack}
 
 
 def _name(node: Node) -> str:
@@ -138,7 +138,7 @@ def _write(value: Any) -> Any:
 def load(
     f: Any, *, extra_files: dict[str, Any] | None = None,
     expected_opset_version: Any = None,
-) -> ExportedProgram:  # fmt: skip
+) -> ExportedProgram:
     """Reads an exported program. RuntimeError for a file that is damaged or no such archive.
 
     `extra_files`: filled with the entries of these names. Nothing in the file is run.
@@ -179,18 +179,18 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedPro
         nodes[entry["name"]] = node
     graph.lint()
     inputs = [InputSpec(InputKind[s["kind"]], _argument(s["arg"]), s["target"], s["persistent"])
-              for s in program["inputs"]]  # fmt: skip
+              for s in program["inputs"]]
     outputs = [OutputSpec(OutputKind[s["kind"]], _argument(s["arg"]), s["target"])
-               for s in program["outputs"]]  # fmt: skip
+               for s in program["outputs"]]
     parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
     parameter = torch_module().nn.Parameter
     state = {k: parameter(v, v.is_floating_point()) if k in parameters else v
-             for k, v in state.items()}  # fmt: skip
+             for k, v in state.items()}
     return ExportedProgram(
         GraphModule({}, graph), ExportGraphSignature(inputs, outputs), state, constants,
         pytree.treespec_loads(program["in_spec"]), pytree.treespec_loads(program["out_spec"]),
         [_identifier(n) for n in program["names"]], program["bounds"], None,
-    )  # fmt: skip
+    )
 
 
 def _identifier(name: Any) -> str:
@@ -213,7 +213,7 @@ def _functions() -> dict[str, Any]:
             if not isinstance(f, type) and f in operators
             and path.rpartition(".")[2] not in _REFUSED} | {
         f"torch.Tensor.{name}": f for name, f in PUBLIC.get("Tensor", {}).items()
-    }  # fmt: skip
+    }
 
 
 def _function(name: str) -> Any:

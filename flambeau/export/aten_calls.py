@@ -19,14 +19,14 @@ _OVERLOADS = {
     "rnn_tanh": "input", "rnn_relu": "input", "sym_size": "int", "rsub": "Scalar",
     "masked_fill": "Scalar", "flatten": "using_ints", "repeat_interleave": "self_int",
     "std": "correction", "var": "correction", "norm": "ScalarOpt_dim",
-}  # fmt: skip
+}
 _COMPARE = frozenset("eq ne lt le gt ge remainder floor_divide bitwise_and bitwise_or".split())
 _DIMS = {"mean": "dim", "sum": "dim_IntList", "max": "dim", "min": "dim", "all": "dim",
-         "any": "dim", "prod": "dim_int", "squeeze": "dim"}  # fmt: skip
+         "any": "dim", "prod": "dim_int", "squeeze": "dim"}
 # Python's operators on tensors, and what computes them.
 _OPERATORS = {"__pow__": "pow", "__rsub__": "rsub", "__floordiv__": "floor_divide",
               "__and__": "bitwise_and", "__or__": "bitwise_or", "__eq__": "eq",
-              "__xor__": "bitwise_xor", "__mod__": "remainder"}  # fmt: skip
+              "__xor__": "bitwise_xor", "__mod__": "remainder"}
 
 
 def _overload(name: str, args: list[Any]) -> Any:
@@ -56,14 +56,14 @@ Form = Callable[..., tuple[str, list[Any], dict[str, Any]]]
 
 def _batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None,
                 bias: Any = None, training: Any = False, momentum: Any = 0.1,
-                eps: Any = 1e-5) -> Any:  # fmt: skip
+                eps: Any = 1e-5) -> Any:
     return "batch_norm", [input, weight, bias, running_mean, running_var, training, momentum, eps,
-                          False], {}  # fmt: skip
+                          False], {}
 
 
 def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None,
                norm_type: Any = 2.0, scale_grad_by_freq: Any = False, sparse: Any = False,
-               ) -> Any:  # fmt: skip
+               ) -> Any:
     if max_norm is not None:
         return None
     return "embedding", [weight, input] + ([] if padding_idx is None else [padding_idx]), {}
@@ -91,13 +91,13 @@ def _softmax(name: str) -> Form:
 
 def _max_pool(count: int) -> Form:
     def form(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-             ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+             ceil_mode: bool = False, return_indices: bool = False) -> Any:
         if return_indices:
             return None
         kernel = _pair(kernel_size, count)
         step = kernel if stride is None or stride == [] else _pair(stride, count)
         return f"max_pool{count}d", [input, kernel, step, _pair(padding, count),
-                                     _pair(dilation, count), ceil_mode], {}  # fmt: skip
+                                     _pair(dilation, count), ceil_mode], {}
 
     return form
 
@@ -117,7 +117,7 @@ def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = 
 
 
 def _layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None,
-                eps: float = 1e-5) -> Any:  # fmt: skip
+                eps: float = 1e-5) -> Any:
     return "layer_norm", [input, list(normalized_shape), weight, bias, eps], {}
 
 
@@ -130,7 +130,7 @@ def _varying(name: str) -> Form:
         if name in ("view",) and len(sizes) == 1 and not isinstance(sizes[0], (int, tuple, list)):
             return None  # a dtype
         flat = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) \
-            else list(sizes)  # fmt: skip
+            else list(sizes)
         return name, [self, flat], {}
 
     return form
@@ -144,7 +144,7 @@ def _new(name: str) -> Form:
     """A new tensor of a dtype and on a device, which depends on no value of the old one."""
 
     def form(self: Any, size: Any, *more: Any, dtype: Any = None, device: Any = None,
-             requires_grad: bool = False) -> Any:  # fmt: skip
+             requires_grad: bool = False) -> Any:
         sizes = list(size) if isinstance(size, (tuple, list)) else [size, *more]
         return name, [sizes], {"dtype": dtype or self.dtype, "device": device or self.device}
 
@@ -169,7 +169,7 @@ ATEN_FORMS: dict[str, Any] = {
        for space in ("torch", "torch.Tensor")},
     "torch.Tensor.__rdiv__": _rdiv, "T": _transposed,
     "torch.Tensor.new_zeros": _new("zeros"), "torch.Tensor.new_ones": _new("ones"),
-}  # fmt: skip
+}
 
 
 def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[Any, list, dict]]:
@@ -214,7 +214,7 @@ def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
     if any(isinstance(i, list) for i in items):
         return None
     taken = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1
-                for i in items if i is not None and i is not ...)  # fmt: skip
+                for i in items if i is not None and i is not ...)
     if ... in [i for i in items if not isinstance(i, Tensor)]:
         at = next(n for n, i in enumerate(items) if i is ...)
         items[at : at + 1] = [slice(None)] * (self.ndim - taken)

@@ -94,7 +94,7 @@ class ShapesCollection:
     def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> Any:
         """The specification for these inputs."""
         return [self._shapes.get(id(x), (x, None))[1]
-                for x in pytree.tree_leaves((args, kwargs or {}))]  # fmt: skip
+                for x in pytree.tree_leaves((args, kwargs or {}))]
 
 
 def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict[int, dict]:
@@ -142,4 +142,4 @@ def _of_tensor(spec: Any) -> dict[int, Any]:
     pairs = spec.items() if isinstance(spec, dict) else enumerate(spec)
     return {i: d for i, d in pairs
             if d is not None and not isinstance(d, int)
-            and not (isinstance(d, _Hint) and d.kind == "STATIC")}  # fmt: skip
+            and not (isinstance(d, _Hint) and d.kind == "STATIC")}

@@ -30,7 +30,7 @@ class ExportedProgram:
         self, graph_module: GraphModule, graph_signature: ExportGraphSignature,
         state_dict: dict[str, Tensor], constants: dict[str, Tensor], in_spec: Any, out_spec: Any,
         names: list[str], bounds: dict[str, list[list[Any]]], example_inputs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._graph_module, self._graph_signature = graph_module, graph_signature
         self._state_dict, self._constants = state_dict, constants
         self._in_spec, self._out_spec, self._names, self._bounds = in_spec, out_spec, names, bounds
@@ -69,7 +69,7 @@ class ExportedProgram:
         """The least and the greatest length of each dynamic dimension, by input and dimension."""
         return {f"{label}.size()[{d}]": (low, high)
                 for label, dims in self._bounds.items()
-                for d, (length, low, high) in enumerate(dims) if length is None}  # fmt: skip
+                for d, (length, low, high) in enumerate(dims) if length is None}
 
     def parameters(self) -> Iterator[Tensor]:
         """The parameters."""
@@ -162,7 +162,7 @@ class ExportedProgram:
         text = self.graph_module.print_readable(print_output=False).replace("\n", "\n    ")
         bounds = self.range_constraints
         return (f"ExportedProgram:\n    {text}\nGraph signature: {self.graph_signature}\n"
-                f"Range constraints: {bounds}\n")  # fmt: skip
+                f"Range constraints: {bounds}\n")
 
 
 def _make_transient(root: Module, path: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["ConstantArgument", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind",
-           "OutputSpec", "TensorArgument"]  # fmt: skip
+           "OutputSpec", "TensorArgument"]
 
 
 @dataclass
@@ -37,7 +37,7 @@ class InputKind(enum.Enum):
     """What an input is."""
 
     USER_INPUT, PARAMETER, BUFFER, CONSTANT_TENSOR, CUSTOM_OBJ, TOKEN = enum.auto(), enum.auto(), \
-        enum.auto(), enum.auto(), enum.auto(), enum.auto()  # fmt: skip
+        enum.auto(), enum.auto(), enum.auto(), enum.auto()
 
 
 class OutputKind(enum.Enum):
@@ -107,13 +107,13 @@ class ExportGraphSignature:
     def user_inputs(self) -> tuple[Any, ...]:
         """The inputs that the caller passes: names of nodes, and constants."""
         return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
-                     for s in self._of(InputKind.USER_INPUT))  # fmt: skip
+                     for s in self._of(InputKind.USER_INPUT))
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
         """The outputs that the caller gets: names of nodes, and constants."""
         return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
-                     for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT)  # fmt: skip
+                     for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT)
 
     @property
     def inputs_to_parameters(self) -> Mapping[str, str]:
@@ -137,5 +137,5 @@ class ExportGraphSignature:
 
     def __str__(self) -> str:
         inputs, outputs = ("\n".join(map(str, specs)) for specs in
-                           (self.input_specs, self.output_specs))  # fmt: skip
+                           (self.input_specs, self.output_specs))
         return f"\n# inputs\n{inputs}\n\n# outputs\n{outputs}\n"

@@ -23,17 +23,17 @@ __all__ = ["Recorder"]
 
 # What a program asks of a tensor that depends on its values: no graph can answer.
 _VALUES = frozenset(("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "numpy",
-                     "__complex__", "equal", "allclose", "is_nonzero"))  # fmt: skip
+                     "__complex__", "equal", "allclose", "is_nonzero"))
 # What depends on shape and dtype alone.
 _FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
                     "stride", "element_size", "storage_offset", "data_ptr", "is_tensor",
                     "is_same_size", "get_device", "is_signed", "__len__", "is_inference",
                     "is_conj", "is_neg", "result_type", "__repr__", "__format__", "has_names",
-                    "_has_torch_function", "is_set_to", "is_pinned"))  # fmt: skip
+                    "_has_torch_function", "is_set_to", "is_pinned"))
 _SIZES = frozenset(("size", "numel", "nelement"))
 # Functions of nn.functional whose parts are recorded instead of them.
 _OPENED = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
-                     "scaled_dot_product_attention_"))  # fmt: skip
+                     "scaled_dot_product_attention_"))
 
 
 class Recorder(TorchFunctionMode):
@@ -85,7 +85,7 @@ class Recorder(TorchFunctionMode):
         return tuple.__new__(Size, [
             a if a == b else SymbolicSize(a, b, self._reads(entry[1], i))
             for i, (a, b) in enumerate(zip(tensor.shape, entry[2].shape, strict=True))
-        ])  # fmt: skip
+        ])
 
     def _reads(self, node: Node, dim: int) -> Callable[[], Node]:
         return lambda: self.graph.call_function(aten.sym_size.int, (node, dim))
@@ -153,7 +153,7 @@ class Recorder(TorchFunctionMode):
             f"tensor ({name.strip('_')}), which an exported graph does not know"
         )
         explain(error, "Compute with tensors instead: torch.where for a branch, a mask for a "
-                       "selection.")  # fmt: skip
+                       "selection.")
         raise error
 
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -186,7 +186,7 @@ class Recorder(TorchFunctionMode):
             return value, None
         others = pytree.tree_map(self.twin_of, (list(args), kwargs))
         if all(a is b for a, b in zip(pytree.tree_leaves((list(args), kwargs)),
-                                      pytree.tree_leaves(others), strict=True)):  # fmt: skip
+                                      pytree.tree_leaves(others), strict=True)):
             return value, value
         return value, func(*others[0], **others[1])
 
@@ -196,11 +196,11 @@ class Recorder(TorchFunctionMode):
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, result, words,
-                                      None if name is None else name.__name__)  # fmt: skip
+                                      None if name is None else name.__name__)
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["val"] = value
         if self.fixed.issuperset(node.all_input_nodes) and \
-                getattr(target, "__name__", "").partition(".")[0] not in _RANDOM:  # fmt: skip
+                getattr(target, "__name__", "").partition(".")[0] not in _RANDOM:
             self.fixed.add(node)
         frame = user_frame()
         if frame is not None:

@@ -96,7 +96,7 @@ def _compare(name: str) -> Callable[..., Any]:
                 f" {name} {plain(with_what)}, which not all its sizes answer alike"
             )
             explain(error, "Take the dimension out of `dynamic_shapes`, or write the program "
-                           "without this decision.")  # fmt: skip
+                           "without this decision.")
             raise error
         return value
 

@@ -23,7 +23,7 @@ from .exported_program import ExportedProgram
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
     SymIntArgument, TensorArgument,
-)  # fmt: skip
+)
 from .recorder import Recorder
 from .sizes import SpecializationError, SymbolicSize
 
@@ -34,7 +34,7 @@ def export(
     mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
     dynamic_shapes: Any = None, strict: bool = False, preserve_module_call_signature: Any = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
-) -> ExportedProgram:  # fmt: skip
+) -> ExportedProgram:
     """A module as a graph of aten's operators, by one run on example inputs.
 
     `dynamic_shapes`: for each input, by name or position, {dimension: torch.export.Dim} of those
@@ -105,7 +105,7 @@ class _Export:
         """Adds an input for each parameter and buffer."""
         lasting = self.module.state_dict().keys()
         members = [(InputKind.PARAMETER, "p_", self.module.named_parameters()),
-                   (InputKind.BUFFER, "b_", self.module.named_buffers())]  # fmt: skip
+                   (InputKind.BUFFER, "b_", self.module.named_buffers())]
         for kind, prefix, named in members:
             for path, value in named:
                 node = self.graph.placeholder(re.sub(r"\W", "_", prefix + path))
@@ -136,7 +136,7 @@ class _Export:
             node = self.graph.placeholder(f"c_{name}")
         node.meta["val"] = value
         place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
-                     len(self.inputs))  # fmt: skip
+                     len(self.inputs))
         spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name)
         self.inputs.insert(place, spec)
         return node
@@ -182,7 +182,7 @@ class _Export:
         return ExportedProgram(
             module, signature, self.state, self.constants, self.in_spec, out_spec,
             self.names, self.bounds(), (self.args, self.kwargs),
-        )  # fmt: skip
+        )
 
     def bounds(self) -> dict[str, list[list[Any]]]:
         """For each value that is passed, by dimension: [its length, least, greatest].
@@ -214,21 +214,21 @@ class _Export:
         for a, b in zip(got, wanted, strict=True):
             same = a.shape == b.shape and bool(PUBLIC["torch"]["allclose"](
                 a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
-            ) if isinstance(b, Tensor) and not b.is_complex() else True  # fmt: skip
+            ) if isinstance(b, Tensor) and not b.is_complex() else True
             if not same:
                 raise self.specialized()
 
     def specialized(self) -> SpecializationError:
         """The error of a program whose graph holds for the example's sizes alone."""
         names = sorted({getattr(d, "__name__", repr(d)) for ds in self.dims.values()
-                        for d in ds.values()})  # fmt: skip
+                        for d in ds.values()})
         error = SpecializationError(
             f"Constraints violated ({', '.join(names)})! For more information, run with "
             "TORCH_LOGS=\"+dynamic\".\n  - the program computes otherwise for another length of a "
             "dynamic dimension"
         )
         explain(error, "Look for loops over a size and for sizes turned into numbers; take the "
-                       "dimension out of `dynamic_shapes` if it is fixed.")  # fmt: skip
+                       "dimension out of `dynamic_shapes` if it is fixed.")
         return error
 
 

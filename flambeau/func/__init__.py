@@ -11,4 +11,4 @@ from .vmap import vmap
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "stack_module_state", "vjp", "vmap",
-]  # fmt: skip
+]

@@ -49,7 +49,7 @@ def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
     if isinstance(nested, (tuple, list, dict)) and isinstance(prefix, (tuple, list, dict)):
         if type(prefix) is not type(nested) or len(prefix) != len(nested):
             raise ValueError(f"{what} is not compatible with the structure of the inputs: got "
-                             f"{prefix!r}")  # fmt: skip
+                             f"{prefix!r}")
         if isinstance(nested, dict):
             pairs = [(prefix[key], nested[key]) for key in nested]
         else:

@@ -15,7 +15,7 @@ from ..autograd import enable_grad
 from ..autograd import grad as autograd_grad
 from ..autograd.forward_ad import (
     attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at, tangents_of,
-)  # fmt: skip
+)
 from ..autograd.node import Output
 from ..tensor import Tensor
 from .structure import leaves, mapped, rebuilt, tensors_of
@@ -70,7 +70,7 @@ def _check_scalar(y: Any) -> None:
         raise RuntimeError(f"{called} tensor, got {type(y)}")
     if y.dim() != 0:
         raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
-                           "wanted to use the vjp or jacrev APIs instead?")  # fmt: skip
+                           "wanted to use the vjp or jacrev APIs instead?")
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
@@ -90,7 +90,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         if len(supplied) != len(outputs):
             raise RuntimeError(f"vjp_fn(cotangents): Expected cotangents to have the same "
                                f"structure as the outputs: {len(outputs)} tensors, got "
-                               f"{len(supplied)}")  # fmt: skip
+                               f"{len(supplied)}")
         with enable_grad():
             match = level.gradients(outputs, supplied)
         return tuple(level.like_arguments(level.freed(match)))
@@ -116,7 +116,7 @@ def jvp(
         result = [tangent_at(t, level) for t in outputs]
         if strict and any(t is None for t in result):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
-                               "independent of the inputs")  # fmt: skip
+                               "independent of the inputs")
         values = [primal_at(t, level) for t in outputs]
         new = [ops.zeros_like(x) if t is None else t for x, t in zip(values, result, strict=True)]
     finally:
@@ -138,11 +138,11 @@ def _check_tangents(primals: Any, tangents: Any) -> None:
     for name, supplied in (("primals", primals), ("tangents", tangents)):
         if not isinstance(supplied, tuple) or not supplied:
             raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple with at "
-                               f"least one tensor, got {type(supplied).__name__}")  # fmt: skip
+                               f"least one tensor, got {type(supplied).__name__}")
     xs, ts = tensors_of(primals, "primals"), tensors_of(tangents, "tangents")
     if [tuple(x.shape) for x in xs] != [tuple(t.shape) for t in ts]:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the "
-                           "same structure and shapes")  # fmt: skip
+                           "same structure and shapes")
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
@@ -177,7 +177,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 def jacrev(
     func: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
     chunk_size: int | None = None, _preallocate_and_copy: bool = False,
-) -> Callable:  # fmt: skip
+) -> Callable:
     """The function that computes the Jacobian of `func`: shape (*output, *input).
 
     >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
@@ -250,7 +250,7 @@ def _columns(func: Callable, supplied: tuple, has_aux: bool) -> tuple[Any, list[
         [ops.stack([parts[j] for parts in column], -1).reshape((*t.shape, *x.shape))
          for column, x in zip(columns, inputs, strict=True)]
         for j, t in enumerate(outputs)
-    ]  # fmt: skip
+    ]
     return y, matches, aux
 
 
@@ -287,7 +287,7 @@ def _split(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: "
-                           "(output, aux) if has_aux is True")  # fmt: skip
+                           "(output, aux) if has_aux is True")
     return result
 
 
@@ -314,7 +314,7 @@ class _Level:
         ys, gs = zip(*pairs, strict=True)
         result = autograd_grad(ys, self.wanted, gs, create_graph=True, allow_unused=True)
         return [ops.zeros_like(x) if g is None else g
-                for g, x in zip(result, self.wanted, strict=True)]  # fmt: skip
+                for g, x in zip(result, self.wanted, strict=True)]
 
     def like_arguments(self, found: list[Tensor]) -> Any:
         """Results in the structure of the arguments: one, or a tuple with one for each."""

@@ -19,7 +19,7 @@ from .structure import leaves, rebuilt, spread
 def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
-) -> Callable:  # fmt: skip
+) -> Callable:
     """`func` over the axes `in_dims` of its arguments; results are stacked along `out_dims`.
 
     None in `in_dims` hands an argument to every call as it is.
@@ -29,7 +29,7 @@ def vmap(
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError("Only allowed values for randomness are 'error', 'different', or "
-                           f"'same'. Got {randomness}")  # fmt: skip
+                           f"'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
@@ -55,11 +55,11 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple, list)):
         raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
-                         f"matching the structure of inputs, got: {type(in_dims)}.")  # fmt: skip
+                         f"matching the structure of inputs, got: {type(in_dims)}.")
     if not args:
         raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is "
-                         "unsupported.")  # fmt: skip
+                         "unsupported.")
     prefix = tuple(in_dims) if isinstance(in_dims, list) else in_dims
     result = spread(prefix, args, f"{called}: in_dims")
     for dim, x in zip(result, leaves(args), strict=True):
@@ -67,15 +67,15 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
             continue
         if not isinstance(dim, int):
             raise ValueError(f"{called}: Got in_dim={dim} for an input but in_dim must be either "
-                             "an integer dimension or None.")  # fmt: skip
+                             "an integer dimension or None.")
         if not isinstance(x, Tensor):
             raise ValueError(f"{called}: Got in_dim={dim} for an input but the input is of type "
                              f"{type(x)}. We cannot vmap over non-Tensor arguments, please use "
-                             "None as the respective in_dim")  # fmt: skip
+                             "None as the respective in_dim")
         if not -x.dim() <= dim < x.dim():
             raise ValueError(f"{called}: Got in_dim={dim} for some input, but that input is a "
                              f"Tensor of dimensionality {x.dim()} so expected in_dim to satisfy "
-                             f"-{x.dim()} <= in_dim < {x.dim()}.")  # fmt: skip
+                             f"-{x.dim()} <= in_dim < {x.dim()}.")
     return result
 
 
@@ -84,10 +84,10 @@ def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
     sizes = [x.size(dim) for dim, x in pairs if dim is not None]
     if not sizes:
         raise ValueError("vmap: at least one input must have a dimension to map over; in_dims "
-                         "are all None")  # fmt: skip
+                         "are all None")
     if len(set(sizes)) > 1:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
-                         f"dimension, got sizes {sizes} for the mapped dimension")  # fmt: skip
+                         f"dimension, got sizes {sizes} for the mapped dimension")
     return sizes[0]
 
 
@@ -119,13 +119,13 @@ def _stacked(results: list[Any], out_dims: Any, func: Callable) -> Any:
         raise NotImplementedError("vmap over a dimension of size 0 is not implemented")
     first = results[0]
     dims = spread(list(out_dims) if isinstance(first, list) and isinstance(out_dims, tuple)
-                  else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")  # fmt: skip
+                  else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")
     columns = zip(*[leaves(result) for result in results], strict=True)
     new = []
     for dim, column in zip(dims, columns, strict=True):
         if not isinstance(column[0], Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
-                             f"got type {type(column[0])}.")  # fmt: skip
+                             f"got type {type(column[0])}.")
         if dim is None:
             new.append(column[0])
             continue

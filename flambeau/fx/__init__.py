@@ -17,6 +17,6 @@ __all__ = [
     "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "ProxyableClassMeta",
     "Tracer", "Transformer", "has_side_effect", "map_arg", "replace_pattern", "symbolic_trace",
     "wrap",
-]  # fmt: skip
+]
 
 __getattr__ = lacking(__name__)

@@ -29,7 +29,7 @@ from .node import Argument, base_types
 from .patcher import (
     WRAPPED_FUNCTIONS, WRAPPED_METHODS, Patcher, patch_seen_functions, patch_tensor_methods,
     patch_wrapped_functions,
-)  # fmt: skip
+)
 from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from .trace_errors import explain
 
@@ -97,7 +97,7 @@ def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
     code: CodeType = fn.__code__.replace(
         co_argcount=nargs, co_posonlyargcount=0, co_kwonlyargcount=0,
         co_flags=fn.__code__.co_flags & ~HAS_VARSTUFF,
-    )  # fmt: skip
+    )
     return FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
 
 
@@ -123,7 +123,7 @@ class Tracer(TracerBase):
         self, autowrap_modules: tuple[ModuleType, ...] = (math,),
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         names = chain.from_iterable(vars(module).items() for module in autowrap_modules)
         self._autowrap_function_ids = {
             id(value) for name, value in names if not name.startswith("_") and callable(value)
@@ -162,7 +162,7 @@ class Tracer(TracerBase):
     def call_module(
         self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """What a call of a module gives: a node for leaves, else what `forward` gives."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
@@ -236,7 +236,7 @@ class Tracer(TracerBase):
             return self.create_node("call_function", a.__class__, parts, {})
         if isinstance(a, _CONSTANTS):
             return self._constant(a, "_tensor_constant" if isinstance(a, Tensor)
-                                  else "_tree_spec_constant")  # fmt: skip
+                                  else "_tree_spec_constant")
         if type(a) in _proxyable_classes:
             name = self.get_fresh_qualname(f"_{a.__class__.__name__}_constant_")
             setattr(self.root, name, a)
@@ -255,7 +255,7 @@ class Tracer(TracerBase):
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool,
         concrete_args: dict[str, Any] | tuple[Any, ...] | None = None,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
+    ) -> tuple[Any, list[Any]]:
         """The function to run, and a proxy or a concrete value for each of its parameters."""
         inner = inspect.unwrap(root_fn)
         code = inner.__code__
@@ -269,7 +269,7 @@ class Tracer(TracerBase):
             args.append(self.root)
         signature = inspect.signature(inner)
         if isinstance(concrete_args, tuple) and concrete_args and total == 1 and \
-                code.co_flags & HAS_VARSTUFF:  # fmt: skip
+                code.co_flags & HAS_VARSTUFF:
             for i, value in enumerate(concrete_args):
                 out = self.create_proxy("placeholder", f"input_{i}", (), {})
                 _transfer_attributes(value, out)
@@ -279,13 +279,13 @@ class Tracer(TracerBase):
         if isinstance(concrete_args, tuple):
             if len(own) != len(concrete_args):
                 raise RuntimeError(f"Tracing expected {len(own)} arguments but got "
-                                   f"{len(concrete_args)} concrete arguments")  # fmt: skip
+                                   f"{len(concrete_args)} concrete arguments")
             concrete_args = dict(zip(own, concrete_args, strict=True))
         starred = [mark + next(names) for mark, flag in
                    (("*", inspect.CO_VARARGS), ("**", inspect.CO_VARKEYWORDS))
-                   if code.co_flags & flag]  # fmt: skip
+                   if code.co_flags & flag]
         args += [self._proxy_placeholder(name, concrete_args, signature, inner)
-                 for name in own + starred]  # fmt: skip
+                 for name in own + starred]
         if code.co_kwonlyargcount or starred:
             root_fn = _patch_function(inner, len(args))
         leaves, spec = pytree.tree_flatten(tuple(args))
@@ -333,7 +333,7 @@ class Tracer(TracerBase):
         """Has the graph check that an argument is what the trace took for granted."""
         if type(value) is bool or (type(value) in base_types and type(value) is not Tensor):
             _assert(out == value, f"{name} has been specialized to have value {value} but got "
-                                  "another value")  # fmt: skip
+                                  "another value")
         elif value is None:
             text = f"{name} has been specialized to have value None but got another value"
             self.create_proxy("call_function", _assert_is_none, (out, text), {})
@@ -380,7 +380,7 @@ class Tracer(TracerBase):
             self.root = root
             if not hasattr(type(root), self.traced_func_name):
                 raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in "
-                                     f"{type(root).__name__}")  # fmt: skip
+                                     f"{type(root).__name__}")
             fn = getattr(type(root), self.traced_func_name)
             self.root_module_name = root._get_name()
             self.submodule_paths = {module: path for path, module in root.named_modules()}
@@ -390,7 +390,7 @@ class Tracer(TracerBase):
         code = getattr(fn, "__code__", None)
         if code is not None:
             self.graph._co_fields = {"co_name": code.co_name, "co_filename": code.co_filename,
-                                     "co_firstlineno": code.co_firstlineno}  # fmt: skip
+                                     "co_firstlineno": code.co_firstlineno}
         self.tensor_attrs: dict[Any, str] = {}
         self._collect_constants(self.root, "")
         if not isinstance(fn, FunctionType):

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["CodeWriter", "dtype_abbrs", "inplace_methods", "magic_methods",
-           "reflectable_magic_methods"]  # fmt: skip
+           "reflectable_magic_methods"]
 
 reflectable_magic_methods = {
     "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "floordiv": "{} // {}",
     "truediv": "{} / {}", "div": "{} / {}", "mod": "{} % {}", "pow": "{} ** {}",
     "lshift": "{} << {}", "rshift": "{} >> {}", "and_": "{} & {}", "or_": "{} | {}",
     "xor": "{} ^ {}", "getitem": "{}[{}]", "matmul": "{} @ {}",
-}  # fmt: skip
+}
 magic_methods = {
     "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "gt": "{} > {}", "le": "{} <= {}",
     "ge": "{} >= {}", "pos": "+{}", "neg": "-{}", "invert": "~{}", **reflectable_magic_methods,
-}  # fmt: skip
+}
 inplace_methods = {
     "iadd": "{} += {}", "iand": "{} &= {}", "ifloordiv": "{} //= {}", "ilshift": "{} <<= {}",
     "imod": "{} %= {}", "imul": "{} *= {}", "imatmul": "{} @= {}", "ior": "{} |= {}",
     "ipow": "{} **= {}", "irshift": "{} >>= {}", "isub": "{} -= {}", "itruediv": "{} /= {}",
     "ixor": "{} ^= {}", "setitem": "{}[{}] = {}",
-}  # fmt: skip
+}
 dtype_abbrs = {
     getattr(dtypes, name): short for name, short in (
         pair.split(":") for pair in """
@@ -53,14 +53,14 @@ dtype_abbrs = {
         complex32:c32 complex64:c64 complex128:c128 int8:i8 int16:i16 int32:i32 int64:i64 bool:b8
         uint8:u8 uint16:u16 uint32:u32 uint64:u64""".split()
     ) if hasattr(dtypes, name)
-}  # fmt: skip
+}
 _SYMBOLIC = (SymInt, SymFloat, SymBool)
 _COLORS = {"red": "\033[31m", "blue": "\033[34m", "dim": "\033[2m", "dim_blue": "\033[2m\033[34m",
-           "dim_green": "\033[2m\033[32m"}  # fmt: skip
+           "dim_green": "\033[2m\033[32m"}
 _COUNTER = re.compile(r"# COUNTER: (\d+)")
 # Generic types of `typing` whose origin is a builtin.
 _ORIGINS = {list: typing.List, dict: typing.Dict, set: typing.Set,  # noqa: UP006
-            frozenset: typing.FrozenSet, tuple: typing.Tuple}  # noqa: UP006  # fmt: skip
+            frozenset: typing.FrozenSet, tuple: typing.Tuple}  # noqa: UP006
 
 
 def format_target(base: str, target: str) -> str:
@@ -82,12 +82,12 @@ class CodeWriter:
         verbose: bool = False, include_stride: bool = False, include_device: bool = False,
         include_meta: bool = False, colored: bool = False, expanded_def: bool = False,
         record_func: bool = False, additional_meta: list[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.codegen, self.nodes, self.root, self.namespace = codegen, nodes, root_module, namespace
         self.verbose, self.expanded, self.meta_keys = verbose, expanded_def, additional_meta or ()
         self.with_stride, self.with_device, self.with_meta = (
             include_stride, include_device, include_meta
-        )  # fmt: skip
+        )
         self.colored = colored
         self.free: list[str] = []
         self.body: list[str] = []
@@ -118,7 +118,7 @@ class CodeWriter:
         for name, value in self.codegen.additional_globals():
             self.name_of_global(name, value)
         head = self.call(self.codegen.gen_fn_def, self.free, self.returned,
-                         expanded_def=self.expanded)  # fmt: skip
+                         expanded_def=self.expanded)
         lines: list[str] = []
         nodes_of_lines: dict[int, int | None] = {}
         current = None
@@ -210,7 +210,7 @@ class CodeWriter:
             kind = self.annotation_of_value(node) or kind
         if self.with_meta and node.meta:
             shown = (f"{k}: {pprint.pformat(str(v), width=80, compact=True)}\n"
-                     for k, v in node.meta.items())  # fmt: skip
+                     for k, v in node.meta.items())
             self.body += ['"""\n', *shown, '"""\n']
         getattr(self, f"write_{node.op}")(node, f"{node!r}{kind} = ", kind)
 
@@ -244,7 +244,7 @@ class CodeWriter:
             self.returned = f" -> {self.name_of_type(node.type)}"
         descs = node.meta.get("desc") if self.expanded else None
         self.body.append(self.call(self.codegen.generate_output, node.args[0], descs=descs,
-                                   repr_fn=self.value))  # fmt: skip
+                                   repr_fn=self.value))
 
     def write_call_function(self, node: Node, left: str, kind: str) -> None:
         """A call of a function; operators of Python's as such."""
@@ -261,7 +261,7 @@ class CodeWriter:
         called = self.name_of_global(qualified_name(target), target)
         args = node.args
         if called == "getattr" and len(args) == 2 and isinstance(args[1], str) \
-                and args[1].isidentifier():  # fmt: skip
+                and args[1].isidentifier():
             self.body.append(left + format_target(values[0], args[1]))
             return
         self.body.append(f"{left}{called}({self.arguments(args, node.kwargs)})")
@@ -287,7 +287,7 @@ class CodeWriter:
         shown = [f"{key}: {node.meta[key]}" for key in self.meta_keys if key in node.meta]
         keys = f"# {', '.join(shown)} " if shown else ""
         custom = {k: v if len(str(v)) <= 40 else str(v)[:40] + "..."
-                  for k, v in node.meta.get("custom", {}).items()}  # fmt: skip
+                  for k, v in node.meta.get("custom", {}).items()}
         notes = f" Annotation: {custom}" if custom else ""
         if node.meta.get("recompute") is not None:
             notes += f" recompute: {node.meta['recompute'].name}"
@@ -309,7 +309,7 @@ class CodeWriter:
                 self.paint("red", dtype_abbrs[value.dtype])
                 + self.paint("blue", _in_brackets(value.shape))
                 + self.paint("dim_blue", stride) + self.paint("dim_green", place)
-            )  # fmt: skip
+            )
             plain = type(value) is Tensor or type(value).__name__ == "FakeTensor"
             return f': "{core}"' if plain else f': "{type(value).__name__}({core})"'
         if isinstance(value, _SYMBOLIC):

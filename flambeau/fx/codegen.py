@@ -77,7 +77,7 @@ class CodeGen:
     def generate_output(
         self, output_args: Any, *, descs: Sequence[str] | None = None,
         repr_fn: Callable[[Any], str] | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The return statement; `descs`: comments for the parts of the result."""
         show = repr_fn or repr
         if descs is not None and isinstance(output_args, (list, tuple)):
@@ -115,7 +115,7 @@ class _BoxedCodeGen(CodeGen):
         names = [v.split(":")[0].split("=")[0].strip() for v in free_vars if v != "self"]
         if names:
             lines += ["args_iter = iter(args_list)", *(f"{n} = next(args_iter)" for n in names),
-                      "args_list.clear()"]  # fmt: skip
+                      "args_list.clear()"]
         return "\n    ".join(lines)
 
 
@@ -144,7 +144,7 @@ class _PyTreeCodeGen(CodeGen):
         spec = self.pytree_info.in_spec
         flattened = f"[{', '.join(fn_args)}], self._in_spec"
         if spec.type is tuple and spec.num_children == 2 and spec.child(0).type is tuple \
-                and spec.child(1).type is dict:  # fmt: skip
+                and spec.child(1).type is dict:
             count, names = spec.child(0).num_children, self.pytree_info.orig_args
             words = zip(spec.child(1).context, names[count:], strict=False)
             keywords = ", ".join(f"'{key}':{value}" for key, value in words)
@@ -153,7 +153,7 @@ class _PyTreeCodeGen(CodeGen):
         head = ""
         if typed:
             head = "\n    " + ("\n    ".join(typed) if expanded_def
-                               else "".join(f"{v}; " for v in typed) + "\n")  # fmt: skip
+                               else "".join(f"{v}; " for v in typed) + "\n")
         names = [v.split(":")[0].split("#")[0] for v in free_vars]
         return f"{head}\n    {', '.join(names)}, = fx_pytree.tree_flatten_spec({flattened})"
 
@@ -178,7 +178,7 @@ class _PyTreeCodeGen(CodeGen):
     def generate_output(
         self, output_args: Any, *, descs: Sequence[str] | None = None,
         repr_fn: Callable[[Any], str] | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The return statement, which puts the result together."""
         if not self.pytree_info or not self.pytree_info.out_spec:
             return super().generate_output(output_args, descs=descs, repr_fn=repr_fn)

@@ -25,7 +25,7 @@ class _Sources:
         self.next_id += 1
         if fields:
             key += f" from {fields['co_filename']}:{fields['co_firstlineno']} in " \
-                   f"{fields['co_name']}"  # fmt: skip
+                   f"{fields['co_name']}"
         self.eval_cache[key] = src
         linecache.lazycache(
             key, {**globals_, "__file__": key, "__name__": key, "__loader__": self}
@@ -51,7 +51,7 @@ def exec_with_source(
 def forward_of(
     src: str, globals_: dict[str, Any], co_fields: dict[str, Any] | None = None,
     name: str = "forward",
-) -> Callable[..., Any]:  # fmt: skip
+) -> Callable[..., Any]:
     """The function `name` that the source defines."""
     space = globals_.copy()
     exec_with_source(src, space, co_fields)

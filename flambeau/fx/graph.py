@@ -15,8 +15,8 @@ from ..tensor.absent import lacking
 from ._compatibility import compatibility
 from .codegen import (
     CodeGen, PythonCode, TransformCodeFunc, override_sym_repr,
-)  # fmt: skip
-from .code_writer import format_target  # fmt: skip
+)
+from .code_writer import format_target
 from .namespace import Namespace, custom_builtins, register_custom_builtin
 from .node import Argument, Node, Target, map_arg
 from .qualified_names import is_from_torch, node_name_of, qualified_name, snake_case
@@ -32,7 +32,7 @@ __all__ = ["CodeGen", "Graph", "PythonCode"]
 _Namespace, _snake_case, _get_qualified_name = Namespace, snake_case, qualified_name
 _format_target, _is_from_torch, _register_custom_builtin = (
     format_target, is_from_torch, register_custom_builtin
-)  # fmt: skip
+)
 _ParsedStackTrace, _parse_stack_trace = ParsedStackTrace, parse_stack_trace
 _override_sym_repr = override_sym_repr
 _EMPTY = inspect.Signature.empty
@@ -110,7 +110,7 @@ class _InsertPoint:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
+                 trace: TracebackType | None) -> None:
         self.graph._insert = self.orig_insert
 
 
@@ -131,7 +131,7 @@ class Graph:
     def __init__(
         self, owning_module: GraphModule | None = None, tracer_cls: Any = None,
         tracer_extras: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._owning_module = None
         self._find_nodes_lookup_table = _FindNodesLookupTable()
         self._root: Node = Node(self, "", "root", "", (), {})
@@ -179,10 +179,10 @@ class Graph:
         self, op: str, target: Target, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, name: str | None = None,
         type_expr: Any = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Adds a node at the insertion point; its name is made unique."""
         if op not in (legal := ("call_function", "call_method", "get_attr", "call_module",
-                                "placeholder", "output")):  # fmt: skip
+                                "placeholder", "output")):
             raise AssertionError(f"op '{op}' is not in _legal_ops: {legal}")
         args = () if args is None else args
         kwargs = {} if kwargs is None else kwargs
@@ -192,7 +192,7 @@ class Graph:
             raise AssertionError("kwargs must be a dict")
         candidate = name if name is not None else self._target_to_str(target)
         node = Node(self, self._graph_namespace.create_name(candidate, None), op, target, args,
-                    kwargs, type_expr)  # fmt: skip
+                    kwargs, type_expr)
         for hook in getattr(self._owning_module, "_create_node_hooks", ()):
             hook(node)
         self._graph_namespace.associate_name_with_obj(node.name, node)
@@ -221,7 +221,7 @@ class Graph:
     def call_module(
         self, module_name: str, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Adds a call of a submodule, by its path from the owning module."""
         owner = self.owning_module
         if owner and not _has_submodule(owner, module_name):
@@ -234,14 +234,14 @@ class Graph:
     def call_method(
         self, method_name: str, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Adds a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(
         self, the_function: Callable[..., Any], args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None, name: str | None = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Adds a call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 

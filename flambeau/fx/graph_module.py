@@ -18,14 +18,14 @@ from .generated_source import exec_with_source, forward_of, import_block
 from .graph import Graph
 from .module_paths import (
     assign_attribute, attribute_at, copy_attribute, delete_attribute, has_attribute,
-)  # fmt: skip
+)
 from .module_folder import write_folder
 
 __all__ = ["GraphModule", "make_graph_module", "reduce_graph_module"]
 
 _HOOKS = ("_replace_hooks", "_create_node_hooks", "_erase_node_hooks", "_deepcopy_hooks")
 _COPIED_HOOKS = ("_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-                 *_HOOKS)  # fmt: skip
+                 *_HOOKS)
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 # The names by which libraries import them.
@@ -98,7 +98,7 @@ class _WrappedCall:
             "".join(lines[number - 2 : number]),
             "~" * len(line) + "~~~ <--- HERE",
             "\n".join(lines[number : number + 2]),
-        ])  # fmt: skip
+        ])
 
     def __call__(self, obj: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -153,7 +153,7 @@ class GraphModule(Module):
             for node in graph.nodes:
                 if node.op in ("get_attr", "call_module") and node.target not in root:
                     raise RuntimeError(f"Node {node} referenced target {node.target} but that "
-                                       "target was not provided in ``root``!")  # fmt: skip
+                                       "target was not provided in ``root``!")
             for target in sorted(targets, key=lambda t: t.count(".")):  # the outer ones first
                 assign_attribute(root[target], self, target)
         else:
@@ -314,12 +314,12 @@ class GraphModule(Module):
         self, print_output: bool = True, include_stride: bool = False,
         include_device: bool = False, colored: bool = False, *, fast_sympy_print: bool = False,
         expanded_def: bool = False, additional_meta: list[str] | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The code as a class, with those of the GraphModules in it; printed too."""
         text = _readable(
             self, self._get_name(), include_stride=include_stride, include_device=include_device,
             colored=colored, expanded_def=expanded_def, additional_meta=additional_meta,
-        )  # fmt: skip
+        )
         if print_output:
             print(text)
         return text
@@ -358,7 +358,7 @@ def _hook_methods(name: str, event: str) -> None:
 
 
 for _name, _event in zip(_HOOKS, ("create_node", "create_node", "erase_node", "deepcopy"),
-                         strict=True):  # fmt: skip
+                         strict=True):
     _hook_methods(_name, _event)
 
 
@@ -367,6 +367,6 @@ def _readable(module: GraphModule, name: str, **options: Any) -> str:
     text = _addindent(f"class {name}(torch.nn.Module):\n" + code.src.lstrip("\n"), 4)
     children = [_readable(child, child_name, **options)
                 for child_name, child in module.named_children()
-                if isinstance(child, GraphModule)]  # fmt: skip
+                if isinstance(child, GraphModule)]
     return text + _addindent("\n".join(["", *children]), 4)
 

@@ -59,10 +59,10 @@ def _forbid(cls: type, methods: Iterable[str]) -> None:
 _forbid(immutable_list, (
     "__delitem__", "__iadd__", "__imul__", "__setitem__", "append", "clear", "extend", "insert",
     "pop", "remove", "reverse", "sort",
-))  # fmt: skip
+))
 _forbid(immutable_dict, (
     "__delitem__", "__ior__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update",
-))  # fmt: skip
+))
 
 _pytree.register_pytree_node(
     immutable_list, lambda x: (list(x), None), lambda values, _: immutable_list(values)

@@ -61,7 +61,7 @@ class Interpreter:
     def run(
         self, *args: Any, initial_env: dict[Node, Any] | None = None,
         enable_io_processing: bool = True,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The graph's result on these inputs.
 
         `initial_env`: values of nodes that are not run. `enable_io_processing`: whether inputs and
@@ -170,7 +170,7 @@ class Interpreter:
         def value(node: Node) -> Any:
             if node not in self.env:
                 raise RuntimeError(f"Node {n} referenced nonexistent value {node}! Run Graph.lint()"
-                                   " to diagnose such issues")  # fmt: skip
+                                   " to diagnose such issues")
             return self.env[node]
 
         return map_arg(args, value)

@@ -16,7 +16,7 @@ __all__ = ["write_folder"]
 
 # Layers whose repr is the call that makes them.
 _BY_REPR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d,
-            nn.BatchNorm3d)  # fmt: skip
+            nn.BatchNorm3d)
 _INDENT = " " * 8
 
 
@@ -26,7 +26,7 @@ def write_folder(module: Any, folder: Path, name: str) -> None:
     save(module.state_dict(), folder / "state_dict.pt")
     lines = [import_of_torch(), *(b.import_str for b in custom_builtins().values()), "",
              f"from {_nn()} import *", f"class {name}(torch.nn.Module):",
-             "    def __init__(self):", "        super().__init__()"]  # fmt: skip
+             "    def __init__(self):", "        super().__init__()"]
     pickled = []
     for child_name, child in module.named_children():
         if type(child) in _BY_REPR:
@@ -37,9 +37,9 @@ def write_folder(module: Any, folder: Path, name: str) -> None:
         save(child, file)
         shown = repr(child).replace("\r", " ").replace("\n", " ")
         lines.append(f"{_INDENT}setattr(self, '{child_name}', torch.load(r'{file}', "
-                     f"weights_only=False)) # {shown}")  # fmt: skip
+                     f"weights_only=False)) # {shown}")
     lines += [*_members(module),
-              f"{_INDENT}self.load_state_dict(torch.load(r'{folder}/state_dict.pt'))"]  # fmt: skip
+              f"{_INDENT}self.load_state_dict(torch.load(r'{folder}/state_dict.pt'))"]
     source = "\n".join(["", *lines, ""]) + _addindent(module.code, 4) + "\n"
     (folder / "module.py").write_text(source)
     (folder / "__init__.py").write_text("from .module import *")

@@ -9,7 +9,7 @@ from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor
 
 __all__ = ["assign_attribute", "attribute_at", "copy_attribute", "delete_attribute",
-           "has_attribute"]  # fmt: skip
+           "has_attribute"]
 
 
 def attribute_at(module: Any, path: str) -> Any:

@@ -43,7 +43,7 @@ def custom_builtins() -> dict[str, CustomBuiltin]:
             "device": CustomBuiltin(f"from {package} import device", device),
             "fx_pytree": CustomBuiltin(f"import {package}.fx._pytree as fx_pytree", fx_pytree),
             "pytree": CustomBuiltin(f"import {package}.utils._pytree as pytree", pytree),
-        })  # fmt: skip
+        })
     return _registered
 
 

@@ -25,17 +25,17 @@ base_types: tuple[Any, ...] = (str, int, float, bool, complex)
 
 _LEGAL_OPS = (
     "placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root",
-)  # fmt: skip
+)
 _legal_ops = dict.fromkeys(_LEGAL_OPS)
 
 _side_effectful_functions: set[Any] = {
     operator.setitem, _assert, _assert_async,
-}  # fmt: skip
+}
 # Generators of random numbers: a call moves the generator on, even if nobody uses the result.
 _RANDOM = frozenset("""
     bernoulli dropout feature_dropout multinomial normal poisson rand rand_like randint randint_like
     randn randn_like randperm rrelu native_dropout
-""".split())  # fmt: skip
+""".split())
 
 # The names by which libraries import them.
 _get_qualified_name, _type_repr = qualified_name, type_repr
@@ -80,7 +80,7 @@ class Node:
     def __init__(
         self, graph: Graph, name: str, op: str, target: Target, args: tuple[Argument, ...],
         kwargs: dict[str, Argument], return_type: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         wanted = "Callable" if op == "call_function" else "str"
         if not (callable(target) if op == "call_function" else isinstance(target, str)):
             raise ValueError(
@@ -94,7 +94,7 @@ class Node:
             graph=graph, name=name, op=op, target=target, type=return_type, meta={}, users={},
             _input_nodes={}, _args=(), _kwargs=immutable_dict(), _repr_fn=None, _prev=self,
             _next=self, _position=0,
-        )  # fmt: skip
+        )
         self._set_arguments(args, kwargs)
 
     # ---------------------------------------------------------------- place in the list of nodes
@@ -215,7 +215,7 @@ class Node:
     def replace_all_uses_with(
         self, replace_with: Node, delete_user_cb: Callable[[Node], bool] | None = None, *,
         propagate_meta: bool = False,
-    ) -> list[Node]:  # fmt: skip
+    ) -> list[Node]:
         """Has the users of this node use `replace_with`; gives the nodes that changed.
 
         `delete_user_cb`: which users change; all without it. `propagate_meta`: `replace_with`,
@@ -296,7 +296,7 @@ class Node:
     def normalized_arguments(
         self, root: Any, arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None, normalize_to_only_use_kwargs: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The arguments by the names of the target's parameters, defaults included, or None.
 
         `root`: the module below which `call_module` nodes find theirs.
@@ -307,12 +307,12 @@ class Node:
             return normalize_function(
                 self.target, self.args, self.kwargs, arg_types, kwarg_types,
                 normalize_to_only_use_kwargs=normalize_to_only_use_kwargs,
-            )  # fmt: skip
+            )
         if self.op == "call_module":
             return normalize_module(
                 root, str(self.target), self.args, self.kwargs,
                 normalize_to_only_use_kwargs=normalize_to_only_use_kwargs,
-            )  # fmt: skip
+            )
         return None
 
     # ---------------------------------------------------------------- printing and pickling
@@ -333,7 +333,7 @@ class Node:
     def format_node(
         self, placeholder_names: list[str] | None = None,
         maybe_return_typename: list[str] | None = None, *, include_tensor_metadata: bool = False,
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """The node in one line; None for a placeholder whose text goes to `placeholder_names`."""
         kind = f"{type_repr(self.type)} " if self.type else ""
         if self.op == "output":
@@ -343,7 +343,7 @@ class Node:
         head = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
         if self.op == "placeholder":
             text = f"{self.target}{self.target}: {type_repr(self.type)}" if self.type \
-                else str(self.target)  # fmt: skip
+                else str(self.target)
             if placeholder_names:
                 placeholder_names.append(text)
                 return None

@@ -64,7 +64,7 @@ def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict
     """RuntimeError for a call that writes into its arguments."""
     name = getattr(target, "__name__", "")
     writes = name.endswith("_") and not name.endswith("__") and \
-        get_signature_for_torch_op(target) is not None  # fmt: skip
+        get_signature_for_torch_op(target) is not None
     if writes or kwargs.get("out") is not None:
         raise RuntimeError(
             f"Tried to trace mutable operation aten::{name}{'' if writes else '.out'}. FX only "
@@ -141,7 +141,7 @@ def _normalized(
 def normalize_function(
     target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     arg_types: Any = None, kwarg_types: Any = None, normalize_to_only_use_kwargs: bool = False,
-) -> ArgsKwargsPair | None:  # fmt: skip
+) -> ArgsKwargsPair | None:
     """A call's arguments by the names of the parameters, defaults included; None if unknown.
 
     `arg_types`, `kwarg_types`: accepted; flambeau's functions have one signature each.
@@ -162,13 +162,13 @@ def normalize_function(
 def normalize_module(
     root: Any, target: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
-) -> ArgsKwargsPair | None:  # fmt: skip
+) -> ArgsKwargsPair | None:
     """A call of a layer of torch.nn, its arguments by name; None for other modules."""
     try:
         module = root.get_submodule(target)
     except AttributeError as error:
         raise RuntimeError(f"Tried to normalize node with target {target} but root did not have "
-                           "that target!") from error  # fmt: skip
+                           "that target!") from error
     cls = type(module)
     if getattr(nn, cls.__name__, None) is not cls:
         return None

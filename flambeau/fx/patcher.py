@@ -15,7 +15,7 @@ from .node import map_aggregate
 from .proxy import Proxy
 
 __all__ = ["WRAPPED_FUNCTIONS", "WRAPPED_METHODS", "Patcher", "patch_seen_functions",
-           "patch_tensor_methods", "patch_wrapped_functions"]  # fmt: skip
+           "patch_tensor_methods", "patch_wrapped_functions"]
 
 # What `torch.fx.wrap` was called with: (id of the globals, name) -> globals.
 WRAPPED_FUNCTIONS: dict[tuple[int, str], dict[str, Any]] = {}
@@ -33,7 +33,7 @@ class Patcher:
     def patch(
         self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any],
         deduplicate: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Replaces a global; one that hides a builtin is taken out again afterwards."""
         setattr(new_fn, _MARK, deduplicate)
         if name not in frame_dict and hasattr(builtins, name):
@@ -54,7 +54,7 @@ class Patcher:
         if getattr(before, _MARK, False):
             return
         self.undo.append(functools.partial(setattr, cls, name, before) if own
-                         else functools.partial(delattr, cls, name))  # fmt: skip
+                         else functools.partial(delattr, cls, name))
         setattr(cls, name, new_fn)
 
     def visit_once(self, thing: Any) -> bool:

@@ -15,7 +15,7 @@ def printed_function(function: Any) -> Any:
     What PyTorch has in C++ prints as a builtin, what it has in Python as a function.
     """
     if not is_from_torch(function) or not hasattr(function, "__name__") or \
-            isinstance(function, type) or hasattr(function, "overloadpacket"):  # fmt: skip
+            isinstance(function, type) or hasattr(function, "overloadpacket"):
         return function
     path = qualified_name(function)
     name = path.rpartition(".")[2]

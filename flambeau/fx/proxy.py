@@ -33,16 +33,16 @@ from .qualified_names import method_name, qualified_name
 from .trace_errors import TraceError, explain, is_own_file, user_frame
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError",
-           "TracerBase"]  # fmt: skip
+           "TracerBase"]
 
 # What stands in arguments as it is.
 _PLAIN = (*base_types, dtype, device, memory_format, layout, Tensor, aten.Overload, enum.Enum,
-          type(None), type(...))  # fmt: skip
+          type(None), type(...))
 _COPY_META_FIELDS = (
     "nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id",
     "has_backward_hook", "from_node", "quantization_tag", "_numeric_debug_handle", "custom",
     "partitioner_tag",
-)  # fmt: skip
+)
 
 
 @compatibility(is_backward_compatible=False)
@@ -88,7 +88,7 @@ class TracerBase:
     def create_node(
         self, kind: str, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument],
         name: str | None = None, type_expr: Any = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """Adds a node, with where it comes from in its meta."""
         if kind == "call_function" and self.check_mutable_operations:
             from .operator_schemas import check_for_mutable_operation
@@ -131,7 +131,7 @@ class TracerBase:
         self, kind: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any],
         name: str | None = None, type_expr: Any = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
-    ) -> Proxy:  # fmt: skip
+    ) -> Proxy:
         """Adds a node for arguments in which proxies stand; gives the proxy for its result."""
         result: Any = self.create_arg(args)
         words: Any = self.create_arg(kwargs)
@@ -167,7 +167,7 @@ class TracerBase:
             return self.create_node("call_function", a.__class__, (), parts_by_name)
         error = NotImplementedError(f"argument of type: {type(a)}")
         explain(error, "A graph holds numbers, strings, tensors and containers of them. Make the "
-                       "function that takes this value a leaf with torch.fx.wrap.")  # fmt: skip
+                       "function that takes this value a leaf with torch.fx.wrap.")
         raise error
 
     def _create_key(self, key: Any) -> Any:
@@ -194,7 +194,7 @@ class TracerBase:
             "errors"
         )
         explain(error, "Loop over `range` of a number that the module knows and index the value, "
-                       "or put the loop into a function marked with torch.fx.wrap.")  # fmt: skip
+                       "or put the loop into a function marked with torch.fx.wrap.")
         raise error
 
     def keys(self, obj: Proxy) -> Any:
@@ -309,7 +309,7 @@ class Proxy:
     def __torch_function__(
         cls, orig_method: Callable[..., Any], types: Any, args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         args, kwargs = args or (), kwargs or {}
         tracers: dict[TracerBase, None] = {}
 
@@ -320,7 +320,7 @@ class Proxy:
         map_aggregate((args, kwargs), note)
         if len(tracers) > 1:
             raise RuntimeError(f"Found multiple different tracers {list(tracers)} while trying to "
-                               f"trace operations {orig_method}")  # fmt: skip
+                               f"trace operations {orig_method}")
         tracer = next(iter(tracers))
         method = method_name(orig_method)
         if method is None and torch_function.STATE.operator and not isinstance(args[0], Proxy):
@@ -359,14 +359,14 @@ def _in_assertion(frame: FrameType) -> bool:
     """Whether a frame is at the jump of an `assert` statement."""
     code, at = _instruction(frame)
     if not code[at].opname.endswith("POP_JUMP_IF_TRUE") and \
-            code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):  # fmt: skip
+            code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):
         return False
     behind = next((x for x in code[at + 1 :] if not x.opname.startswith("POP_JUMP")
-                   and x.opname not in ("NOT_TAKEN", "CACHE")), None)  # fmt: skip
+                   and x.opname not in ("NOT_TAKEN", "CACHE")), None)
     return behind is not None and (
         behind.opname == "LOAD_ASSERTION_ERROR" or behind.argval == "AssertionError"
         or behind.argval is AssertionError
-    )  # fmt: skip
+    )
 
 
 @compatibility(is_backward_compatible=True)

@@ -20,7 +20,7 @@ from ..ops.core import aten
 from ..tensor.tensor import Tensor
 
 __all__ = ["import_of_torch", "is_from_torch", "method_name", "node_name_of", "qualified_name",
-           "snake_case", "torch_module", "type_repr"]  # fmt: skip
+           "snake_case", "torch_module", "type_repr"]
 
 _PACKAGE = __name__.partition(".")[0]
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
@@ -30,31 +30,31 @@ _SPACES = {
     "": "", "nn.functional": "nn.functional.", "linalg": "_C._linalg.linalg_",
     "fft": "_C._fft.fft_", "special": "_C._special.special_", "nn.init": "nn.init.",
     "utils.checkpoint": "utils.checkpoint.",
-}  # fmt: skip
+}
 _IN_FUNCTIONAL = frozenset("""
     atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod
     cdist chain_matmul einsum lu meshgrid norm split stft tensordot unique unique_consecutive
     unravel_index
-""".split())  # fmt: skip
+""".split())
 _IN_RANDOM = frozenset("get_rng_state initial_seed manual_seed seed set_rng_state".split())
 # Functions of nn.functional that are builtins of torch._C._nn, and those that are torch's own.
 _IN_NN = frozenset("""
     avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear one_hot
     scaled_dot_product_attention softplus softshrink
-""".split())  # fmt: skip
+""".split())
 _IN_TORCH = frozenset("""
     adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink
     native_channel_shuffle pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_
     selu_ threshold_
-""".split())  # fmt: skip
+""".split())
 _MOVED = {
     "nn.functional.logsigmoid": "_C._nn.log_sigmoid",
     "nn.functional.threshold": "nn.functional._threshold", "vmap": "func.vmap",
     "segment_reduce": "_segment_reduce", "load": "serialization.load",
     "save": "serialization.save", "pca_lowrank": "_lowrank.pca_lowrank",
     "svd_lowrank": "_lowrank.svd_lowrank", "lobpcg": "_lobpcg.lobpcg",
-}  # fmt: skip
+}
 # Shared functions that programs write as nn.functional's.
 _RATHER_FUNCTIONAL = frozenset(("celu", "rms_norm", "selu"))
 

@@ -58,14 +58,14 @@ def replace_pattern_with_filters(
     gm: GraphModule, pattern: Any, replacement: Any = None,
     match_filters: list[Callable[..., bool]] | None = None, ignore_literals: bool = False,
     replacement_callback: Callable[..., Graph] | None = None, node_name_match: str = "",
-) -> list[ReplacedPatterns]:  # fmt: skip
+) -> list[ReplacedPatterns]:
     """As `replace_pattern`, where all of `match_filters(match, graph, pattern)` are true.
 
     `replacement_callback`: makes the replacement from a match. `node_name_match`: nodes whose
     name contains it match whatever they do.
     """
     return _replace(gm, pattern, replacement, match_filters or [], ignore_literals,
-                    replacement_callback, node_name_match)  # fmt: skip
+                    replacement_callback, node_name_match)
 
 
 def _graph_of(code: Any) -> Graph:
@@ -77,13 +77,13 @@ def _graph_of(code: Any) -> Graph:
 def _replace(
     gm: GraphModule, pattern: Any, replacement: Any, filters: Any = (),
     ignore_literals: bool = False, callback: Callable[..., Graph] | None = None, name: str = "",
-) -> list[ReplacedPatterns]:  # fmt: skip
+) -> list[ReplacedPatterns]:
     from .passes.utils.matcher_utils import SubgraphMatcher
 
     pattern_graph = _graph_of(pattern)
     matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
     matches = [m for m in matcher.match(gm.graph, node_name_match=name)
-               if all(accept(m, gm.graph, pattern_graph) for accept in filters)]  # fmt: skip
+               if all(accept(m, gm.graph, pattern_graph) for accept in filters)]
     if replacement is None and callback is None:
         raise AssertionError(
             "Must provide either a replacement GraphModule or a replacement callback"
@@ -106,7 +106,7 @@ def _replace_one(
     inputs = [n for n in new.nodes if n.op == "placeholder"]
     if len(match.placeholder_nodes) != len(inputs):
         raise AssertionError(f"Placeholder count mismatch: {len(match.placeholder_nodes)} vs "
-                             f"{len(inputs)}")  # fmt: skip
+                             f"{len(inputs)}")
     values: dict[Node, Any] = {}
     for i, (node, value) in enumerate(zip(inputs, match.placeholder_nodes, strict=True)):
         if isinstance(value, Node) and value in changed:  # an earlier replacement's result
@@ -118,9 +118,9 @@ def _replace_one(
     results = (results,) if isinstance(results, Node) else results
     if len(match.returning_nodes) != len(results):
         raise AssertionError(f"Returning nodes count mismatch: {len(match.returning_nodes)} vs "
-                             f"{len(results)}")  # fmt: skip
+                             f"{len(results)}")
     added = [v for v in values.values()
-             if isinstance(v, Node) and v not in match.placeholder_nodes]  # fmt: skip
+             if isinstance(v, Node) and v not in match.placeholder_nodes]
     for old, result in zip(match.returning_nodes, results, strict=True):
         old.replace_all_uses_with(result)
         changed[old] = result

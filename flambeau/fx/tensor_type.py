@@ -60,7 +60,7 @@ class TensorType:
 
 def _of_equal_length(t1: Any, t2: Any) -> bool:
     return isinstance(t1, TensorType) and isinstance(t2, TensorType) and \
-        len(t1.__args__) == len(t2.__args__)  # fmt: skip
+        len(t1.__args__) == len(t2.__args__)
 
 
 @compatibility(is_backward_compatible=False)

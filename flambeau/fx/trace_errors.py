@@ -30,7 +30,7 @@ def user_frame() -> FrameType | None:
 
 def _is_ours(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE or \
-        frame.f_code.co_filename == "<flambeau capture>"  # fmt: skip
+        frame.f_code.co_filename == "<flambeau capture>"
 
 
 def is_own_file(path: str) -> bool:

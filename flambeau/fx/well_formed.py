@@ -65,7 +65,7 @@ def _check_target(node: Node, owner: Any) -> None:
         owner = getattr(owner, part, None)
         if owner is None:
             raise RuntimeError(f"Node {node} target {node.target} references nonexistent "
-                               f"attribute {part} of {above}")  # fmt: skip
+                               f"attribute {part} of {above}")
         if node.op == "call_module" and not isinstance(owner, Module):
             raise RuntimeError(f"Node {node} target {node.target} {part} of {above} does not "
-                               "reference an nn.Module")  # fmt: skip
+                               "reference an nn.Module")

@@ -19,7 +19,7 @@ __all__ = [
     "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution", "save", "script",
     "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion", "trace",
     "trace_module", "unused", "wait",
-]  # fmt: skip
+]
 
 _isinstance = isinstance
 
@@ -30,7 +30,7 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None,
-         _restore_shapes: bool = False) -> Any:  # fmt: skip
+         _restore_shapes: bool = False) -> Any:
     """Reads what `save` wrote; nothing in the file is run."""
     return _traced().load(f, map_location, _extra_files, _restore_shapes)
 
@@ -44,7 +44,7 @@ class TracerWarning(Warning):
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
-           example_inputs: Any = None) -> Any:  # fmt: skip
+           example_inputs: Any = None) -> Any:
     """The function, class or module as it is, which runs as Python.
 
     >>> torch.jit.script(abs) is abs
@@ -212,4 +212,4 @@ globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the _
 _lacking = lacking(__name__, (
     "CompilationUnit", "Error", "Future", "RecursiveScriptModule", "ScriptFunction",
     "fork", "wait",
-))  # fmt: skip
+))

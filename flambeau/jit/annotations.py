@@ -10,11 +10,11 @@ from ..tensor.absent import lacking
 __all__ = [
     "Any", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict", "List",
     "Optional", "Tuple", "Union",
-]  # fmt: skip
+]
 
 __getattr__ = lacking(__name__, (
     "ann_to_type", "get_signature", "try_ann_to_type", "try_real_annotations",
-))  # fmt: skip
+))
 
 
 class _BroadcastingList:

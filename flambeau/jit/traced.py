@@ -32,7 +32,7 @@ class TracedModule(ScriptModule):  # type: ignore[misc]
         own = program.module(check_guards=False)
         self.__dict__.update({k: v for k, v in own.__dict__.items()
                               if k in ("_parameters", "_buffers", "_modules", "training",
-                                       "_non_persistent_buffers_set")})  # fmt: skip
+                                       "_non_persistent_buffers_set")})
         self.__dict__["_flambeau_program"], self.__dict__["_flambeau_own"] = program, own
         self.original_name = name
 
@@ -65,7 +65,7 @@ class TracedModule(ScriptModule):  # type: ignore[misc]
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,
-          **options: Any) -> Any:  # fmt: skip
+          **options: Any) -> Any:
     """A module or function as a TracedModule: what one run on example inputs calls.
 
     The sizes of other inputs may differ from the example's where the program computes with them,
@@ -105,7 +105,7 @@ def _attempts(module: Module, inputs: tuple) -> list[Any]:
     if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
         return [None]
     every = {n: dict.fromkeys(range(x.ndim), Dim.DYNAMIC)
-             for n, x in zip(names, inputs, strict=True)}  # fmt: skip
+             for n, x in zip(names, inputs, strict=True)}
     first = {n: {0: Dim.DYNAMIC} if x.ndim else None for n, x in zip(names, inputs, strict=True)}
     return [every, first, None]
 
@@ -122,14 +122,14 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """
     if not isinstance(m, TracedModule):
         error = NotImplementedError("torch.jit.save: flambeau has no TorchScript; only a traced "
-                                    "module has a graph that can be saved")  # fmt: skip
+                                    "module has a graph that can be saved")
         error.add_note("torch.jit.save(torch.jit.trace(module, example_inputs), file)")
         raise error
     m.save(f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
-         _restore_shapes: bool = False) -> TracedModule:  # fmt: skip
+         _restore_shapes: bool = False) -> TracedModule:
     """Reads what `save` wrote; nothing in the file is run. `map_location` is accepted.
 
     NotImplementedError for TorchScript's own archives, RuntimeError for a damaged file.
@@ -140,7 +140,7 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
             with_code = any("/code/" in name for name in opened.namelist())
     if with_code:
         raise NotImplementedError("torch.jit.load: flambeau has no TorchScript, in which this "
-                                  "archive is written")  # fmt: skip
+                                  "archive is written")
     if hasattr(f, "seek"):
         f.seek(0)
     return TracedModule(archive.load(f, extra_files=_extra_files), "RecursiveScriptModule")

@@ -11,13 +11,13 @@ from .reductions import init_reductions
 from .spawn import (
     ProcessContext, ProcessException, ProcessExitedException, ProcessRaisedException, SpawnContext,
     spawn, start_processes,
-)  # fmt: skip
+)
 
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
     "SpawnContext", "get_all_sharing_strategies", "get_sharing_strategy", "init_reductions",
     "set_sharing_strategy", "spawn", "start_processes",
-]  # fmt: skip
+]
 __all__ += _python.__all__
 
 init_reductions()

@@ -51,7 +51,7 @@ class ExceptionWrapper:
         module = sys.modules.get(kind.__module__)
         named = getattr(module, kind.__qualname__, None) is kind
         return _rebuild, (kind if named else None, kind.__name__, self.exc_msg, self.where,
-                          self.note)  # fmt: skip
+                          self.note)
 
     def reraise(self) -> NoReturn:
         """Raises an exception of that type whose text has the original traceback.

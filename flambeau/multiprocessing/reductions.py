@@ -55,7 +55,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     return rebuild_tensor, (
         type(tensor), reduction.DupFd(descriptor), (file_offset, size_bytes), array.dtype,
         array.shape, array.strides, place, tensor.requires_grad,
-    )  # fmt: skip
+    )
 
 
 def _keep_until_started(tensor: Tensor) -> None:
@@ -68,7 +68,7 @@ def _keep_until_started(tensor: Tensor) -> None:
 def rebuild_tensor(
     kind: type[Tensor], descriptor: Any, extent: tuple[int, int], dtype: np.dtype,
     shape: tuple[int, ...], strides: tuple[int, ...], offset: int, requires_grad: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The tensor on this process's mapping of the memory; `extent`: offset and size of it."""
     file_offset, size_bytes = extent
     memory = SharedMemory.of(descriptor.detach(), size_bytes, file_offset)

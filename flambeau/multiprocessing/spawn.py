@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
     "SpawnContext", "spawn", "start_processes",
-]  # fmt: skip
+]
 
 
 class ProcessException(Exception):
@@ -51,13 +51,13 @@ class ProcessExitedException(ProcessException):
     def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int,
         signal_name: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(msg, error_index, error_pid)
         self.exit_code, self.signal_name = exit_code, signal_name
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code,
-                            self.signal_name)  # fmt: skip
+                            self.signal_name)
 
 
 def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str) -> None:
@@ -133,7 +133,7 @@ class ProcessContext:
         for process in self.processes:
             if process.is_alive():
                 _log.warning("Unable to shutdown process %s via SIGTERM , forcefully exiting via "
-                             "SIGKILL", process.pid)  # fmt: skip
+                             "SIGKILL", process.pid)
                 process.kill()
             process.join()
 
@@ -151,9 +151,9 @@ class ProcessContext:
             except ValueError:
                 name = f"<Unknown signal {-code}>"
             raise ProcessExitedException(f"process {number} terminated with signal {name}",
-                                         number, process.pid, code, name)  # fmt: skip
+                                         number, process.pid, code, name)
         raise ProcessExitedException(f"process {number} terminated with exit code {code}",
-                                     number, process.pid, code)  # fmt: skip
+                                     number, process.pid, code)
 
 
 class SpawnContext(ProcessContext):
@@ -169,7 +169,7 @@ class SpawnContext(ProcessContext):
 def start_processes(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
     daemon: bool = False, start_method: str = "spawn", numa_options: Any = None,
-) -> ProcessContext | None:  # fmt: skip
+) -> ProcessContext | None:
     """`fn(i, *args)` in `nprocs` processes, i from 0 on; waits for them with `join`.
 
     ProcessRaisedException with the traceback of one that fails, ProcessExitedException for one
@@ -195,7 +195,7 @@ def start_processes(
 def spawn(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
     daemon: bool = False, start_method: str = "spawn",
-) -> ProcessContext | None:  # fmt: skip
+) -> ProcessContext | None:
     """`start_processes` with fresh interpreters, which import the caller's file."""
     if start_method != "spawn":
         warn(

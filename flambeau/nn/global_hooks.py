@@ -17,7 +17,7 @@ __all__ = [
     "register_module_forward_hook", "register_module_forward_pre_hook",
     "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook", "register_module_parameter_registration_hook",
-]  # fmt: skip
+]
 
 buffer_registration: dict[int, Callable] = OrderedDict()
 module_registration: dict[int, Callable] = OrderedDict()

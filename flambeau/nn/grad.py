@@ -16,7 +16,7 @@ from . import functional as F
 def _gradient(
     conv: Any, wanted: str, size: Sequence[int], supplied: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The cotangent of the input or weight of `size`, the other being `given`."""
     zero = supplied.new_zeros(tuple(size)).requires_grad_()
     with autograd.enable_grad():
@@ -30,7 +30,7 @@ def _gradient(
 def conv1d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv1d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv1d, "input", input_size, weight, grad_output, options)
@@ -39,7 +39,7 @@ def conv1d_input(
 def conv1d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv1d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv1d, "weight", weight_size, input, grad_output, options)
@@ -48,7 +48,7 @@ def conv1d_weight(
 def conv2d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv2d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv2d, "input", input_size, weight, grad_output, options)
@@ -57,7 +57,7 @@ def conv2d_input(
 def conv2d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv2d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv2d, "weight", weight_size, input, grad_output, options)
@@ -66,7 +66,7 @@ def conv2d_weight(
 def conv3d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv3d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv3d, "input", input_size, weight, grad_output, options)
@@ -75,7 +75,7 @@ def conv3d_input(
 def conv3d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of conv3d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
     return _gradient(F.conv3d, "weight", weight_size, input, grad_output, options)

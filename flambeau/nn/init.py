@@ -20,7 +20,7 @@ __all__ = [
     "kaiming_normal_", "kaiming_uniform", "kaiming_uniform_", "normal", "normal_", "ones_",
     "orthogonal", "orthogonal_", "sparse", "sparse_", "trunc_normal_", "uniform", "uniform_",
     "xavier_normal", "xavier_normal_", "xavier_uniform", "xavier_uniform_", "zeros_",
-]  # fmt: skip
+]
 
 _GAINS = {
     **dict.fromkeys(
@@ -29,7 +29,7 @@ _GAINS = {
     "tanh": 5 / 3,
     "relu": math.sqrt(2.0),
     "selu": 3 / 4,
-}  # fmt: skip
+}
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -20,7 +20,7 @@ from ..tensor.tensor import _TensorType
 __all__ = [
     "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter",
     "UninitializedTensorMixin", "is_lazy",
-]  # fmt: skip
+]
 
 
 class _ParameterType(_TensorType):

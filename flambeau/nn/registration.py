@@ -17,12 +17,12 @@ from .parameter import Buffer, Parameter
 
 _CALL_HOOKS = frozenset({
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
-})  # fmt: skip
+})
 HOOK_TABLES = _CALL_HOOKS | {
     "_forward_hooks_always_called", "_forward_hooks_with_kwargs",
     "_forward_pre_hooks_with_kwargs", "_load_state_dict_post_hooks",
     "_load_state_dict_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
-}  # fmt: skip
+}
 
 
 class _Changes:
@@ -256,10 +256,10 @@ class Registration(Members):
 
     def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
-                 *self._buffers]  # fmt: skip
+                 *self._buffers]
         # Layers of a Sequential are called 0, 1, ...: no attributes that a program can write.
         return sorted(name for name in names
-                      if not name[0].isdigit() and not name.startswith("_flambeau_"))  # fmt: skip
+                      if not name[0].isdigit() and not name.startswith("_flambeau_"))
 
     # ---------------------------------------------------------------- by dotted path
 

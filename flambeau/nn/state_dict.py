@@ -141,7 +141,7 @@ class StateDict(Members):
         if errors:
             raise noted(RuntimeError(
                 f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)
-            ), _prefix_advice(missing, unexpected))  # fmt: skip
+            ), _prefix_advice(missing, unexpected))
         return _IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
@@ -162,7 +162,7 @@ class StateDict(Members):
             hook(
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
                 error_msgs,
-            )  # fmt: skip
+            )
         stored = self._flambeau_persistent()
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, target in stored.items():
@@ -275,7 +275,7 @@ class _Loading:
 def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
     """What to do where all names differ by one prefix, such as that of DataParallel."""
     for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
-                                   (missing, unexpected, "{!r} + k: v")):  # fmt: skip
+                                   (missing, unexpected, "{!r} + k: v")):
         for other in lacking if extra else ():
             prefix = extra[0].removesuffix(other)
             fits = prefix.endswith(".") and all(
@@ -284,7 +284,7 @@ def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
             if fits and prefix != extra[0]:
                 pairs = change.format(prefix)
                 return (f"all {len(extra)} names differ by the prefix {prefix!r}: "
-                        f"{{{pairs} for k, v in state.items()}}")  # fmt: skip
+                        f"{{{pairs} for k, v in state.items()}}")
     return None
 
 

@@ -9,12 +9,12 @@ from ..tensor.absent import lacking
 from .data_types import TensorProtoDataType
 from .symbolic_registry import (
     OnnxExporterError, register_custom_op_symbolic, unregister_custom_op_symbolic,
-)  # fmt: skip
+)
 
 __all__ = [
     "ONNXProgram", "OnnxExporterError", "TensorProtoDataType", "export", "is_in_onnx_export",
     "register_custom_op_symbolic", "unregister_custom_op_symbolic",
-]  # fmt: skip
+]
 
 _lacking = lacking(__name__, ("ExportOptions", "dynamo_export"))
 

@@ -17,13 +17,13 @@ _SAME = {
     "relu": "Relu", "mish": "Mish", "softsign": "Softsign", "isnan": "IsNaN", "isinf": "IsInf",
     "atan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh", "cosh": "Cosh",
     "hardswish": "HardSwish",
-}  # fmt: skip
+}
 _ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow",
-               "minimum": "Min", "maximum": "Max"}  # fmt: skip
+               "minimum": "Min", "maximum": "Max"}
 _COMPARE = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater",
-            "ge": "GreaterOrEqual"}  # fmt: skip
+            "ge": "GreaterOrEqual"}
 _LOGIC = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "logical_and": "And",
-          "logical_or": "Or", "logical_xor": "Xor"}  # fmt: skip
+          "logical_or": "Or", "logical_xor": "Xor"}
 _SIZES = {"add": "Add", "sub": "Sub", "mul": "Mul", "floordiv": "Div", "mod": "Mod"}
 
 
@@ -40,7 +40,7 @@ for _name, _kind in _SAME.items():
 
 def _arithmetic(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, y: Any, alpha: Any = 1,
-                rounding_mode: Any = None, out: Any = None) -> str:  # fmt: skip
+                rounding_mode: Any = None, out: Any = None) -> str:
         dtype = node.meta["val"].dtype
         right = b.cast(y, dtype)
         if alpha != 1:
@@ -127,7 +127,7 @@ def _masked_fill(b: GraphBuilder, node: Node, x: Any, mask: Any, value: Any) -> 
 
 @converts("clamp", "clip", "hardtanh")
 def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None,
-           min_val: Any = -1.0, max_val: Any = 1.0) -> str:  # fmt: skip
+           min_val: Any = -1.0, max_val: Any = 1.0) -> str:
     if node.target.__name__.startswith("hardtanh"):
         min, max = min_val if min is None else min, max_val if max is None else max
     dtype = node.meta["val"].dtype
@@ -214,7 +214,7 @@ def _to(b: GraphBuilder, node: Node, x: Any, *args: Any, **kwargs: Any) -> str:
 def _of_sizes(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
         return b.op(kind, *(b.value(v) if isinstance(v, Node) else b.constant(v, "int64")
-                            for v in (x, y)))  # fmt: skip
+                            for v in (x, y)))
 
     return convert
 

@@ -43,12 +43,12 @@ class ONNXProgram:
 
     def save(self, destination: Any, *, include_initializers: bool = True,
              keep_initializers_as_inputs: bool = False, external_data: Any = None,
-             ) -> None:  # fmt: skip
+             ) -> None:
         """Writes the model to a path; tensors go to a file beside it from 2 GB on."""
         import onnx
 
         large = external_data or (external_data is None
-                                  and self.model_proto.ByteSize() > 2**31 - 2**20)  # fmt: skip
+                                  and self.model_proto.ByteSize() > 2**31 - 2**20)
         onnx.save(self.model_proto, destination, save_as_external_data=bool(large))
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
@@ -72,7 +72,7 @@ def export(
     dynamo: bool = True, external_data: bool = True, dynamic_shapes: Any = None,
     dynamic_axes: Any = None, export_params: bool = True, do_constant_folding: bool = True,
     **options: Any,
-) -> ONNXProgram:  # fmt: skip
+) -> ONNXProgram:
     """A module as an ONNX model, written to `f` if that is given. Needs the package `onnx`.
 
     `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
@@ -91,7 +91,7 @@ def export(
             args, kwargs = args[:-1], args[-1]
         if dynamic_axes and dynamic_shapes is None:
             dynamic_shapes = _shapes_of_axes(model, args, kwargs or {}, dynamic_axes,
-                                             list(input_names or ()))  # fmt: skip
+                                             list(input_names or ()))
         program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
@@ -121,7 +121,7 @@ def _takes_dict(model: Any, args: tuple) -> bool:
 
 
 def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[str, Any],
-                    names: list[str]) -> dict[str, Any]:  # fmt: skip
+                    names: list[str]) -> dict[str, Any]:
     """The dynamic shapes that `dynamic_axes` says; axes of one name have one length."""
     parameters = list(inspect.signature(model.forward).parameters)
     own = parameters[: len(args)] + list(kwargs)
@@ -133,7 +133,7 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
             continue
         pairs = named.items() if isinstance(named, dict) else (
             (d, f"{parameter}_dim_{d}") for d in named
-        )  # fmt: skip
+        )
         shapes[parameter] = {d: known.setdefault(n, Dim(n)) for d, n in pairs}
     return {name: shapes.get(name) for name in own}
 
@@ -179,7 +179,7 @@ def _fixed_nodes(program: ExportedProgram) -> set[Node]:
     fixed: set[Node] = set()
     for node in program.graph.nodes:
         if node.op == "call_function" and fixed.issuperset(node.all_input_nodes) and \
-                _operator(node).rstrip("_") not in _RANDOM:  # fmt: skip
+                _operator(node).rstrip("_") not in _RANDOM:
             fixed.add(node)
     for node in program.graph.nodes:
         if _operator(node) in ("operator.setitem", "copy_", "fill_") and node in fixed:
@@ -216,7 +216,7 @@ def _check_writes(program: ExportedProgram, fixed: set[Node]) -> None:
         place = value.untyped_storage().data_ptr()
         if node not in fixed and name.endswith("_") and not name.endswith("__") and any(
             user > node for other in sharing.get(place, ()) for user in other.users
-        ):  # fmt: skip
+        ):
             wrong.append(f"{node.target} {_place(node)}: it writes into a part of another value")
         sharing.setdefault(place, []).append(node)
     if wrong:
@@ -226,7 +226,7 @@ def _check_writes(program: ExportedProgram, fixed: set[Node]) -> None:
 def _model(
     program: ExportedProgram, fixed: set[Node], input_names: Sequence[str] | None,
     output_names: Sequence[str] | None, opset: int | None,
-) -> Any:  # fmt: skip
+) -> Any:
     builder = GraphBuilder()
     builder.fixed = fixed
     inputs = _add_inputs(builder, program, list(input_names or ()))
@@ -241,7 +241,7 @@ def _model(
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", max(opset or _OPSET, _OPSET))],
         producer_name="flambeau", producer_version=version._flambeau_version,
-    )  # fmt: skip
+    )
     model.ir_version = 10  # what onnxruntime reads
     if model.ByteSize() < _CHECKED_BYTES:
         import onnx
@@ -253,7 +253,7 @@ def _model(
 def _convert(builder: GraphBuilder, node: Node) -> None:
     kwargs = {k: v for k, v in node.kwargs.items()
               if k not in ("inplace", "dtype", "device", "layout", "memory_format", "out",
-                           "requires_grad", "non_blocking", "pin_memory")}  # fmt: skip
+                           "requires_grad", "non_blocking", "pin_memory")}
     builder.current = node.name
     try:
         builder.names[node] = _conversion(node)(builder, node, *node.args, **kwargs)

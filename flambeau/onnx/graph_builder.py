@@ -15,7 +15,7 @@ __all__ = ["DTYPES", "GraphBuilder"]
 # ONNX's number of each dtype.
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
           "bool": 9, "float16": 10, "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14,
-          "complex128": 15, "bfloat16": 16}  # fmt: skip
+          "complex128": 15, "bfloat16": 16}
 
 
 def short(kind: Any) -> str:
@@ -84,7 +84,7 @@ class GraphBuilder:
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Adds an operator; gives the name of its result, or of its results in a tuple."""
         named = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
-                      for _ in range(outputs))  # fmt: skip
+                      for _ in range(outputs))
         attributes = {k: v for k, v in attributes.items() if v is not None}
         self.nodes.append(self.helper.make_node(kind, list(inputs), list(named),
                                                 name=self.unique(f"node_{kind}"), **attributes))

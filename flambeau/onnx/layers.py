@@ -19,7 +19,7 @@ def _list(value: Any, count: int) -> list[int]:
 
 @converts("conv1d", "conv2d", "conv3d")
 def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, stride: Any = 1,
-          padding: Any = 0, dilation: Any = 1, groups: int = 1) -> str:  # fmt: skip
+          padding: Any = 0, dilation: Any = 1, groups: int = 1) -> str:
     count = b.rank(weight) - 2
     value, batched = b.value(x), b.rank(x) == count + 2
     if not batched:
@@ -32,38 +32,38 @@ def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, st
         "Conv", *inputs, strides=_list(stride, count), dilations=_list(dilation, count),
         group=groups, pads=pads, auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
         if isinstance(padding, str) else None,
-    )  # fmt: skip
+    )
     return result if batched else b.op("Squeeze", result, b.sizes([0]))
 
 
 @converts("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None,
                     stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
-                    dilation: Any = 1) -> str:  # fmt: skip
+                    dilation: Any = 1) -> str:
     count = b.rank(weight) - 2
     inputs = [b.value(x), b.value(weight)] + ([] if bias is None else [b.value(bias)])
     return b.op(
         "ConvTranspose", *inputs, strides=_list(stride, count), group=groups,
         dilations=_list(dilation, count), pads=_list(padding, count) * 2,
         output_padding=_list(output_padding, count),
-    )  # fmt: skip
+    )
 
 
 @converts("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
-              padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:  # fmt: skip
+              padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
     count = int(node.target.__name__[8])
     return b.op(
         "MaxPool", b.value(x), kernel_shape=_list(kernel, count), ceil_mode=int(ceil_mode),
         strides=_list(stride or kernel, count), pads=_list(padding, count) * 2,
         dilations=_list(dilation, count),
-    )  # fmt: skip
+    )
 
 
 @converts("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any = None,
               padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-              divisor_override: Any = None) -> str:  # fmt: skip
+              divisor_override: Any = None) -> str:
     if divisor_override is not None:
         raise NotImplementedError("avg_pool with divisor_override")
     count = b.rank(x) - 2
@@ -71,7 +71,7 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
         "AveragePool", b.value(x), kernel_shape=_list(kernel_size, count),
         strides=_list(stride or kernel_size, count), pads=_list(padding, count) * 2,
         ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
-    )  # fmt: skip
+    )
 
 
 @converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
@@ -119,16 +119,16 @@ def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_
 @converts("interpolate")
 def _interpolate(b: GraphBuilder, node: Node, input: Any, size: Any = None,
                  scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
-                 recompute_scale_factor: Any = None, antialias: bool = False) -> str:  # fmt: skip
+                 recompute_scale_factor: Any = None, antialias: bool = False) -> str:
     kinds = {"nearest": "nearest", "bilinear": "linear", "linear": "linear",
-             "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip
+             "trilinear": "linear", "bicubic": "cubic"}
     if mode not in kinds or antialias:
         raise NotImplementedError(f"interpolate with mode={mode!r}, antialias={antialias}")
     count = b.rank(input) - 2
     where = "align_corners" if align_corners else "asymmetric" if mode == "nearest" \
-        else "half_pixel"  # fmt: skip
+        else "half_pixel"
     options: dict[str, Any] = {"mode": kinds[mode], "coordinate_transformation_mode": where,
-               "nearest_mode": "floor"}  # fmt: skip
+               "nearest_mode": "floor"}
     if kinds[mode] == "cubic":
         options["cubic_coeff_a"] = -0.75
     if size is None:
@@ -149,7 +149,7 @@ def _pixel_shuffle(b: GraphBuilder, node: Node, x: Any, upscale_factor: int) -> 
 
 @converts("batch_norm")
 def _batch_norm(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any, mean: Any, var: Any,
-                training: bool, momentum: float, eps: float, *rest: Any) -> str:  # fmt: skip
+                training: bool, momentum: float, eps: float, *rest: Any) -> str:
     if training:
         raise NotImplementedError("batch_norm in training: call model.eval() before the export")
     features = int(b.tensor(x).shape[1])
@@ -157,18 +157,18 @@ def _batch_norm(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any, mea
     scale = b.constant([1.0] * features, kind) if weight is None else b.value(weight)
     shift = b.constant([0.0] * features, kind) if bias is None else b.value(bias)
     return b.op("BatchNormalization", b.value(x), scale, shift, b.value(mean), b.value(var),
-                epsilon=float(eps))  # fmt: skip
+                epsilon=float(eps))
 
 
 @converts("layer_norm")
 def _layer_norm(b: GraphBuilder, node: Node, x: Any, shape: Any, weight: Any = None,
-                bias: Any = None, eps: float = 1e-5, *rest: Any) -> str:  # fmt: skip
+                bias: Any = None, eps: float = 1e-5, *rest: Any) -> str:
     kind = short(b.tensor(x).dtype)
     lengths = tuple(int(n) for n in b.tensor(x).shape[-len(shape) :])
     scale = _ones(b, lengths, kind) if weight is None else b.value(weight)
     shift = [] if bias is None else [b.value(bias)]
     return b.op("LayerNormalization", b.value(x), scale, *shift, axis=-len(shape),
-                epsilon=float(eps))  # fmt: skip
+                epsilon=float(eps))
 
 
 def _ones(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
@@ -179,11 +179,11 @@ def _ones(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
 
 @converts("group_norm")
 def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: Any = None,
-                bias: Any = None, eps: float = 1e-5) -> str:  # fmt: skip
+                bias: Any = None, eps: float = 1e-5) -> str:
     kind, rank = short(b.tensor(x).dtype), b.rank(x)
     groups = b.op("Reshape", b.value(x), b.sizes([0, num_groups, -1]))
     plain = b.op("InstanceNormalization", groups, _ones(b, (num_groups,), kind),
-                 b.constant([0.0] * num_groups, kind), epsilon=float(eps))  # fmt: skip
+                 b.constant([0.0] * num_groups, kind), epsilon=float(eps))
     result = b.op("Reshape", plain, b.op("Shape", b.value(x)))
     wide = b.sizes([-1] + [1] * (rank - 2))
     if weight is not None:
@@ -215,7 +215,7 @@ def _matmul(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
 
 @converts("addmm", "baddbmm")
 def _addmm(b: GraphBuilder, node: Node, bias: Any, x: Any, y: Any, beta: Any = 1,
-           alpha: Any = 1) -> str:  # fmt: skip
+           alpha: Any = 1) -> str:
     kind = node.meta["val"].dtype
     product = b.op("MatMul", b.value(x), b.value(y))
     if alpha != 1:
@@ -233,14 +233,14 @@ def _einsum(b: GraphBuilder, node: Node, equation: str, *operands: Any) -> str:
 @converts("scaled_dot_product_attention")
 def _attention(b: GraphBuilder, node: Node, query: Any, key: Any, value: Any, attn_mask: Any = None,
                dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None,
-               enable_gqa: bool = False) -> str:  # fmt: skip
+               enable_gqa: bool = False) -> str:
     if dropout_p or enable_gqa:
         raise NotImplementedError("scaled_dot_product_attention with dropout or grouped queries")
     kind, rank = b.tensor(query).dtype, b.rank(query)
     factor = 1 / math.sqrt(b.tensor(query).shape[-1]) if scale is None else scale
     order = [*range(rank - 2), rank - 1, rank - 2]
     scores = b.op("MatMul", b.op("Mul", b.value(query), b.value(float(factor), kind)),
-                  b.op("Transpose", b.value(key), perm=order))  # fmt: skip
+                  b.op("Transpose", b.value(key), perm=order))
     lowest = b.value(float("-inf"), kind)
     if is_causal:
         ones = b.op("Expand", b.value(1.0, kind), b.op("Shape", scores, start=-2, end=rank))
@@ -258,12 +258,12 @@ def _attention(b: GraphBuilder, node: Node, query: Any, key: Any, value: Any, at
 # ------------------------------------------------------------------------------ reductions
 
 _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin",
-               "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}  # fmt: skip
+               "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}
 
 
 def _reduction(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False,
-                dtype: Any = None) -> str:  # fmt: skip
+                dtype: Any = None) -> str:
         value = b.cast(x, node.meta["val"].dtype)
         axes = [] if dim is None or dim == [] else [b.sizes(_list(dim, 1))]
         return b.op(kind, value, *axes, keepdims=int(keepdim))
@@ -298,9 +298,9 @@ def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool 
 
 @converts("topk")
 def _topk(b: GraphBuilder, node: Node, x: Any, k: Any, dim: int = -1, largest: bool = True,
-          sorted: bool = True) -> Any:  # fmt: skip
+          sorted: bool = True) -> Any:
     return b.op("TopK", b.value(x), b.vector(k), outputs=2, axis=b.axis(x, dim),
-                largest=int(largest), sorted=int(sorted))  # fmt: skip
+                largest=int(largest), sorted=int(sorted))
 
 
 @converts("cumsum")
@@ -311,7 +311,7 @@ def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **named: Any) -> str:
 
 @converts("norm", "vector_norm", "linalg_vector_norm")
 def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
-          keepdim: bool = False, dtype: Any = None) -> str:  # fmt: skip
+          keepdim: bool = False, dtype: Any = None) -> str:
     if ord not in (1, 2, 2.0, None, "fro"):
         raise NotImplementedError(f"a norm of order {ord}")
     axes = [] if dim is None else [b.sizes(_list(dim, 1))]
@@ -320,7 +320,7 @@ def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
 
 @converts("var", "std")
 def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = True,
-         keepdim: bool = False, correction: Any = None) -> str:  # fmt: skip
+         keepdim: bool = False, correction: Any = None) -> str:
     count = 1
     dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _list(dim, 1)]
     for d in dims:

@@ -22,7 +22,7 @@ def _stacked(b: GraphBuilder, parts: list[str]) -> str:
 
 
 def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, has_biases: bool,
-            num_layers: int, bidirectional: bool, batch_first: bool) -> Any:  # fmt: skip
+            num_layers: int, bidirectional: bool, batch_first: bool) -> Any:
     order = _LSTM_GATES if kind == "LSTM" else _GRU_GATES
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
@@ -39,7 +39,7 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
         bias = ""
         if has_biases:
             bias = _stacked(b, [b.op("Concat", _gates(b, p[2], order), _gates(b, p[3], order),
-                                     axis=0) for p in own])  # fmt: skip
+                                     axis=0) for p in own])
         start = b.sizes([layer * directions])
         stop = b.sizes([(layer + 1) * directions])
         first = [b.op("Slice", b.value(s), start, stop, b.sizes([0])) for s in states]
@@ -47,7 +47,7 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
         out, *last = b.op(
             kind, value, w, r, bias, "", *first, outputs=1 + len(states), hidden_size=hidden,
             direction="bidirectional" if bidirectional else "forward", **extra,
-        )  # fmt: skip
+        )
         for collected, state in zip(finals, last, strict=True):
             collected.append(state)
         # time, direction, batch, hidden: the directions side by side
@@ -62,13 +62,13 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
 @converts("lstm")
 def _lstm(b: GraphBuilder, node: Node, x: Any, hx: Any, params: Any, has_biases: bool,
           num_layers: int, dropout: float, train: bool, bidirectional: bool,
-          batch_first: bool) -> Any:  # fmt: skip
+          batch_first: bool) -> Any:
     return _layers(b, "LSTM", x, list(hx), params, has_biases, num_layers, bidirectional,
-                   batch_first)  # fmt: skip
+                   batch_first)
 
 
 @converts("gru")
 def _gru(b: GraphBuilder, node: Node, x: Any, hx: Any, params: Any, has_biases: bool,
          num_layers: int, dropout: float, train: bool, bidirectional: bool,
-         batch_first: bool) -> Any:  # fmt: skip
+         batch_first: bool) -> Any:
     return _layers(b, "GRU", x, [hx], params, has_biases, num_layers, bidirectional, batch_first)

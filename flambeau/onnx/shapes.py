@@ -13,7 +13,7 @@ _LAST = 2**63 - 1
 
 
 @converts("contiguous", "clone", "detach", "alias", "dropout", "feature_dropout", "lift_fresh_copy",
-          "alpha_dropout", "positive", "requires_grad_")  # fmt: skip
+          "alpha_dropout", "positive", "requires_grad_")
 def _same(b: GraphBuilder, node: Node, x: Any, *args: Any, **kwargs: Any) -> str:
     if node.target.__name__.startswith(("dropout", "alpha")) and len(args) > 1 and args[1]:
         raise NotImplementedError("dropout in training: call model.eval() before the export")
@@ -137,7 +137,7 @@ def _split(b: GraphBuilder, node: Node, x: Any, size: Any = None, dim: int = 0) 
 
 @converts("slice")
 def _slice(b: GraphBuilder, node: Node, x: Any, dim: int = 0, start: Any = 0, end: Any = _LAST,
-           step: Any = 1) -> str:  # fmt: skip
+           step: Any = 1) -> str:
     start, end = 0 if start is None else start, _LAST if end is None else end
     axes = b.sizes([b.axis(x, dim)])
     return b.op("Slice", b.value(x), b.vector(start), b.vector(end), axes, b.vector(step))
@@ -182,7 +182,7 @@ def _index(b: GraphBuilder, node: Node, x: Any, indices: Any) -> str:
     for i in places[1:]:
         zero = b.op("Add", zero, b.op("Mul", b.value(indices[i]), b.constant(0, "int64")))
     whole = [b.op("Unsqueeze", b.op("Add", b.value(indices[i]), zero), b.sizes([rank]))
-             for i in places]  # fmt: skip
+             for i in places]
     return b.op("GatherND", b.value(x), b.op("Concat", *whole, axis=rank))
 
 
@@ -193,13 +193,13 @@ def _embedding(b: GraphBuilder, node: Node, weight: Any, indices: Any, *rest: An
 
 @converts("pad")
 def _pad(b: GraphBuilder, node: Node, x: Any, pad: Any, mode: str = "constant",
-         value: Any = None) -> str:  # fmt: skip
+         value: Any = None) -> str:
     rank = b.rank(x)
     before, behind = [0] * rank, [0] * rank
     for i in range(len(pad) // 2):
         before[rank - 1 - i], behind[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
     kind = {"constant": "constant", "reflect": "reflect", "replicate": "edge",
-            "circular": "wrap"}[mode]  # fmt: skip
+            "circular": "wrap"}[mode]
     fill = [b.value(value or 0, node.meta["val"].dtype)] if kind == "constant" else []
     return b.op("Pad", b.value(x), b.sizes([*before, *behind]), *fill, mode=kind)
 
@@ -236,7 +236,7 @@ def _triangle(b: GraphBuilder, node: Node, x: Any, diagonal: int = 0) -> str:
 def _filled(b: GraphBuilder, node: Node, shape: str, value: Any) -> str:
     dtype = short(node.meta["val"].dtype)
     return b.op("Expand", b.value(value) if isinstance(value, Node) else b.constant(value, dtype),
-                shape)  # fmt: skip
+                shape)
 
 
 @converts("zeros", "ones", "empty")
@@ -282,7 +282,7 @@ def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
 
     def number(x: Any) -> str:
         return b.op("Cast", b.value(x), to=DTYPES[work]) if isinstance(x, Node) \
-            else b.constant(x, work)  # fmt: skip
+            else b.constant(x, work)
 
     result = b.op("Range", number(start), number(end), number(step))
     return result if work == short(dtype) else b.op("Cast", result, to=DTYPES[short(dtype)])

@@ -24,7 +24,7 @@ _MODES = {GRAY: "L", GRAY_ALPHA: "LA", RGB: "RGB", RGB_ALPHA: "RGBA"}
 _SIGNATURES = {
     b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG", b"GIF89a": "GIF", b"GIF87a": "GIF",
     b"RIFF": "WEBP",
-}  # fmt: skip
+}
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits a channel, as Pillow reads PNG files
 
 
@@ -75,7 +75,7 @@ def _content(data: Tensor) -> bytes:
 _WRONG = {
     "PNG": "Content is not png!", "JPEG": "Not a JPEG file",
     "GIF": "DGifOpenFileName() failed - 103", "WEBP": "WebPGetFeatures failed with error code 3",
-}  # fmt: skip
+}
 
 _BROKEN = {
     "PNG": "Out of bound read in decode_png. Probably, the input image is corrupted",
@@ -178,7 +178,7 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
         warn(
             "Webp does not support grayscale conversions. The returned tensor will be in the "
             "colorspace of the original image.",
-        )  # fmt: skip
+        )
     return _tensor(np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image))
 
 
@@ -250,4 +250,4 @@ SCHEMAS = {
     "encode_jpegs_cuda(Tensor[] _0, int _1) -> Tensor[]": None,
     "_is_compiled_against_turbo() -> bool": lambda: True,
     "_jpeg_version() -> int": lambda: 62,
-}  # fmt: skip
+}

@@ -41,4 +41,4 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
     "swap_in_optimizer_params_and_state",
-]  # fmt: skip
+]

@@ -83,7 +83,7 @@ class Adadelta(Elementwise):
         super().__init__(params, {
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -93,7 +93,7 @@ class Adadelta(Elementwise):
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             state.update(step=new_counter(), square_avg=ops.zeros_like(param),
-                         acc_delta=ops.zeros_like(param))  # fmt: skip
+                         acc_delta=ops.zeros_like(param))
         tick(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Adafactor(Optimizer):
         super().__init__(params, {
             "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
             "foreach": foreach, "maximize": maximize,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -114,6 +114,6 @@ def _start(state: dict[str, Any], grad: Tensor) -> None:
     if grad.dim() > 1:
         shape = list(grad.shape)
         state.update(step=new_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),
-                     col_var=grad.new_zeros([*shape[:-2], 1, shape[-1]]))  # fmt: skip
+                     col_var=grad.new_zeros([*shape[:-2], 1, shape[-1]]))
     else:
         state.update(step=new_counter(), variance=ops.zeros_like(grad))

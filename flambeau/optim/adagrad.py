@@ -88,7 +88,7 @@ class Adagrad(Elementwise):
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
-        })  # fmt: skip
+        })
         check_fused(fused, differentiable, foreach)
         for group in self.param_groups:
             for param in group["params"]:

@@ -15,7 +15,7 @@ from .elementwise import (
     new_counter,
     scalar,
     tick,
-)  # fmt: skip
+)
 from .optimizer import ParamsT, check_single
 from .refresh import counters_to_tensors, set_missing
 
@@ -114,7 +114,7 @@ class Adam(Elementwise):
             "maximize": maximize, "foreach": foreach, "capturable": capturable,
             "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
-        })  # fmt: skip
+        })
         check_fused(fused, differentiable, foreach)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -122,13 +122,13 @@ class Adam(Elementwise):
         set_missing(
             self, amsgrad=False, maximize=False, foreach=None, capturable=False,
             differentiable=False, decoupled_weight_decay=False, fused=None,
-        )  # fmt: skip
+        )
         counters_to_tensors(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             result = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
-                    "exp_avg_sq": ops.zeros_like(param)}  # fmt: skip
+                    "exp_avg_sq": ops.zeros_like(param)}
             if group["amsgrad"]:
                 result["max_exp_avg_sq"] = ops.zeros_like(param)
             state.update(result)
@@ -158,7 +158,7 @@ class Adam(Elementwise):
         return _tuple(Flags, (group["maximize"], kind, group["amsgrad"], differentiable)), _tuple(
             Scalars, (1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2,
                       (1 - beta2**step) ** 0.5, group["eps"], -(lr / (1 - beta1**step))),
-        )  # fmt: skip
+        )
 
 
 def check_ranges(lr: Any, betas: Any, eps: float, weight_decay: Any) -> None:

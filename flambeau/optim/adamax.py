@@ -76,7 +76,7 @@ class Adamax(Elementwise):
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -86,7 +86,7 @@ class Adamax(Elementwise):
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             state.update(step=new_counter(), exp_avg=ops.zeros_like(param),
-                         exp_inf=ops.zeros_like(param))  # fmt: skip
+                         exp_inf=ops.zeros_like(param))
         return tick(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class ASGD(Elementwise):
             "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
             "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
             "capturable": capturable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -93,7 +93,7 @@ class ASGD(Elementwise):
         lr = number(group["lr"])
         if not state:
             state.update(step=new_counter(), eta=new_counter(value=lr), mu=new_counter(value=1.0),
-                         ax=ops.zeros_like(param))  # fmt: skip
+                         ax=ops.zeros_like(param))
         step = tick(state["step"])
         eta, mu = state["eta"], state["mu"]
         now = eta._array.item(), mu._array.item()

@@ -74,7 +74,7 @@ class Table:
             a.__class__ is np.ndarray and a.dtype == self.dtype and a.shape == shape
             and a.flags.c_contiguous and a.flags.writeable and a.flags.aligned
             for a in arrays
-        )  # fmt: skip
+        )
 
     def fit_gradients(self, grads: list[Any]) -> list[np.ndarray] | None:
         """The gradients in order, copied where they are not; None when one is of another kind."""

@@ -51,7 +51,7 @@ class LBFGS(Optimizer):
             "lr": lr, "max_iter": max_iter, "max_eval": max_eval, "tolerance_grad": tolerance_grad,
             "tolerance_change": tolerance_change, "history_size": history_size,
             "line_search_fn": line_search_fn,
-        })  # fmt: skip
+        })
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
@@ -103,7 +103,7 @@ class LBFGS(Optimizer):
     def _flambeau_iterate(
         self, closure: Callable, state: dict[str, Any], group: dict[str, Any], loss: float,
         grad: Tensor,
-    ) -> None:  # fmt: skip
+    ) -> None:
         tolerance = group["tolerance_change"]
         evaluations, lr = 1, number(group["lr"])
         for iteration in range(1, group["max_iter"] + 1):
@@ -139,7 +139,7 @@ class LBFGS(Optimizer):
     def _flambeau_advance(
         self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
         left: int, last: bool,
-    ) -> tuple[Point, int]:  # fmt: skip
+    ) -> tuple[Point, int]:
         """Moves along the direction; where that led, and how many evaluations it took."""
         if group["line_search_fn"] is None:
             self._flambeau_move(t, direction)

@@ -104,7 +104,7 @@ class Muon(Optimizer):
             "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
             "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps,
             "adjust_lr_fn": adjust_lr_fn,
-        })  # fmt: skip
+        })
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:

@@ -92,14 +92,14 @@ class NAdam(Elementwise):
             "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize, "foreach": foreach, "capturable": capturable,
             "differentiable": differentiable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(
             self, maximize=False, foreach=None, capturable=False, differentiable=False,
             decoupled_weight_decay=False,
-        )  # fmt: skip
+        )
         counters_to_tensors(self, "mu_product")
 
     def _flambeau_begin(
@@ -132,7 +132,7 @@ class NAdam(Elementwise):
         return flags, Scalars(
             1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, 1 - beta2**step, group["eps"],
             -lr * (1.0 - now) / (1.0 - product), -lr * after / (1.0 - product * after),
-        )  # fmt: skip
+        )
 
 
 def _momentum(group: dict[str, Any], step: float) -> float:

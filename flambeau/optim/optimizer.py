@@ -85,7 +85,7 @@ def _type_name(value: Any) -> str:
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else (
         f"{kind.__module__}.{kind.__qualname__}"
-    )  # fmt: skip
+    )
 
 
 class Optimizer:
@@ -118,13 +118,13 @@ class Optimizer:
     ]
     OptimizerPostHook: TypeAlias = Callable[
         ["Optimizer", tuple[Any, ...], dict[str, Any]], None
-    ]  # fmt: skip
+    ]
 
     _flambeau_hook_names = (
         "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
         "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
         "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
-    )  # fmt: skip
+    )
 
     _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
@@ -168,7 +168,7 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults, "state": self.state, "param_groups": self.param_groups,
-        }  # fmt: skip
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -195,7 +195,7 @@ class Optimizer:
             if not (
                 self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
                 or _global_optimizer_pre_hooks or _global_optimizer_post_hooks
-            ):  # fmt: skip
+            ):
                 return func(self, *args, **kwargs)
             return self._flambeau_step_with_hooks(func, (self, *args), kwargs)
 
@@ -323,7 +323,7 @@ class Optimizer:
                                "the size of optimizer's group"),
                     f"Group {index} has {len(group['params'])} parameters, the optimizer's has "
                     f"{len(own['params'])}.",
-                )  # fmt: skip
+                )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of all parameters, or fills them with zeros."""
@@ -410,7 +410,7 @@ class Optimizer:
                 TypeError("optimizer can only optimize Tensors, but one of the params is "
                           f"{_type_name(param)}"),
                 "Pass the parameters: model.parameters()" if module else None,
-            )  # fmt: skip
+            )
         differentiable = self.defaults.get("differentiable")
         if not differentiable and not (param.is_leaf or param.retains_grad):
             raise ValueError("can't optimize a non-leaf Tensor")

@@ -88,20 +88,20 @@ class RAdam(Elementwise):
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "maximize": maximize, "foreach": foreach, "capturable": capturable,
             "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(
             self, foreach=None, maximize=False, differentiable=False,
             decoupled_weight_decay=False, capturable=False,
-        )  # fmt: skip
+        )
         counters_to_tensors(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             state.update(step=new_counter(), exp_avg=ops.zeros_like(param),
-                         exp_avg_sq=ops.zeros_like(param))  # fmt: skip
+                         exp_avg_sq=ops.zeros_like(param))
         return tick(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
@@ -119,9 +119,9 @@ class RAdam(Elementwise):
             rectifier = (
                 (length - 4) * (length - 2) * longest
                 / ((longest - 4) * (longest - 2) * length)
-            ) ** 0.5  # fmt: skip
+            ) ** 0.5
         kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
         return Flags(group["maximize"], kind if decay != 0 else "", rectified), Scalars(
             1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, 1 - beta1**step, bias2**0.5,
             group["eps"], rectifier, lr,
-        )  # fmt: skip
+        )

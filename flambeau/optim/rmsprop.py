@@ -98,14 +98,14 @@ class RMSprop(Elementwise):
             "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
             "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(
             self, momentum=0, centered=False, foreach=None, maximize=False,
             differentiable=False, capturable=False,
-        )  # fmt: skip
+        )
         counters_to_tensors(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:

@@ -80,7 +80,7 @@ class Rprop(Elementwise):
         super().__init__(params, {
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-        })  # fmt: skip
+        })
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -92,7 +92,7 @@ class Rprop(Elementwise):
             lr = number(group["lr"])
             filling = complex(lr, lr) if param.is_complex() else lr
             state.update(step=new_counter(), prev=ops.zeros_like(param),
-                         step_size=ops.full_like(param, filling))  # fmt: skip
+                         step_size=ops.full_like(param, filling))
         tick(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:

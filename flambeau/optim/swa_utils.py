@@ -24,7 +24,7 @@ __all__ = [
     "get_swa_avg_fn",
     "get_swa_multi_avg_fn",
     "update_bn",
-]  # fmt: skip
+]
 
 
 def _check_decay(decay: float) -> None:

@@ -21,7 +21,7 @@ _IGNORED = frozenset("""
     tensor tril_indices triu_indices vander zeros sym_float sym_int sym_max sym_min sym_not
     promote_types result_type can_cast is_grad_enabled set_grad_enabled manual_seed seed
     complex_ polar_ set_printoptions
-""".split())  # fmt: skip
+""".split())
 
 
 def get_ignored_functions() -> set[Callable[..., Any]]:
@@ -34,7 +34,7 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
     routed = torch_function.public_functions()
     names = {name for name in dir(torch) if not name.startswith("_")}
     functions = {getattr(torch, name) for name in names
-                 if isinstance(getattr(torch, name, None), FunctionType)}  # fmt: skip
+                 if isinstance(getattr(torch, name, None), FunctionType)}
     return {f for f in functions if f not in routed or f.__name__ in _IGNORED}
 
 

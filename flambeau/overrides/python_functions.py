@@ -74,7 +74,7 @@ def handle_torch_function(
             return result
     name = f"{public_api.__module__}.{public_api.__name__}"
     message = f"no implementation found for '{name}' on types that implement " \
-              f"__torch_function__: {list(kinds)}"  # fmt: skip
+              f"__torch_function__: {list(kinds)}"
     raise TypeError(message if mode is None else f"{message} nor in mode {mode}")
 
 

@@ -12,6 +12,6 @@ __all__ = [
     "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
     "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
     "write_flame_graph",
-]  # fmt: skip
+]
 
 __getattr__ = lacking(__name__, ("ExecutionTraceObserver", "itt", "profile_memory_timeline"))

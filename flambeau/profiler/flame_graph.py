@@ -34,7 +34,7 @@ class _Bar:
         """The bar for the page, its children the longest first."""
         children = sorted(self.children.values(), key=lambda bar: -bar.time_us)
         return {"n": self.name, "t": round(self.time_us, 3), "c": self.count,
-                "k": [bar.plain() for bar in children]}  # fmt: skip
+                "k": [bar.plain() for bar in children]}
 
 
 def write_flame_graph(profile: Any, path: str, title: str = "profile") -> None:

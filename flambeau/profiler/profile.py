@@ -59,7 +59,7 @@ class profile:
         with_modules: bool = False, experimental_config: Any = None,
         execution_trace_observer: Any = None, acc_events: bool = False, use_cuda: Any = None,
         custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
@@ -133,7 +133,7 @@ class profile:
         self.profiler = profiler.profile(
             record_shapes=self.record_shapes, profile_memory=self.profile_memory,
             with_stack=self.with_stack, with_modules=self.with_modules, with_flops=self.with_flops,
-        )  # fmt: skip
+        )
         self.profiler.__enter__()
 
     def stop_trace(self) -> None:
@@ -170,7 +170,7 @@ class profile:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
-    ) -> EventList:  # fmt: skip
+    ) -> EventList:
         """The calls with the same name (and shapes, or innermost lines), added up."""
         return self._recorded().key_averages(group_by_input_shape, group_by_stack_n)
 

@@ -15,7 +15,7 @@ class ProfilerAction(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
     skip_first_wait: int = 0,
-) -> Callable[[int], ProfilerAction]:  # fmt: skip
+) -> Callable[[int], ProfilerAction]:
     """What a profile does at each step: it waits, warms up, is active, and so on.
 
     >>> plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)

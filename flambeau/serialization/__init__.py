@@ -47,4 +47,4 @@ __all__ = [
     "set_default_load_endianness",
     "set_default_mmap_options",
     "validate_cuda_device",
-]  # fmt: skip
+]

@@ -56,7 +56,7 @@ class ArchiveWriter:
             )
             + path
             + extra
-        )  # fmt: skip
+        )
         crc = 0
         for at in range(0, size, _CHUNK):
             piece = window[at : at + _CHUNK]
@@ -100,7 +100,7 @@ def _directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -
         )
         + path
         + extra
-    )  # fmt: skip
+    )
 
 
 def is_archive(file: IO[bytes]) -> bool:

@@ -63,7 +63,7 @@ class _Storages:
 def load(
     file: IO[bytes], map_location: MapLocation, unpickle: Unpickle, module: Any,
     options: dict[str, Any],
-) -> Any:  # fmt: skip
+) -> Any:
     """What such a file holds; RuntimeError when it is none."""
     start = file.tell()
     end = file.seek(0, 2)

@@ -251,7 +251,7 @@ def _opened(f: FileLike) -> AbstractContextManager[IO[bytes]]:
 def _load(
     file: IO[bytes], path: str | None, map_location: MapLocation, module: Any, mmap: bool | None,
     options: dict[str, Any],
-) -> Any:  # fmt: skip
+) -> Any:
     if is_archive(file):
         mapped = _map(path) if mmap else None
         return _load_archive(file, map_location, module, mapped, options)
@@ -267,7 +267,7 @@ def _load(
 def _load_archive(
     file: IO[bytes], map_location: MapLocation, module: Any, mapped: np.ndarray | None,
     options: dict[str, Any],
-) -> Any:  # fmt: skip
+) -> Any:
     archive = ArchiveReader(file)
     if archive.has("constants.pkl"):
         if module is None:

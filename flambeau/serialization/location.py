@@ -154,4 +154,4 @@ def place_of(map_location: MapLocation, where: Any) -> Any:
 __all__ = [
     "MapLocation", "MetaStorage", "UntypedStorage", "default_restore_location", "goes_to_meta",
     "location_tag", "place_of", "register_package", "restorer", "validate_cuda_device",
-]  # fmt: skip
+]

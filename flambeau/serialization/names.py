@@ -16,7 +16,7 @@ from flambeau.tensor.dtypes import ALIASES, all_dtypes, dtype
 from flambeau.tensor.random.generator import Generator
 from flambeau.tensor.layout import (
     layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
-)  # fmt: skip
+)
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import rebuild
@@ -73,7 +73,7 @@ SPECIAL = _special_names()
 _NAME_OF = {
     id(result): (module, last)
     for name, result in SPECIAL.items() for module, _, last in [name.rpartition(".")]
-}  # fmt: skip
+}
 # Where an older file put what a name means, beside its present name.
 _OTHER_NAMES = {
     "torch.UntypedStorage": UntypedStorage,
@@ -119,7 +119,7 @@ _NAMESPACES = {
     "flambeau": "torch", "flambeau.nn.functional": "torch._C._nn",
     "flambeau.linalg": "torch._C._linalg", "flambeau.special": "torch._C._special",
     "flambeau.fft": "torch._C._fft",
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=1)

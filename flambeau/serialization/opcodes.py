@@ -39,17 +39,17 @@ _CONSTANTS: dict[bytes, Callable[[], Any]] = {
     pickle.NONE: lambda: None, pickle.NEWTRUE: lambda: True, pickle.NEWFALSE: lambda: False,
     pickle.EMPTY_TUPLE: tuple, pickle.EMPTY_LIST: list, pickle.EMPTY_DICT: dict,
     pickle.EMPTY_SET: set,
-}  # fmt: skip
+}
 _NUMBERS = {
     pickle.BININT: "<i", pickle.BININT1: "<B", pickle.BININT2: "<H", pickle.BINFLOAT: ">d",
-}  # fmt: skip
+}
 _TEXTS = {
     pickle.BINUNICODE: "<I", pickle.SHORT_BINUNICODE: "<B", pickle.BINUNICODE8: "<Q",
-}  # fmt: skip
+}
 _BYTES = {
     pickle.BINBYTES: ("<I", bytes), pickle.SHORT_BINBYTES: ("<B", bytes),
     pickle.BINBYTES8: ("<Q", bytes), pickle.BYTEARRAY8: ("<Q", bytearray),
-}  # fmt: skip
+}
 
 
 def _constant(make: Callable[[], Any]) -> Operation:

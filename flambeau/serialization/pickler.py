@@ -145,7 +145,7 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
 
     dispatch: ClassVar[dict[type, Any]] = {
         **_PythonPickler.dispatch, FunctionType: save_global, list: save_list,
-    }  # fmt: skip
+    }
 
 
 def _check_resolves(obj: Any, module: str, qualname: str) -> None:

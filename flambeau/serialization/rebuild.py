@@ -27,7 +27,7 @@ STORAGE_NAMES = {
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage",
     "bool": "BoolStorage", "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
-}  # fmt: skip
+}
 
 
 class StorageType:
@@ -118,7 +118,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -
 def _rebuild_tensor_v2(
     storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
     requires_grad: bool, backward_hooks: Any, metadata: dict[str, bool] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
     return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
 
@@ -127,7 +127,7 @@ def _rebuild_tensor_v3(
     storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
     requires_grad: bool, backward_hooks: Any, dtype: dtype,
     metadata: dict[str, bool] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     tensor = _window(storage, dtype, storage_offset, size, stride)
     return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
 
@@ -190,13 +190,13 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
         coalesced = data[3] if len(data) == 4 else None
         result: Tensor = ops.sparse_coo_tensor(
             _as_tensor(indices), _as_tensor(values), _lengths("size", size),
-            check_invariants=True, is_coalesced=coalesced)  # fmt: skip
+            check_invariants=True, is_coalesced=coalesced)
         return result
     if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
         compressed, plain, values, size = data
         result = ops.sparse_compressed_tensor(
             _as_tensor(compressed), _as_tensor(plain), _as_tensor(values), _lengths("size", size),
-            layout=layout, check_invariants=True)  # fmt: skip
+            layout=layout, check_invariants=True)
         return result
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
@@ -244,7 +244,7 @@ REBUILDERS = (
     _rebuild_parameter_with_state, _rebuild_meta_tensor_no_storage,
     _rebuild_device_tensor_from_cpu_tensor, _rebuild_device_tensor_from_numpy,
     _rebuild_sparse_tensor, _rebuild_nested_tensor, _rebuild_qtensor, _rebuild_wrapper_subclass,
-)  # fmt: skip
+)
 
 
 def parameter_class() -> Any:
@@ -260,7 +260,7 @@ def parameter_class() -> Any:
 # What autograd keeps among a tensor's attributes: it belongs to the running program.
 _OF_THE_TAPE = frozenset((
     "_accumulator", "_backward_hooks", "_one_of_many", "_post_accumulate_grad_hooks", "_retained",
-))  # fmt: skip
+))
 
 
 def _state_of(tensor: Tensor) -> Any:

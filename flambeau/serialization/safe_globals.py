@@ -222,7 +222,7 @@ def _callables() -> dict[int, Callable[..., Any]]:
     # By identity: not everything that a pickle puts in a function's place can be hashed.
     functions = (
         *rebuild.REBUILDERS, rebuild._rebuild_from_type_v2, names._get_layout, _encode,
-    )  # fmt: skip
+    )
     table: dict[int, Callable[..., Any]] = {id(function): function for function in functions}
     table |= {id(cls): stand_in for cls, stand_in in CONSTRUCTORS.items()}
     table[id(rebuild.parameter_class())] = _parameter

@@ -31,7 +31,7 @@ _FORMAT_DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
     "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -90,13 +90,13 @@ def _specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
             data_len=tensor.nbytes,
         )
         for name, tensor in tensors.items()
-    }  # fmt: skip
+    }
 
 
 def save_file(
     tensors: dict[str, Tensor], filename: str | os.PathLike[str],
     metadata: dict[str, str] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Writes tensors by name; the file is replaced once the new one is complete.
 
     ValueError for tensors that are not contiguous, RuntimeError for ones that share memory.

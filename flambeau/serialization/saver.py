@@ -47,7 +47,7 @@ def save(
                 f"got {type(f).__name__}"
             )
         _write(obj, f, "archive", pickle_module, pickle_protocol,
-               _use_new_zipfile_serialization, _disable_byteorder_record)  # fmt: skip
+               _use_new_zipfile_serialization, _disable_byteorder_record)
         if hasattr(f, "flush"):
             f.flush()
         return
@@ -55,13 +55,13 @@ def save(
     with replacing(path) as file:
         _write(obj, file, path.name.rpartition(".")[0] or path.name or "archive", pickle_module,
                pickle_protocol, _use_new_zipfile_serialization,
-               _disable_byteorder_record)  # fmt: skip
+               _disable_byteorder_record)
 
 
 def _write(
     obj: object, file: Any, name: str, pickle_module: Any, protocol: int, as_zip: bool,
     without_byteorder: bool,
-) -> None:  # fmt: skip
+) -> None:
     if not as_zip:
         legacy.save(obj, file, pickle_module, protocol)
         return

@@ -44,7 +44,7 @@ class WeightsUnpickler:
     def __init__(
         self, file: IO[bytes], persistent_load: Callable[[Any], Any] = refuse_persistent,
         encoding: str = "utf-8",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._file, self.persistent_load, self.encoding = file, persistent_load, encoding
         start = file.tell()
         self._left = file.seek(0, io.SEEK_END) - start

@@ -9,4 +9,4 @@ from .tensor import Tensor, view_of, wrap
 __all__ = [
     "Size", "Tensor", "device", "dtype", "get_default_dtype", "set_default_dtype", "view_of",
     "wrap",
-]  # fmt: skip
+]

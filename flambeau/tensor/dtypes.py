@@ -25,7 +25,7 @@ class dtype:
 
     __slots__ = (
         "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy",
-    )  # fmt: skip
+    )
 
     def __init__(self, name: str, numpy: np.dtype, category: int) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Nominal(dtype):
     def numpy(self) -> np.dtype:  # type: ignore[override]
         """NotImplementedError."""
         raise NotImplementedError(f"tensors of dtype torch.{self.name} are not implemented in "
-                                  "flambeau")  # fmt: skip
+                                  "flambeau")
 
 
 NOMINAL: dict[str, dtype] = {
@@ -106,7 +106,7 @@ NOMINAL: dict[str, dtype] = {
 NOMINAL["complex32"] = NOMINAL["chalf"] = Nominal("complex32", 4, COMPLEX, True)
 for _name, _size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1),
                      ("bits8", 1), ("bits16", 2), ("bits1x8", 1), ("bits2x4", 1),
-                     ("bits4x2", 1)):  # fmt: skip
+                     ("bits4x2", 1)):
     NOMINAL[_name] = Nominal(_name, _size, INTEGER, _name.startswith("qint"))
 for _bits in range(1, 8):
     NOMINAL[f"int{_bits}"] = Nominal(f"int{_bits}", 1, INTEGER, True)
@@ -116,7 +116,7 @@ for _bits in range(1, 8):
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
     "long": int64, "cfloat": complex64, "cdouble": complex128,
-}  # fmt: skip
+}
 
 # The Python types that stand for dtypes wherever one is an argument.
 PYTHON_TYPES: dict[Any, dtype] = {

@@ -155,7 +155,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     step = 1
     for stride, length in sorted(
         (s, n) for s, n in zip(strides, shape, strict=True) if n != 1
-    ):  # fmt: skip
+    ):
         if stride != step:
             return False
         step *= length

@@ -24,7 +24,7 @@ def has_internal_overlap(array: np.ndarray) -> bool:
 
 _TOLERATED = {
     "index_fill_": "scalar", "masked_fill_": "scalar", "index_put_": "tensor",
-}  # fmt: skip
+}
 
 
 def check_no_internal_overlap(array: np.ndarray, name: str = "") -> None:
@@ -61,7 +61,7 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
     if operand.__class__ is not np.ndarray or not np.may_share_memory(target, operand):
         return
     same = target.ctypes.data == operand.ctypes.data and target.strides == operand.strides \
-        and target.shape == operand.shape  # fmt: skip
+        and target.shape == operand.shape
     if same and partial:
         return
     if dense_order(target) is not None and dense_order(operand) is not None:

@@ -62,7 +62,7 @@ def set_printoptions(
     supplied = {
         "precision": precision, "threshold": threshold,
         "edgeitems": edgeitems, "linewidth": linewidth,
-    }  # fmt: skip
+    }
     chosen.update((name, value) for name, value in supplied.items() if value is not None)
     for name, value in chosen.items():
         setattr(OPTIONS, name, value)

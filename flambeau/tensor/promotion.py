@@ -137,4 +137,4 @@ def legacy_name(d: dtype) -> str:
         "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
         "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
         "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
-    }.get(d.name, d.name)  # fmt: skip
+    }.get(d.name, d.name)

@@ -88,7 +88,7 @@ def _libc() -> Any:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
-                             ctypes.c_int, ctypes.c_long)  # fmt: skip
+                             ctypes.c_int, ctypes.c_long)
     library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     if hasattr(library, "fallocate"):
         library.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
@@ -114,12 +114,12 @@ class SharedRegion:
     def __init__(
         self, mapping: Mapping, nbytes: int, descriptor: int, offset: int,
         release: Callable[[SharedRegion], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mapping, self.descriptor, self.offset = mapping, descriptor, offset
         self.release: Callable[[SharedRegion], None] | None = release
         self.__array_interface__ = {
             "data": (mapping.address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3,
-        }  # fmt: skip
+        }
 
     def export(self) -> tuple[int, int, int]:
         """File descriptor, offset and size in bytes; from now on the region is not reused."""

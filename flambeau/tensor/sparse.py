@@ -100,7 +100,7 @@ class CooArray(SparseArray):
     def __init__(
         self, indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...],
         coalesced: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.indices, self.values, self.shape = indices, values, tuple(shape)
         self.coalesced = coalesced
 
@@ -132,7 +132,7 @@ class CooArray(SparseArray):
 COMPRESSED = {
     sparse_csr: (True, False), sparse_csc: (False, False),
     sparse_bsr: (True, True), sparse_bsc: (False, True),
-}  # fmt: skip
+}
 
 
 class CompressedArray(SparseArray):
@@ -147,7 +147,7 @@ class CompressedArray(SparseArray):
     def __init__(
         self, form: layout, compressed: np.ndarray, plain: np.ndarray, values: np.ndarray,
         shape: tuple[int, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.layout, self.compressed, self.plain = form, compressed, plain
         self.values, self.shape = values, tuple(shape)
 
@@ -189,7 +189,7 @@ class CompressedArray(SparseArray):
         """`compressed` and `plain` with all batches along one axis."""
         count = math.prod(self.shape[: self.batch_dim])
         return (self.compressed.reshape(count, self.compressed.shape[-1]),
-                self.plain.reshape(count, self.nnz))  # fmt: skip
+                self.plain.reshape(count, self.nnz))
 
     def like(self, values: np.ndarray) -> CompressedArray:
         """Other values at the same places."""
@@ -287,7 +287,7 @@ class SparseTensor(Tensor):
         """TypeError: `to_dense()` comes first."""
         name = "Sparse" if self.layout is sparse_coo else str(self.layout).removeprefix("torch.")
         raise TypeError(f"can't convert {_LAYOUT_NAMES.get(name, name)} layout tensor to numpy. "
-                        "Use Tensor.to_dense() first.")  # fmt: skip
+                        "Use Tensor.to_dense() first.")
 
     untyped_storage = storage = _refused(
         NotImplementedError, "Cannot access storage of SparseTensorImpl")
@@ -325,7 +325,7 @@ _methods.numpy = _methods.__array__ = SparseTensor._numpy
 SparseTensor.__name__ = SparseTensor.__qualname__ = "Tensor"
 SparseTensor.__module__ = Tensor.__module__
 _LAYOUT_NAMES = {"sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_bsr": "SparseBsr",
-                 "sparse_bsc": "SparseBsc"}  # fmt: skip
+                 "sparse_bsc": "SparseBsc"}
 
 
 def layout_name(form: layout) -> str:

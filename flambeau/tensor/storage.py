@@ -138,7 +138,7 @@ class UntypedStorage(StorageCasts):
     def from_buffer(
         cls, buffer: Any, byte_order: str = "native", *, dtype: Dtype | None = None,
         count: int = -1, offset: int = 0,
-    ) -> UntypedStorage:  # fmt: skip
+    ) -> UntypedStorage:
         """A copy of a buffer's bytes, its elements turned round where their order is not ours."""
         kind = np.dtype(np.uint8) if dtype is None else dtype.numpy
         values = np.frombuffer(buffer, kind, count, offset)
@@ -204,7 +204,7 @@ class UntypedStorage(StorageCasts):
                 file.truncate(nbytes)
             elif there < nbytes:
                 raise RuntimeError(f"unable to mmap {nbytes} bytes from file <{filename}>: it has "
-                                   f"{there} bytes")  # fmt: skip
+                                   f"{there} bytes")
         if not nbytes:
             return cls(0)
         with open(filename, "r+b" if shared else "rb") as file:
@@ -290,7 +290,7 @@ class UntypedStorage(StorageCasts):
 
     def __repr__(self) -> str:
         lines = "...\n" if self._bytes.__class__ is MetaArray \
-            else "".join(f" {b}\n" for b in self._bytes[:1000])  # fmt: skip
+            else "".join(f" {b}\n" for b in self._bytes[:1000])
         size = self.nbytes()
         return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {size}]"
 
@@ -332,7 +332,7 @@ class TypedStorage(StorageCasts):
     def __init__(
         self, *args: Any, wrap_storage: UntypedStorage | None = None,
         dtype: Dtype | None = None, device: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.dtype = get_default_dtype() if dtype is None else dtype
         if wrap_storage is not None:
             if args:
@@ -473,7 +473,7 @@ class TypedStorage(StorageCasts):
     def __repr__(self) -> str:
         lines = "...\n" if is_meta(self.device) else "".join(f" {v}\n" for v in self.tolist())
         return (f"{lines}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
-                f"of size {self.size()}]")  # fmt: skip
+                f"of size {self.size()}]")
 
 
 # The classes torch.FloatStorage and so on, by dtype.
@@ -484,7 +484,7 @@ _OLD_NAMES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
     "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+}
 
 
 def storage_name(kind: Dtype) -> str:
@@ -516,7 +516,7 @@ def offset_of(array: np.ndarray) -> int:
 def window(
     storage: UntypedStorage | np.ndarray, numpy_dtype: np.dtype, offset: int,
     shape: Sequence[int], strides: Sequence[int],
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """A strided window, in elements; RuntimeError when it leaves the storage."""
     memory = storage if isinstance(storage, np.ndarray) else storage._bytes
     item = numpy_dtype.itemsize
@@ -539,7 +539,7 @@ def window(
 def tensor_on(
     storage: UntypedStorage, dtype: Dtype, offset: int, shape: Sequence[int],
     stride: Sequence[int],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor on an existing storage."""
     from .tensor import wrap
 

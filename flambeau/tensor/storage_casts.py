@@ -66,7 +66,7 @@ class StorageCasts:
             raise RuntimeError(f"{name}: only available on CPU")
 
     def _write_file(self, file: Any, is_real_file: bool, save_size: bool,
-                    element_size: int) -> None:  # fmt: skip
+                    element_size: int) -> None:
         """Writes the elements to a file, after their number if `save_size`."""
         data = self.cpu()._array().tobytes()
         if save_size:
@@ -115,6 +115,6 @@ _CASTS = {
     "complex_double": "complex128", "complex_float": "complex64",
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
     "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
-}  # fmt: skip
+}
 for _name, _kind in _CASTS.items():
     setattr(StorageCasts, _name, _method(_name, by_name(_kind)))

@@ -21,7 +21,7 @@ from .meta import MetaArray
 from .size import Size
 from .storage import (
     STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from .methods import Methods  # a generated stub: what the operators attach
@@ -78,7 +78,7 @@ class Tensor(Methods, metaclass=_TensorType):
     __slots__ = (
         "__dict__", "__weakref__", "_array", "_base", "_counter", "_grad", "_node",
         "_requires_grad", "_stamp", "_tracked",
-    )  # fmt: skip
+    )
     _array: np.ndarray
     _requires_grad: bool
     _tracked: bool
@@ -546,7 +546,7 @@ class Tensor(Methods, metaclass=_TensorType):
             )
         if value._array.dtype.kind not in "fcV" and self._requires_grad:
             raise RuntimeError("data set to a tensor that requires gradients must be floating "
-                               "point or complex dtype")  # fmt: skip
+                               "point or complex dtype")
         self._array = value._array
 
     # ---------------------------------------------------------------- what Python asks of it

@@ -17,7 +17,7 @@ from ..tensor.promotion import promote_types
 _TOLERANCES = {
     types.float16: (1e-3, 1e-5), types.bfloat16: (1.6e-2, 1e-5), types.float32: (1.3e-6, 1e-5),
     types.float64: (1e-7, 1e-7), types.complex64: (1.3e-6, 1e-5), types.complex128: (1e-7, 1e-7),
-}  # fmt: skip
+}
 _NUMBERS = {bool: types.bool_, int: types.int64, float: types.float64, complex: types.complex128}
 
 
@@ -34,7 +34,7 @@ def assert_close(
     atol: float | None = None, equal_nan: bool = False, check_device: bool = True,
     check_dtype: bool = True, check_layout: bool = True, check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
     Takes tensors, numbers, and sequences and mappings of them. The tolerances depend on the dtype
@@ -45,11 +45,11 @@ def assert_close(
     if (rtol is None) != (atol is None):
         name, supplied = ("atol", "rtol") if atol is None else ("rtol", "atol")
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got no "
-                         f"{name} with {supplied}={rtol if atol is None else atol}")  # fmt: skip
+                         f"{name} with {supplied}={rtol if atol is None else atol}")
     if not allow_subclasses and type(actual) is not type(expected):
         raise TypeError(f"{type(actual)} and {type(expected)} are not of one class")
     wanted = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
-              "stride": check_stride}  # fmt: skip
+              "stride": check_stride}
     checks = tuple(name for name, on in wanted.items() if on)
     _compare(actual, expected, _Rules(rtol, atol, equal_nan, checks, msg), "")
 
@@ -58,13 +58,13 @@ def _compare(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
             _fail(f"The keys of the mappings do not match:\n{sorted(map(str, actual))} and "
-                  f"{sorted(map(str, expected))}", rules, place)  # fmt: skip
+                  f"{sorted(map(str, expected))}", rules, place)
         for key in actual:
             _compare(actual[key], expected[key], rules, f"{place}[{key!r}]")
     elif _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             _fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", rules,
-                  place)  # fmt: skip
+                  place)
         for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
             _compare(a, b, rules, f"{place}[{i}]")
     elif actual is None or expected is None:
@@ -118,13 +118,13 @@ def _compare_numbers(actual: Any, expected: Any, rules: _Rules, place: str) -> N
         relative = difference / abs(expected) if expected else float("inf")
         _fail(f"Scalars are not close!\n\nExpected {expected} but got {actual}.\n"
               f"Absolute difference: {difference} (up to {atol} allowed)\n"
-              f"Relative difference: {relative} (up to {rtol} allowed)", rules, place)  # fmt: skip
+              f"Relative difference: {relative} (up to {rtol} allowed)", rules, place)
 
 
 def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
     if actual.shape != expected.shape:
         _fail(f"The values for attribute 'shape' do not match: {actual.shape} != "
-              f"{expected.shape}.", rules, place)  # fmt: skip
+              f"{expected.shape}.", rules, place)
     for name in rules.checks:
         a, b = getattr(actual, name), getattr(expected, name)
         a, b = (a(), b()) if name == "stride" else (a, b)
@@ -164,7 +164,7 @@ def _worst(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: f
 def assert_allclose(
     actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None,
     equal_nan: bool = True, msg: str = "",
-) -> None:  # fmt: skip
+) -> None:
     """The older name of `assert_close`, which does not look at dtypes.
 
     >>> torch.testing.assert_allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
@@ -175,4 +175,4 @@ def assert_allclose(
         FutureWarning,
     )
     assert_close(ops.as_tensor(actual), ops.as_tensor(expected), rtol=rtol, atol=atol,
-                 equal_nan=equal_nan, check_dtype=False, msg=msg or None)  # fmt: skip
+                 equal_nan=equal_nan, check_dtype=False, msg=msg or None)

@@ -34,7 +34,7 @@ def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float,
             "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is "
             "deprecated since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
             FutureWarning,
-        )  # fmt: skip
+        )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     elif high < least or low >= end:
@@ -57,7 +57,7 @@ def make_tensor(
     *shape: Any, dtype: dtype, device: str | device = "cpu", low: float | None = None,
     high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
     exclude_zero: bool = False, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor of elements drawn evenly from [low, high): [-9, 9] for floating dtypes, integers
     below 10, truth values.
 
@@ -68,11 +68,11 @@ def make_tensor(
         shape = tuple(shape[0])
     if noncontiguous and memory_format is not None:
         raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually "
-                         f"exclusive, but got {noncontiguous=} and {memory_format=}")  # fmt: skip
+                         f"exclusive, but got {noncontiguous=} and {memory_format=}")
     is_floating = dtype.is_floating_point or dtype.is_complex
     if requires_grad and not is_floating:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, "
-                         f"but got {dtype=}")  # fmt: skip
+                         f"but got {dtype=}")
     if dtype in types.NOMINAL.values() and not is_floating:
         raise TypeError(
             f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor(). To "

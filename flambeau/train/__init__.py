@@ -74,7 +74,7 @@ __all__ = [
     "TimeLimit", "Timers", "TrainableModule", "Trainer", "Unfreeze", "WandbLogger", "Warmup",
     "backward", "callback", "cross_validate", "epoch", "fetch", "forward", "optim", "predict",
     "run", "step", "stopped", "test", "train", "valid",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

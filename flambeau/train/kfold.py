@@ -89,7 +89,7 @@ class Folds:
     def last(self) -> list[dict[str, float]]:
         """The numbers of each fold's last epoch."""
         return [scalars({k: v for k, v in rows[-1].items() if k != "epoch"})
-                for rows in self.histories]  # fmt: skip
+                for rows in self.histories]
 
     @property
     def mean(self) -> dict[str, float]:
@@ -145,7 +145,7 @@ def cross_validate(
     """
     if not callable(make):
         raise TypeError("cross_validate takes a function that makes a trainer, not a "
-                        f"{type(make).__name__}: every fold begins with a new one")  # fmt: skip
+                        f"{type(make).__name__}: every fold begins with a new one")
     if is_loader(data):
         raise TypeError("cross_validate takes a dataset or arrays: a loader cannot be split")
     if labels is True:
@@ -164,7 +164,7 @@ def cross_validate(
         trainer = make(number) if _takes_one(make) else make()
         if any(trainer.net is other.net for other in folds.trainers if other.net is not None):
             raise ValueError(f"cross_validate: in fold {number} make gave the net of another fold, "
-                             "which has seen this one's validation: make a new one")  # fmt: skip
+                             "which has seen this one's validation: make a new one")
         if resume is not None:
             options["resume"] = Path(resume) / f"fold-{number}"
         rows = trainer.fit(Subset(whole, training), Subset(whole, validation), epochs, **options)

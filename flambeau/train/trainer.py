@@ -97,7 +97,7 @@ class Trainer(Loop):
         self.supervised = Supervised(
             self, compiled=compile, precision=precision, accumulate=accumulate,
             clip_norm=clip_norm, clip_value=clip_value, weighted=weighted,
-        )  # fmt: skip
+        )
         self.doctor: Doctor | None = None
         if doctor:
             from ..doctor import Doctor
@@ -189,7 +189,7 @@ class Trainer(Loop):
         validate_every: int | None = None, class_weight: Any = None, limit: float | None = None,
         max_steps: int | None = None, overfit: int | None = None, fast: bool = False,
         gradient_checkpointing: Any = False,
-    ) -> History:  # fmt: skip
+    ) -> History:
         """Train on a loader, a dataset or arrays; returns the logs of every epoch.
 
         Args:
@@ -254,7 +254,7 @@ class Trainer(Loop):
     def _training_data(
         self, data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
         overfit: int | None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         if shuffle is None and not is_loader(data):
             shuffle = overfit is None
         if not self._own_step:
@@ -269,7 +269,7 @@ class Trainer(Loop):
             return None
         if isinstance(valid, Mapping):
             return {name: self._validation_data(part, batch_size, limit)
-                    for name, part in valid.items()}  # fmt: skip
+                    for name, part in valid.items()}
         if self._looks_by_itself:
             check_paired(valid, "valid")
         size = None if is_loader(valid) else batch_size
@@ -278,7 +278,7 @@ class Trainer(Loop):
     def _fit_callbacks(
         self, callbacks: list[Any], progress: bool | str | None, max_steps: int | None,
         validate_every: int | None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         from .callbacks.limits import StopAfterSteps, ValidateEvery
         from .reporting.progress import Progress
 
@@ -407,7 +407,7 @@ class Trainer(Loop):
                 count = sweep(
                     self, stage, data, self._eval_body,
                     lambda output: measures.take(self.state, output),
-                )  # fmt: skip
+                )
             finally:
                 self._sweeping = outside
             if not count:
@@ -445,11 +445,11 @@ class Trainer(Loop):
                 sweep(
                     self, scope.predict, loader,
                     lambda batch: self.supervised.predict(inputs(batch, labelled)), outputs.append,
-                )  # fmt: skip
+                )
             except TypeError as error:
                 if several:
                     error.add_note(f"predict took all {len(data)} arrays for inputs of the net: "
-                                   "predict(x) leaves the target out")  # fmt: skip
+                                   "predict(x) leaves the target out")
                 raise
         if not outputs:
             raise ValueError("predict: there were no batches")
@@ -589,4 +589,4 @@ class Trainer(Loop):
         return {
             name: module for name, module in named.items()
             if module is not None and (name == "net" or module.state_dict())
-        }  # fmt: skip
+        }

@@ -110,4 +110,4 @@ def _disable_current_modes() -> Iterator[list[Any]]:
 def is_traceable_wrapper_subclass(t: Any) -> bool:
     """Whether an object tells of its parts by `__tensor_flatten__` and `__tensor_unflatten__`."""
     return isinstance(t, Tensor) and type(t) is not Tensor and \
-        hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")  # fmt: skip
+        hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")

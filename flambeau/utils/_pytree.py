@@ -151,7 +151,7 @@ class TreeSpec:
         if not isinstance(other, TreeSpec):
             return NotImplemented
         return (self.type, self.context, self._children) == (
-            other.type, other.context, other._children)  # fmt: skip
+            other.type, other.context, other._children)
 
     def __hash__(self) -> int:
         keys = self.context if self.type in STANDARD_DICT_TYPES else None
@@ -203,7 +203,7 @@ def register_pytree_node(
     to_dumpable_context: ToDumpableContextFn | None = None,
     from_dumpable_context: FromDumpableContextFn | None = None,
     flatten_with_keys_fn: FlattenWithKeysFn | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Makes a class a container: (children, context) of an instance, and back again.
 
     ValueError where the class is registered already.
@@ -213,13 +213,13 @@ def register_pytree_node(
     SUPPORTED_NODES[cls] = NodeDef(
         cls, flatten_fn, unflatten_fn, flatten_with_keys_fn, serialized_type_name,
         to_dumpable_context, from_dumpable_context,
-    )  # fmt: skip
+    )
 
 
 def _register_pytree_node(
     cls: type, flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, to_str_fn: Any = None,
     maybe_from_str_fn: Any = None, **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     register_pytree_node(cls, flatten_fn, unflatten_fn, **options)
 
 
@@ -233,10 +233,10 @@ def _deregister_pytree_node(cls: type) -> None:
 def register_dataclass(
     cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
     serialized_type_name: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Makes a dataclass a container of its fields."""
     names = [f.name for f in dataclass_fields(cls) if f.init] if field_names is None \
-        else list(field_names)  # fmt: skip
+        else list(field_names)
     names = [name for name in names if name not in (drop_field_names or ())]
 
     def flatten(x: Any) -> tuple[list[Any], Any]:
@@ -249,13 +249,13 @@ def register_dataclass(
         return cls(**dict(zip(names, values, strict=True)))
 
     register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name,
-                         flatten_with_keys_fn=flatten_with_keys)  # fmt: skip
+                         flatten_with_keys_fn=flatten_with_keys)
 
 
 def register_constant(cls: type) -> None:
     """Makes instances of a class part of the specification, with no leaves."""
     register_pytree_node(cls, lambda x: ([], x), lambda _, context: context,
-                         flatten_with_keys_fn=lambda x: ([], x))  # fmt: skip
+                         flatten_with_keys_fn=lambda x: ([], x))
 
 
 def is_namedtuple_class(cls: type) -> bool:
@@ -264,7 +264,7 @@ def is_namedtuple_class(cls: type) -> bool:
     return (
         isinstance(cls, type) and issubclass(cls, tuple) and isinstance(names, tuple)
         and all(isinstance(name, str) for name in names)
-    )  # fmt: skip
+    )
 
 
 def is_namedtuple_instance(obj: object) -> bool:
@@ -283,7 +283,7 @@ def is_structseq_class(cls: type) -> bool:
         isinstance(cls, type) and cls.__bases__ == (tuple,)
         and isinstance(getattr(cls, "n_fields", None), int)
         and isinstance(getattr(cls, "n_sequence_fields", None), int)
-    )  # fmt: skip
+    )
 
 
 def is_structseq_instance(obj: object) -> bool:
@@ -352,7 +352,7 @@ def _register_builtins() -> None:
         deque: (lambda x: (list(x), x.maxlen),
                 lambda values, most: deque(values, maxlen=most),
                 _sequence_flatten_with_keys(lambda x: x.maxlen), "collections.deque"),
-    }  # fmt: skip
+    }
     for kind, (flatten, unflatten, with_keys, name) in built_in.items():
         SUPPORTED_NODES[kind] = NodeDef(kind, flatten, unflatten, with_keys, name)
 
@@ -594,7 +594,7 @@ def _schema(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is defaultdict:
         factory, keys = context
         context = {"default_factory_module": factory.__module__,
-                   "default_factory_name": factory.__qualname__, "dict_context": keys}  # fmt: skip
+                   "default_factory_name": factory.__qualname__, "dict_context": keys}
     return {
         "type": node.serialized_type_name,
         "context": json.dumps(context) if dump is None else dump(context),

@@ -61,7 +61,7 @@ class Measurement:
         blocks = len(self.raw_times)
         return (f"<torch.utils.benchmark.Measurement of {self.title}>\n  {seconds:.2f} {unit}\n"
                 f"  {blocks} measurement{'s' * (blocks > 1)}, {self.number_per_run} runs each, "
-                f"{thread_pool.threads()} threads")  # fmt: skip
+                f"{thread_pool.threads()} threads")
 
 
 class Timer:
@@ -77,7 +77,7 @@ class Timer:
         timer: Callable[[], float] = perf_counter, globals: dict[str, Any] | None = None,
         label: str | None = None, sub_label: str | None = None, description: str | None = None,
         env: str | None = None, num_threads: int = 1, language: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if language not in (None, "python", "py"):
             raise NotImplementedError("torch.utils.benchmark.Timer times Python statements only")
         names = dict(globals or {})
@@ -109,7 +109,7 @@ class Timer:
     def adaptive_autorange(
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Any = None,
-    ) -> Measurement:  # fmt: skip
+    ) -> Measurement:
         """Blocks until their quartiles lie within `threshold` of the median, or time is up."""
         result = self.blocked_autorange(min_run_time=min_run_time)
         while len(result.raw_times) < 4 or result.iqr > threshold * result.median:

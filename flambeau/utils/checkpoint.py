@@ -29,7 +29,7 @@ __all__ = [
     "checkpoint_sequential", "create_selective_checkpoint_contexts",
     "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop", "set_device_states",
-]  # fmt: skip
+]
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
@@ -179,7 +179,7 @@ class _Region:
 def _call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
     context_fn: Callable[[], Contexts], check: bool, early_stop: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     outer, inner = context_fn()
     state = default_generator.get_state() if preserve else None
 
@@ -368,7 +368,7 @@ def checkpoint_sequential(
         input = checkpoint(
             part(start, start + size), input, use_reentrant=use_reentrant,
             preserve_rng_state=preserve,
-        )  # fmt: skip
+        )
     return part(done, len(steps))(input)
 
 

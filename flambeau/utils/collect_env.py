@@ -15,7 +15,7 @@ __all__ = ["SystemEnv", "get_env_info", "get_pretty_env_info", "main"]
 
 _ABSENT, _NOT_COLLECTED = "N/A", "Could not collect"
 _LIBRARIES = ("numpy", "scipy", "llvmlite", "ml_dtypes", "torchvision", "torchmetrics",
-              "lightning", "transformers", "timm")  # fmt: skip
+              "lightning", "transformers", "timm")
 
 
 class SystemEnv(NamedTuple):
@@ -53,7 +53,7 @@ _LINES = {
     "PyTorch version": "torch_version", "OS": "os", "Libc version": "libc_version",
     "Python version": "python_version", "Python platform": "python_platform",
     "Is CUDA available": "is_cuda_available", "CPU": "cpu_info",
-}  # fmt: skip
+}
 
 
 def get_env_info() -> SystemEnv:
@@ -77,7 +77,7 @@ def get_env_info() -> SystemEnv:
         "hip_compiled_version": _ABSENT, "hip_runtime_version": _ABSENT,
         "miopen_runtime_version": _ABSENT, "caching_allocator_config": _ABSENT,
         "cuda_module_loading": _ABSENT,
-    }  # fmt: skip
+    }
     return SystemEnv(*(known.get(field, _NOT_COLLECTED) for field in SystemEnv._fields))
 
 

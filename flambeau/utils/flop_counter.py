@@ -72,7 +72,7 @@ _COUNTS: dict[str, Callable[[list[tuple[int, ...]], tuple[int, ...]], Count]] = 
     "addmm": _product_added("addmm"), "baddbmm": _product_added("baddbmm"),
     "_convolution": _convolution, "_transposed_convolution": _transposed,
     "_convolution_weight": _weight,
-}  # fmt: skip
+}
 
 
 class FlopCounterMode:
@@ -92,12 +92,12 @@ class FlopCounterMode:
     def __init__(
         self, mods: Any = None, depth: int = 2, display: bool = True,
         custom_mapping: dict[Any, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if custom_mapping:
             raise NotImplementedError("FlopCounterMode(custom_mapping=...) is not implemented in "
-                                      "flambeau")  # fmt: skip
+                                      "flambeau")
         if mods is not None:
-            warn("mods argument is not needed anymore, you can stop passing it")  # fmt: skip
+            warn("mods argument is not needed anymore, you can stop passing it")
         self.depth, self.display = depth, display
         self.flop_counts: dict[str, dict[Any, int]] = {}
         self._swaps: list[Swap] = []
@@ -144,15 +144,15 @@ class FlopCounterMode:
         names = [n for n in sorted(self.flop_counts) if n != "Global" and n.count(".") < depth]
         whole = self.flop_counts.get("Global", {})
         shown = ["Global", *names] if all(
-            sum(self.flop_counts[n].values()) != total for n in names) else names  # fmt: skip
+            sum(self.flop_counts[n].values()) != total for n in names) else names
         rows = []
         for name in shown:
             counts = self.flop_counts[name] if name != "Global" else whole
             indent = " " * (name.count(".") + ("Global" in shown and name != "Global"))
             rows.append((indent + name, _short(sum(counts.values()), total),
-                         _share(sum(counts.values()), total)))  # fmt: skip
+                         _share(sum(counts.values()), total)))
             rows += [(f"{indent} - {op}", _short(n, total), _share(n, total))
-                     for op, n in counts.items()]  # fmt: skip
+                     for op, n in counts.items()]
         return _table([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
 
     # ------------------------------------------------------------------- while it is on
@@ -235,5 +235,5 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
                        for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
-             for row in rows]  # fmt: skip
+             for row in rows]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -75,7 +75,7 @@ def _is_saved(policy: Any) -> bool:
     if isinstance(policy, bool):
         return policy
     return policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE,
-                      CheckpointPolicy.MUST_CPU_OFFLOAD)  # fmt: skip
+                      CheckpointPolicy.MUST_CPU_OFFLOAD)
 
 
 class _FirstRun(TorchDispatchMode):
@@ -149,7 +149,7 @@ def create_selective_checkpoint_contexts(
 
         def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
             return CheckpointPolicy.MUST_SAVE if operator in chosen \
-                else CheckpointPolicy.PREFER_RECOMPUTE  # fmt: skip
+                else CheckpointPolicy.PREFER_RECOMPUTE
 
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list

@@ -312,7 +312,7 @@ def test_operators_on_a_view_made_before_a_write_to_its_base(torch, name):
         "linear": lambda x: F.linear(x, torch.ones(3, 2)),
         "layer_norm": lambda x: F.layer_norm(x, (2,)),
         "addmm": lambda x: torch.addmm(torch.ones(2, 2), x, torch.ones(2, 2)),
-    }  # fmt: skip
+    }
     w = torch.tensor([0.5, -1.0, 2.0, 3.0], requires_grad=True)
     base = torch.zeros(4)
     v = base.view(2, 2)
@@ -339,7 +339,7 @@ def test_chain_of_views_and_writes(torch):
     r2, s2 = r * p, s * q
     expected = [
         2 * p * 5 + 2 * q * 5 + 2 * s2 * q * 5, 2 * q * 5, 2 * r2 * p, 2 * s2 * q,
-    ]  # fmt: skip
+    ]
     assert y.tolist() == [p, q, r2, s2]
     assert x.grad.tolist() == pytest.approx(expected)
 

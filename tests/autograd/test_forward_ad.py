@@ -120,13 +120,13 @@ def test_jacobians_of_several_arguments_linearize_and_vmap():
     found = jacfwd(function, (0, 1))(x, y)
     wanted = jacrev(function, (0, 1))(x, y)
     assert all(torch.allclose(f, w) for fs, ws in zip(found, wanted, strict=True)
-               for f, w in zip(fs, ws, strict=True))  # fmt: skip
+               for f, w in zip(fs, ws, strict=True))
     value, push = linearize(lambda x: x.exp() * x.sum(), x)
     basis = torch.eye(3, dtype=F64)
     wanted = jacrev(lambda x: x.exp() * x.sum())(x)
     assert torch.allclose(vmap(push)(basis).T, wanted)
     assert torch.allclose(vmap(lambda t: jvp(lambda x: x.exp() * x.sum(), (x,), (t,))[1])(basis).T,
-                          wanted)  # fmt: skip
+                          wanted)
     assert torch.allclose(value, x.exp() * x.sum())
 
 
@@ -181,7 +181,7 @@ def test_jacobian_and_hessian_by_forward_strategy():
     assert torch.allclose(*both)
     both = [torch.autograd.functional.hessian(
         lambda x: (x.exp() * x.sum()).sum(), x, vectorize=True, outer_jacobian_strategy=way)
-        for way in ways]  # fmt: skip
+        for way in ways]
     assert torch.allclose(*both)
 
 

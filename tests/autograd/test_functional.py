@@ -71,7 +71,7 @@ def test_strict_mode_says_what_is_constant(torch, functional):
     x, y = torch.ones(2), torch.ones(2)
     close(torch, functional.jacobian(lambda p, q: p, (x, y))[1], torch.zeros(2, 2))
     with pytest.raises(RuntimeError, match="Output 0 of the user-provided function is independent "
-                       "of input 1"):  # fmt: skip
+                       "of input 1"):
         functional.jacobian(lambda p, q: p * 2, (x, y), strict=True)
     with pytest.raises(RuntimeError, match="does not require gradients"):
         functional.vjp(lambda p: p.detach(), x, x, strict=True)

@@ -36,7 +36,7 @@ class Environment:
         done = subprocess.run(
             [self.python, *args], cwd=self.folder, env={**os.environ, "PYTHONPATH": path},
             capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == expected, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -137,7 +137,7 @@ def test_metadata_is_what_installers_expect(tmp_path):
         if not name.endswith("RECORD"):
             data = (tmp_path / name).read_bytes()
             assert (f"sha256={file.hash.value}", file.size) == (
-                alias_files.digest(data), len(data))  # fmt: skip
+                alias_files.digest(data), len(data))
     constraints = tmp_path / alias_files.CONSTRAINTS
     assert constraints.read_text() == f"torch=={TORCH_VERSION}\n"
     copy = tmp_path / "constraints.txt"
@@ -189,7 +189,7 @@ def test_without_flambeau_the_import_says_why(tmp_path):
     done = subprocess.run(
         [sys.executable, "-S", "-c", "import torch"], env={"PYTHONPATH": str(tmp_path)},
         cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     assert "flambeau is not installed" in done.stderr
 
 
@@ -205,13 +205,13 @@ def test_a_type_checker_knows_the_names(tmp_path):
         reveal_type(torch.ones(2))
         reveal_type(nn.Linear(1, 2))
         torch.nothing
-        """))  # fmt: skip
+        """))
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache", "program.py"],
         cwd=tmp_path, env={**os.environ, "MYPYPATH": path}, capture_output=True, text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert 'Revealed type is "flambeau.tensor.tensor.Tensor"' in done.stdout
     assert 'Revealed type is "flambeau.nn.modules.linear.Linear"' in done.stdout
     assert 'no attribute "nothing"' in done.stdout and "Found 1 error" in done.stdout

@@ -25,7 +25,7 @@ def run(*args, code=None, name="program.py", cwd, stdin="", flambeau=True):
     return subprocess.run(
         command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True,
         timeout=60, check=False,
-    )  # fmt: skip
+    )
 
 
 def test_torch_is_flambeau(tmp_path):
@@ -54,7 +54,7 @@ def test_torch_is_flambeau(tmp_path):
             print("no name")
         assert callable(torch.tensor)
         print(importlib.metadata.version("torch"))
-        """)  # fmt: skip
+        """)
     assert done.stderr == ""
     first, second, third, version = done.stdout.splitlines()
     assert "torch.nothing" in first
@@ -131,7 +131,7 @@ def test_spawned_processes_see_it_too(tmp_path):
         if __name__ == "__main__":
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.map(f, [1]))
-        """)  # fmt: skip
+        """)
     assert done.stdout == "[(2, 'flambeau')]\n"
 
 
@@ -178,7 +178,7 @@ def test_options_come_before_modules_code_and_stdin(tmp_path):
 def test_minus_i_asks_for_more_in_the_names_of_the_program(tmp_path):
     for ending in ("", "raise SystemExit(3)", "1 / 0"):
         done = run("-i", "program.py", cwd=tmp_path, code=f"import torch\nx = 3\n{ending}",
-                   stdin="print(x + 1, torch.__name__)")  # fmt: skip
+                   stdin="print(x + 1, torch.__name__)")
         assert done.stdout == "4 torch\n"
         assert ending.partition(" ")[0] in done.stderr
 
@@ -207,5 +207,5 @@ def test_tensors_say_that_they_are_pytorchs(tmp_path):
         [sys.executable, "-m", "flambeau", "-c",
          "import torch; print(torch.__name__, type(torch.ones(1)), type(torch.float32))"],
         capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     assert found.stdout == "torch <class 'torch.Tensor'> <class 'torch.dtype'>\n"

@@ -67,7 +67,7 @@ def _check(program: str, folder: Path) -> str:
         [sys.executable, "-m", "mypy", "--no-incremental", "--config-file=",
          "--follow-imports=silent", str(path)],
         cwd=ROOT.parent, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     return run.stdout
 
 

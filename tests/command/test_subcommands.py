@@ -16,7 +16,7 @@ def checked(script: Path) -> tuple[int, str]:
     """The exit code and output of `flambeau check`, in a process of its own: torch is flambeau in
     it from then on."""
     done = subprocess.run([sys.executable, "-m", "flambeau", "check", str(script)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+                          capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
 

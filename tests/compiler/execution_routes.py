@@ -61,7 +61,7 @@ def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]
         interpret(task.kernel, [memory[id(one)] for one in task.memories])
     places = [step.layout.targets(one)[0] for one in step.graph.outputs]
     return [memory[id(place.memory)].reshape(node.shape)
-            for place, node in zip(places, graph.outputs, strict=True)]  # fmt: skip
+            for place, node in zip(places, graph.outputs, strict=True)]
 
 
 def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:

@@ -37,7 +37,7 @@ def random_graph(seed: int) -> Graph:
     """Inputs, up to 14 nodes, some outputs (some of them inputs), some inputs written back."""
     draw = random.Random(seed)
     shapes = [tuple(draw.randint(1, 5) for _ in range(draw.randint(1, 3)))
-              for _ in range(draw.randint(1, 4))]  # fmt: skip
+              for _ in range(draw.randint(1, 4))]
     inputs = [source(i, shape) for i, shape in enumerate(shapes)]
     pool = list(inputs)
     for _ in range(draw.randint(3, 14)):
@@ -119,7 +119,7 @@ def _product(draw: random.Random, a: Node, pool: list[Node]) -> Node:
         return _unary(draw, a, pool)
     back = (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2)
     fitting = [b for b in pool if len(b.shape) == len(a.shape) and b.shape[-2] == a.shape[-1]
-               and _broadcast(a.shape[:-2], b.shape[:-2])]  # fmt: skip
+               and _broadcast(a.shape[:-2], b.shape[:-2])]
     return matmul(a, draw.choice(fitting) if fitting else permute(a, back))
 
 
@@ -148,4 +148,4 @@ _MAKERS = [
     _unary, _unary, _binary, _binary, _binary, _binary, _chosen, reshaped, reshaped, permuted,
     _sliced, _padded, _expanded, _reduced, _reduced, _product, _joined, _running, _greatest,
     _replaced,
-]  # fmt: skip
+]

@@ -14,7 +14,7 @@ from flambeau.native.loop_ir.ir import Type
 def recurrent_graph(
     name: str, steps: int, rows: int, width: int, reverse: bool = False, type: Type = Type.F32,
     states: bool = True,
-) -> Graph:  # fmt: skip
+) -> Graph:
     """y, what the cell keeps, the last states; then d, dx, and what reaches the first states.
 
     Without `states` there are none before, and cotangents of y alone.
@@ -36,13 +36,13 @@ def recurrent_graph(
     bias = new(width) if name == "gru" and states else None
     given = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
     found = {of: recurrence(name, given, reverse, of)
-             for of in dict.fromkeys(("y", *cell.keeps, "c")) if has_result(cell, of)}  # fmt: skip
+             for of in dict.fromkeys(("y", *cell.keeps, "c")) if has_result(cell, of)}
     before = cell.before or ("", "")
     back = {"w": w, **{of: found[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
             "dc": more.get("dc"), "previous": found.get(before[0]),
-            "first": more.get(before[1])}  # fmt: skip
+            "first": more.get(before[1])}
     gradients = [recurrence_gradient(name, back, reverse, of) for of in ("d", "dx", "dh", "dc")
-                 if has_result(cell, of)]  # fmt: skip
+                 if has_result(cell, of)]
     return Graph(sources, inputs, [*found.values(), *gradients], [])
 
 

@@ -43,7 +43,7 @@ def runs(function: Any) -> int:
 
 
 def both(make: Callable[[], tuple], inputs: Callable[[int], tuple], calls: int = 6,
-         between: Callable | None = None, least: int = 2) -> Any:  # fmt: skip
+         between: Callable | None = None, least: int = 2) -> Any:
     """Runs make()'s step eagerly and compiled from the same seeds; compares all that comes of it.
 
     `make` gives (step, tensors): a dictionary of all that the step leaves, by a function, which is

@@ -88,7 +88,7 @@ def _float(a: Node) -> Node:
 def _alike(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     fitting = [b for b in pool if b.type is a.type and len(b.shape) <= len(a.shape)
                and all(x == y or 1 in (x, y) for x, y in zip(reversed(a.shape), reversed(b.shape),
-                                                             strict=False))]  # fmt: skip
+                                                             strict=False))]
     return draw.choice(fitting) if fitting else a
 
 
@@ -107,7 +107,7 @@ def _binary(draw: random.Random, a: Node, pool: list[Node]) -> Node:
         return apply(draw.choice([Scalar.AND, Scalar.OR, Scalar.XOR]), a, b)
     if a.type.floating:
         return apply(draw.choice([Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.MAXIMUM]),
-                     _tame(a), _tame(b))  # fmt: skip
+                     _tame(a), _tame(b))
     return apply(draw.choice([Scalar.ADD, Scalar.SUB, Scalar.MAXIMUM, Scalar.MINIMUM]), a, b)
 
 
@@ -115,7 +115,7 @@ def _compared(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     if a.type.floating:
         a = cast(apply(Scalar.GT, a, constant(0.25, a.type)), Type.I32)
     return apply(draw.choice([Scalar.GT, Scalar.LE, Scalar.EQ, Scalar.NE]), a,
-                 constant(draw.choice([0, 1]), a.type))  # fmt: skip
+                 constant(draw.choice([0, 1]), a.type))
 
 
 def _chosen(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -180,7 +180,7 @@ def _product(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     fitting = [b for b in pool if len(b.shape) == len(a.shape) and b.shape[-2] == a.shape[-1]
                and b.type is a.type
                and all(x == y or 1 in (x, y) for x, y in zip(a.shape[:-2], b.shape[:-2],
-                                                             strict=True))]  # fmt: skip
+                                                             strict=True))]
     b = draw.choice(fitting) if fitting else permute(a, back)
     if prod(a.shape[:-1]) * b.shape[-1] > MOST:
         return None
@@ -224,7 +224,7 @@ def _image(draw: random.Random, a: Node) -> Node | None:
         return a
     total = prod(a.shape)
     fitting = [(h, w, c) for h in range(1, 20) for w in range(1, 20) for c in (1, 2, 3, 4, 8, 16)
-               if h * w * c and total % (h * w * c) == 0 and total // (h * w * c) <= 4]  # fmt: skip
+               if h * w * c and total % (h * w * c) == 0 and total // (h * w * c) <= 4]
     if not fitting:
         return None
     h, w, c = draw.choice(fitting)
@@ -287,7 +287,7 @@ def _taken_along(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 def _joined(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     axis = draw.randrange(len(a.shape))
     others = [p for p in pool if p.type is a.type and len(p.shape) == len(a.shape)
-              and all(i == axis or n == p.shape[i] for i, n in enumerate(a.shape))]  # fmt: skip
+              and all(i == axis or n == p.shape[i] for i, n in enumerate(a.shape))]
     own = cast(_unary(draw, cast(a, Type.F32), pool), a.type) if a.type is Type.BF16 else (
         _unary(draw, a, pool))
     parts = [a, own, *(draw.sample(others, 1) if others else [])]
@@ -301,7 +301,7 @@ def _running(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
         return None
     fold = draw.choice([ReduceOp.SUM, ReduceOp.MAXIMUM])
     return Node(Op.SCAN, (a,), a.shape, a.type,
-                {"fold": fold, "axis": draw.randrange(len(a.shape))})  # fmt: skip
+                {"fold": fold, "axis": draw.randrange(len(a.shape))})
 
 
 def _greatest(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -325,7 +325,7 @@ def _called(draw: random.Random, a: Node, pool: list[Node]) -> Node:
         return array[::-1].copy()
 
     return Node(Op.CALL, (a,), a.shape, a.type,
-                {"function": backwards, "output": 0, "group": object()})  # fmt: skip
+                {"function": backwards, "output": 0, "group": object()})
 
 
 MAKERS = [
@@ -333,6 +333,6 @@ MAKERS = [
     permuted, permuted, _sliced, _padded, _expanded, _reduced, _reduced, _reduced, _normalised,
     _product, _product, _convolved, _convolved, _placed, _taken, _added, _taken_along, _joined,
     _running, _greatest, _replaced, _called,
-]  # fmt: skip
+]
 MOVING = (_cast, reshaped, permuted, _sliced, _padded, _expanded, _taken, _taken_along, _joined,
-          _replaced, _called, _placed)  # fmt: skip
+          _replaced, _called, _placed)

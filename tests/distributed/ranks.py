@@ -40,7 +40,7 @@ def environment(**more: str) -> dict[str, str]:
     """What a rank finds in its environment, beside its own variables."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "TORCHELASTIC"))}
     return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "FLAMBEAU_NUM_THREADS": "1",
-            **more}  # fmt: skip
+            **more}
 
 
 def start(
@@ -55,18 +55,18 @@ def start(
                             MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **more),
         )
         for rank in range(size if started is None else started)
-    ]  # fmt: skip
+    ]
 
 
 def run(
     program: str, size: int = 2, backend: str = "gloo", arguments: Sequence[str] = (),
     timeout_s: float = 120, **more: str,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """What the ranks print (with MPI as one text); fails where a rank does not end well."""
     if backend == "mpi":
         command = [mpiexec(), "-n", str(size), sys.executable, str(PROGRAMS / program), *arguments]
         done = subprocess.run(command, env=environment(BACKEND="mpi", **more), text=True,
-                              capture_output=True, timeout=timeout_s, check=False)  # fmt: skip
+                              capture_output=True, timeout=timeout_s, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return [done.stdout]
     processes = start(program, size, arguments, BACKEND=backend, **more)
@@ -76,6 +76,6 @@ def run(
         for process in processes:
             process.kill()
     failed = [err for process, (_, err) in zip(processes, results, strict=True)
-              if process.returncode]  # fmt: skip
+              if process.returncode]
     assert not failed, "\n".join(failed)
     return [out for out, _ in results]

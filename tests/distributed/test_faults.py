@@ -17,7 +17,7 @@ pytestmark = needs_gloo
 def outcome(
     fault: str, size: int = 2, arguments: tuple[str, ...] = (), started: int | None = None,
     **more: str,
-) -> list[tuple[float, str]]:  # fmt: skip
+) -> list[tuple[float, str]]:
     """What each rank that reports saw: (seconds, text). No rank may hang."""
     processes = start("faults.py", size, [fault, *arguments], started=started, **more)
     seen = []
@@ -92,7 +92,7 @@ def test_a_barrier_names_who_is_missing() -> None:
     ("shape", "Tensor Tensor shapes: [[2]]vs [[3]]"),
     ("dtype", "Tensor Tensor dtypes: ['Float']vs ['Double']"),
     ("order", "Op type: BROADCASTvs ALLREDUCE"),
-])  # fmt: skip
+])
 def test_debug_mode_names_what_differs(fault: str, difference: str) -> None:
     (_, text), (_, other) = outcome(fault, TORCH_DISTRIBUTED_DEBUG="DETAIL")
     assert text.startswith("RuntimeError: Detected mismatch between collectives on ranks. Rank 0")

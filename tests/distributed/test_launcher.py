@@ -50,7 +50,7 @@ def torchrun(tmp_path):
             [sys.executable, "-m", "flambeau", "-m", "torch.distributed.run", *args],
             cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-        )  # fmt: skip
+        )
 
     return start
 
@@ -93,7 +93,7 @@ def test_restarts_after_a_worker_was_killed(torchrun):
 def test_logs_by_rank(torchrun, tmp_path):
     code, lines, err = ended(torchrun("--nproc-per-node=2", "--log-dir=logs", "--redirects=0:1",
                                       "--tee=1:3", "--rdzv-id=job", "--master-port=29733",
-                                      "-m", "work"))  # fmt: skip
+                                      "-m", "work"))
     assert code == 0, err
     assert lines == ["[default1]:1 1 2 2 0 127.0.0.1 default 0 1"]
     (job,) = (tmp_path / "logs").iterdir()
@@ -103,7 +103,7 @@ def test_logs_by_rank(torchrun, tmp_path):
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-                                    signal.SIGTERM, signal.SIGKILL])  # fmt: skip
+                                    signal.SIGTERM, signal.SIGKILL])
 def test_no_worker_is_left_when_the_launcher_ends(torchrun, number):
     process = torchrun("--nproc-per-node=2", "work.py", "wait")
     assert process.stdout is not None
@@ -125,7 +125,7 @@ def test_no_worker_is_left_when_the_launcher_ends(torchrun, number):
 def test_launchers_of_two_machines_meet(torchrun):
     """Both are here: the first to come serves the store."""
     args = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}",
-            "--rdzv-id=job", "--rdzv-conf=timeout=60", "--max-restarts=1")  # fmt: skip
+            "--rdzv-id=job", "--rdzv-conf=timeout=60", "--max-restarts=1")
     one = torchrun(*args, "--nproc-per-node=1", "work.py", "kill")
     other = torchrun(*args, "--nproc-per-node=2", "work.py", "kill")
     results = [ended(one), ended(other)]
@@ -149,13 +149,13 @@ def failing():
 
 def config(**options):
     return LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d",
-                        start_method="fork", max_restarts=0, **options)  # fmt: skip
+                        start_method="fork", max_restarts=0, **options)
 
 
 @pytest.fixture
 def signals():
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
-                                               signal.SIGQUIT)}  # fmt: skip
+                                               signal.SIGQUIT)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -20,7 +20,7 @@ SHORT = timedelta(milliseconds=60)
 @pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
 def dist(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(f"{request.param}.distributed") if request.param == "flambeau" \
-        else pytest.importorskip("torch.distributed")  # fmt: skip
+        else pytest.importorskip("torch.distributed")
 
 
 @pytest.fixture(params=["hash", "tcp", "file", "prefix"])
@@ -138,7 +138,7 @@ def test_a_file_is_shared_by_processes_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "store"
     store = dist.FileStore(str(path), 2)
     program = (f"import flambeau.distributed as d; s = d.FileStore({str(path)!r}, 2); "
-               "[s.add('n', 1) for _ in range(50)]; s.set('done', '1')")  # fmt: skip
+               "[s.add('n', 1) for _ in range(50)]; s.set('done', '1')")
     other = subprocess.Popen([sys.executable, "-c", program])
     for _ in range(50):
         store.add("n", 1)

@@ -37,7 +37,7 @@ def test_two_processes_have_pytorchs_losses(library: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "flambeau", *launcher, str(SCRIPTS / f"with_{library}.py")],
         env=environment(PYTHONPATH=path), text=True, capture_output=True, timeout=300, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.split(" ")[1:2] == ["2"])
     losses = [float(word) for word in line.split()[2:]]

@@ -16,7 +16,7 @@ from flambeau.doctor.session import Session
 def train(steps: int = 6, seed: int = 0) -> list[torch.Tensor]:
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3),
-                        nn.Linear(8, 2))  # fmt: skip
+                        nn.Linear(8, 2))
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     losses = []
     for _ in range(steps):
@@ -139,7 +139,7 @@ def test_json_and_page(tmp_path) -> None:
     assert set(data) == {
         "version", "flambeau", "argv", "passes", "updates", "seconds", "seconds_watching",
         "suspended_at", "error", "findings", "passed", "undecided", "off", "curves",
-    }  # fmt: skip
+    }
     (finding,) = data["findings"]
     assert set(finding) == {"id", "level", "what", "evidence", "places", "fix", "steps", "silence"}
     assert finding["level"] == "certain"

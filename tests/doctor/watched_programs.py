@@ -54,4 +54,4 @@ def mistakes(watcher: doctor.Doctor, program: Callable[[], None]) -> list[doctor
 def marked(program: Callable[[], None]) -> set[int]:
     source, first = inspect.getsourcelines(program)
     return {first + i for i, line in enumerate(source) if line.rstrip().endswith(MARK)
-            or f"{MARK}  #" in line}  # fmt: skip
+            or f"{MARK}  #" in line}

@@ -21,7 +21,7 @@ def mistakes(package: str) -> dict[str, FunctionType]:
         "torch": torch, "nn": torch.nn, "F": torch.nn.functional, "__name__": f"on_{package}",
         "D": importlib.import_module(f"{package}.distributions"),
         "DataLoader": importlib.import_module(f"{package}.utils.data").DataLoader,
-    }  # fmt: skip
+    }
     exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), space)
     return {name: f for name, f in space.items() if inspect.isfunction(f)}
 

@@ -83,7 +83,7 @@ def test_the_graph_is_of_aten_operators_and_the_signature_says_what_is_what():
     program = export(module, (torch.randn(2, 3, 8, 8),), dynamic_shapes=shapes)
     targets = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
     assert targets[:4] == ["aten.conv2d.default", "aten.batch_norm.default", "aten.relu_.default",
-                           "aten.max_pool2d.default"]  # fmt: skip
+                           "aten.max_pool2d.default"]
     signature = program.graph_signature
     assert signature.parameters[:2] == ("conv.weight", "conv.bias")
     assert signature.inputs_to_buffers["b_norm_running_mean"] == "norm.running_mean"
@@ -124,7 +124,7 @@ class ByLoop(nn.Module):
     (ByValue, "data-dependent", "if x.sum() > 0"),
     (BySize, "Constraints violated", "x.shape[0] == 3"),
     (ByLoop, "Constraints violated", ""),
-])  # fmt: skip
+])
 def test_what_cannot_be_exported_names_the_line_and_the_fix(module, text, line):
     shapes = None if module is ByValue else {"x": {0: Dim("n")}}
     with pytest.raises(RuntimeError, match=text) as caught:
@@ -176,7 +176,7 @@ def call_node(program):
     lambda p: p.update(names=["x): import os #"]),
     lambda p: p["nodes"].pop(0),
     lambda p: p.clear(),
-])  # fmt: skip
+])
 def test_a_damaged_or_hostile_archive_runs_no_code(change):
     with pytest.raises(ArchiveError):
         load(archive(change))

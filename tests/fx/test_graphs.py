@@ -76,7 +76,7 @@ def test_copies_have_a_graph_of_their_own(copied):
 def test_functions_of_nn_functional_list_all_their_arguments():
     gm = fx.symbolic_trace(lambda x: nn.functional.softmax(nn.functional.max_pool2d(x, 3), 1))
     assert "max_pool2d(x, 3, stride = None, padding = 0, dilation = 1, ceil_mode = False, " \
-           "return_indices = False)" in gm.code  # fmt: skip
+           "return_indices = False)" in gm.code
     assert "softmax(max_pool2d, dim = 1, _stacklevel = 3, dtype = None)" in gm.code
     x = torch.randn(1, 2, 6, 6)
     assert torch.equal(gm(x), nn.functional.softmax(nn.functional.max_pool2d(x, 3), 1))
@@ -99,7 +99,7 @@ def test_to_folder_writes_a_package(tmp_path):
     program = ("import sys; sys.path.insert(0, sys.argv[1]); import flambeau as torch\n"
                "from saved import Saved; print(Saved()(torch.ones(2, 4))[0].sum().item())")
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True,
-                         text=True, check=True)  # fmt: skip
+                         text=True, check=True)
     assert float(run.stdout) == pytest.approx(gm(x)[0].sum().item())
 
 

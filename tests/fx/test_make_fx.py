@@ -10,7 +10,7 @@ def test_operators_are_recorded_by_their_names_in_aten():
     graph = gm(*args)
     assert [str(n.target) for n in graph.graph.nodes] == [
         "x_1", "x_2", "y_1", "aten.mul.Tensor", "aten.permute.default", "aten.add.Tensor", "output",
-    ]  # fmt: skip
+    ]
     other = torch.randn(3, 3)
     assert torch.equal(graph(other, other, other)[0], other * 2 + other.T)
 

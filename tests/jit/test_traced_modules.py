@@ -13,7 +13,7 @@ from flambeau import nn
 
 def network():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(4, 2))  # fmt: skip
+                         nn.Linear(4, 2))
 
 
 def saved_and_loaded(traced):

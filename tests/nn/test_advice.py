@@ -32,7 +32,7 @@ logits, labels = torch.zeros(8, 3), torch.arange(8) % 3
          "dataset[1] is a tensor (4,): pad them"),
         (lambda: list(DataLoader([torch.zeros(3), None], 2)), "NoneType", "dataset[1] is None"),
     ],
-)  # fmt: skip
+)
 def test_note(call, message, note):
     with pytest.raises(Exception, match=".") as caught:
         call()

@@ -86,7 +86,7 @@ def test_fused_batch_norm(torch, nn):
         bn.bias.normal_()
     x = torch.randn(2, 2, 5, 5)
     for conv, transpose in ((nn.Conv2d(2, 3, 3, bias=False), False),
-                            (nn.ConvTranspose2d(2, 3, 3), True)):  # fmt: skip
+                            (nn.ConvTranspose2d(2, 3, 3), True)):
         model = nn.Sequential(conv, bn).eval()
         fused = nn.utils.fuse_conv_bn_eval(conv, bn, transpose)
         assert torch.allclose(fused(x), model(x), atol=1e-5)

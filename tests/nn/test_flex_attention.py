@@ -8,7 +8,7 @@ import flambeau as torch
 from flambeau.nn import functional as F
 from flambeau.nn.attention.flex_attention import (
     AuxRequest, BlockMask, and_masks, create_block_mask, create_mask, flex_attention, or_masks,
-)  # fmt: skip
+)
 
 
 def causal(b, h, q, kv):
@@ -42,7 +42,7 @@ def test_scores_by_place():
     bias = table[:, at[:, None] - at + 5]
     torch.testing.assert_close(flex_attention(q, k, v, relative, scale=0.5),
                                F.scaled_dot_product_attention(q, k, v, bias, scale=0.5)
-                               )  # fmt: skip
+                               )
 
 
 def test_documents_grouped_heads_and_rows_without_keys():
@@ -54,7 +54,7 @@ def test_documents_grouped_heads_and_rows_without_keys():
 
     mask = create_block_mask(and_masks(same, causal), 2, 4, 6, 6)
     y, aux = flex_attention(q, k, v, block_mask=mask, enable_gqa=True,
-                            return_aux=AuxRequest(lse=True, max_scores=True))  # fmt: skip
+                            return_aux=AuxRequest(lse=True, max_scores=True))
     dense = create_mask(and_masks(same, causal), None, None, 6, 6)
     wanted = F.scaled_dot_product_attention(q, k, v, dense, enable_gqa=True)
     torch.testing.assert_close(y[..., :5, :], wanted[..., :5, :])

@@ -406,6 +406,6 @@ def test_losses_of_the_torch_namespace_reduce_nothing_unless_told_to(torch):
         torch.cosine_embedding_loss(x, y, sign), torch.triplet_margin_loss(x, y, x.flip(0)),
         torch.ctc_loss(torch.zeros(4, 3, 2).log_softmax(2), torch.ones(3, 1, dtype=torch.int64),
                        torch.tensor([4, 4, 4]), torch.tensor([1, 1, 1])),
-    ]  # fmt: skip
+    ]
     assert [loss.shape for loss in found] == [(3,)] * len(found)
     assert torch.kl_div(a, b, 1).shape == torch.nn.functional.kl_div(a, b).shape == ()

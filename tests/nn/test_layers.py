@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).parent
 CONTAINERS = {
     "Container", "Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList",
     "Sequential",
-}  # fmt: skip
+}
 
 
 def table(name):

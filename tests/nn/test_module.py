@@ -213,7 +213,7 @@ REFUSALS = [
      "Module has no attribute `x`"),
     (lambda m, torch: m.to(torch.int32), TypeError,
      "nn.Module.to only accepts floating point or complex dtypes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("action", "kind", "message"), REFUSALS)

@@ -166,7 +166,7 @@ def test_refusals(torch, nn, parametrize, parts):
     with pytest.raises(ValueError, match="does not have a parameter, a buffer, or a parametrized"):
         register(layer, "nothing", Flat())
     for bad, message in ((Flat, "may not change the shape"), (Wide, "may not change the dtype"),
-                         (Number, "A parametrization must return a tensor")):  # fmt: skip
+                         (Number, "A parametrization must return a tensor")):
         with pytest.raises(ValueError, match=message):
             register(layer, "weight", bad())
         assert not parametrize.is_parametrized(layer)

@@ -17,7 +17,7 @@ OURS = "_flambeau_"
 FAMILIES = {
     "nn": "Module", "optim": "Optimizer", "optim.lr_scheduler": "LRScheduler",
     "distributions": "Distribution", "utils.data": "Dataset",
-}  # fmt: skip
+}
 
 
 def test_attributes_of_users_are_theirs():

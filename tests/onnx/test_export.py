@@ -20,7 +20,7 @@ def convolutions():
         nn.Conv2d(8, 8, 3, groups=4, padding="same"), nn.GroupNorm(2, 8), nn.SiLU(),
         nn.MaxPool2d(2), nn.Hardswish(True), nn.AdaptiveAvgPool2d(3), nn.Dropout(),
         nn.Flatten(), nn.Linear(72, 5), nn.LogSoftmax(-1),
-    )  # fmt: skip
+    )
 
 
 class Recurrent(nn.Module):
@@ -56,7 +56,7 @@ class Functions(nn.Module):
             nn.functional.interpolate(x[:, None], scale_factor=2), x.clamp(-0.5, 0.5).std(-1),
             torch.where(x > 0, x, 2.0), nn.functional.layer_norm(x, (4,)), x.roll(1, 2),
             nn.functional.gelu(x, approximate="tanh"), x.argmax(-1), torch.stack([x, x], 1),
-        )  # fmt: skip
+        )
 
 
 CASES = {
@@ -66,7 +66,7 @@ CASES = {
     "transformer": (Translator, lambda b, t: (torch.randn(b, t, 8), torch.randn(b, 4, 8)),
                     {"x": BT, "y": {0: BT[0]}}),
     "functions": (Functions, lambda b, t: (torch.randn(b, t, 4), torch.randn(4)), {"x": BT}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -90,7 +90,7 @@ def test_names_and_files(tmp_path):
 
     file = tmp_path / "model.onnx"
     torch.onnx.export(nn.Linear(3, 2), (torch.ones(4, 3),), file, input_names=["features"],
-                      output_names=["logits"], dynamic_axes={"features": {0: "batch"}})  # fmt: skip
+                      output_names=["logits"], dynamic_axes={"features": {0: "batch"}})
     model = onnx.load(file)
     assert [i.name for i in model.graph.input] == ["features"]
     assert [o.name for o in model.graph.output] == ["logits"]

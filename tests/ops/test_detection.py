@@ -98,7 +98,7 @@ def test_the_adjoint_of_means_counts_the_last_row_and_column(vision) -> None:
                                0, 1, 1, 1, 1, False), RuntimeError,
      r"offset output dims: \(3, 3\) - computed output dims: \(2, 2\)"),
     (lambda v: v.qnms(torch.ones(1, 4), torch.ones(1), 0.5), NotImplementedError, "qnms"),
-])  # fmt: skip
+])
 def test_refusals(vision, call, error, text) -> None:
     with pytest.raises(error, match=text):
         call(vision)

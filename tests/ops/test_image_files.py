@@ -80,7 +80,7 @@ def test_written_images_can_be_read(tmp_path) -> None:
     (lambda: files.encode_png(torch.ones(1, 3, 3), 6), "dtype should be uint8"),
     (lambda: files.encode_jpeg(torch.ones(3, 3, dtype=torch.uint8), 6), "3-dimensional"),
     (lambda: files.read_file("no such file"), r"\[Errno 2\] No such file or directory"),
-])  # fmt: skip
+])
 def test_refusals(call, text) -> None:
     with pytest.raises(RuntimeError, match=text):
         call()
@@ -90,7 +90,7 @@ def test_colours_of_sixteen_bits_are_refused() -> None:
     header = b"IHDR" + bytes([0, 0, 0, 1, 0, 0, 0, 1, 16, 2, 0, 0, 0])  # 1 x 1, 16 bits, colour
     rows = b"IDAT" + zlib.compress(bytes([0, 1, 2, 3, 4, 5, 6]))
     chunks = [len(c[4:]).to_bytes(4, "big") + c + zlib.crc32(c).to_bytes(4, "big")
-              for c in (header, rows, b"IEND")]  # fmt: skip
+              for c in (header, rows, b"IEND")]
     data = torch.frombuffer(bytearray(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)), dtype=torch.uint8)
     with pytest.raises(NotImplementedError, match="16 bits a channel"):
         files.decode_png(data, files.UNCHANGED)

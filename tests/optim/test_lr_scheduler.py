@@ -90,7 +90,7 @@ CLOSED = {
         lambda o: schedulers.ChainedScheduler(
             [schedulers.ConstantLR(o, 0.5, 3), schedulers.ExponentialLR(o, 0.9)]),
         lambda e: 0.9**e * (0.5 if e < 3 else 1)),
-}  # fmt: skip
+}
 
 
 def end_of(name):
@@ -142,7 +142,7 @@ def step_to(scheduler, epoch):
 @pytest.mark.parametrize("name", [
     "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR",
     "CosineAnnealingLR", "LambdaLR",
-])  # fmt: skip
+])
 def test_step_to_an_epoch(name):
     build, closed = CLOSED[name]
     optimizer = make()
@@ -216,7 +216,7 @@ def test_plateau():
     rates = plateau_path([1] * 8, patience=0, factor=0.5, cooldown=2)
     assert rates == [1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125]
     assert plateau_path([1, 1.04, 1.2], mode="max", patience=0, threshold=0.1, factor=0.5) == [
-        1, 0.5, 0.5]  # fmt: skip
+        1, 0.5, 0.5]
     rates = plateau_path(
         [1, 0.95, 0.8], patience=0, threshold=0.1, threshold_mode="abs", factor=0.5
     )

@@ -287,7 +287,7 @@ def test_step_hooks():
     from flambeau.optim.optimizer import (
         register_optimizer_step_post_hook,
         register_optimizer_step_pre_hook,
-    )  # fmt: skip
+    )
 
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
     calls = []

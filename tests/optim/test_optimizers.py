@@ -15,7 +15,7 @@ class Adam:
     def __init__(
         self, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False,
         decoupled=False,
-    ):  # fmt: skip
+    ):
         self.lr, self.betas, self.eps, self.decay = lr, betas, eps, weight_decay
         self.amsgrad, self.decoupled = amsgrad, decoupled
         self.m = self.v = self.largest = 0.0
@@ -121,7 +121,7 @@ class NAdam:
     def __init__(
         self, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, momentum_decay=4e-3,
         decoupled_weight_decay=False,
-    ):  # fmt: skip
+    ):
         self.lr, self.betas, self.eps, self.decay = lr, betas, eps, weight_decay
         self.momentum_decay, self.decoupled = momentum_decay, decoupled_weight_decay
         self.m = self.v = 0.0
@@ -150,7 +150,7 @@ class RAdam:
     def __init__(
         self, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0,
         decoupled_weight_decay=False,
-    ):  # fmt: skip
+    ):
         self.lr, self.betas, self.eps, self.decay = lr, betas, eps, weight_decay
         self.decoupled = decoupled_weight_decay
         self.m = self.v = 0.0
@@ -248,7 +248,7 @@ CASES = [
     ("ASGD", ASGD, {"lr": 0.1, "lambd": 0.1, "alpha": 0.6, "weight_decay": 0.1}),
     ("Rprop", Rprop, {"lr": 0.05, "etas": (0.4, 1.3), "step_sizes": (0.01, 0.07)}),
     ("Adafactor", Adafactor, {"lr": 0.1, "weight_decay": 0.1}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "reference", "options"), CASES)

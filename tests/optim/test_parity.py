@@ -38,7 +38,7 @@ OPTIONS = {
     "ASGD": [{"t0": 5, "lambd": 0.1}, {"weight_decay": 0.3}],
     "Rprop": [{"etas": (0.3, 1.5), "step_sizes": (0.01, 0.1)}],
     "Adafactor": [{"weight_decay": 0.3}, {"d": 2.0, "eps": (1e-6, 0.1)}],
-}  # fmt: skip
+}
 CASES = [(name, o) for name, more in OPTIONS.items() for o in (*COMMON, *more)]
 
 
@@ -93,7 +93,7 @@ def test_complex_parameters(name):
 
 @pytest.mark.parametrize("options", [
     {}, {"nesterov": False}, {"adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.3},
-])  # fmt: skip
+])
 def test_muon(options):
     torch = pytest.importorskip("torch")
     ends = []
@@ -112,7 +112,7 @@ def test_muon(options):
 @pytest.mark.parametrize("options", [
     {}, {"line_search_fn": "strong_wolfe"}, {"history_size": 2, "lr": 0.5},
     {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 5},
-])  # fmt: skip
+])
 def test_lbfgs(options):
     torch = pytest.importorskip("torch")
     ends = []
@@ -163,7 +163,7 @@ SCHEDULERS = {
         s.SequentialLR(o, [s.ExponentialLR(o, 0.9), s.StepLR(o, 2, 0.5)], [6]),
         s.LinearLR(o, 0.5),
     ]),
-}  # fmt: skip
+}
 
 
 class Schedulers:

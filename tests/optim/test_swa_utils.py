@@ -29,7 +29,7 @@ def averages(averaged, values):
 
 @pytest.mark.parametrize("rule", [
     {}, {"avg_fn": swa_utils.get_swa_avg_fn()}, {"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()},
-])  # fmt: skip
+])
 def test_equal_weights(rule):
     averaged = swa_utils.AveragedModel(model_with(9.0), **rule)
     assert averages(averaged, [1, 2, 6]) == pytest.approx([1, 1.5, 3])

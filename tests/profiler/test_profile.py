@@ -13,7 +13,7 @@ import flambeau as torch
 from flambeau.profiler import (
     ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler,
     write_flame_graph,
-)  # fmt: skip
+)
 
 
 def names(prof):
@@ -43,7 +43,7 @@ def test_operators_labels_modules_nodes_and_optimisers_nest():
     seen = names(prof)
     wanted = {"training", "nn.Module: Sequential_0", "nn.Module: Linear_0", "aten::linear",
               "aten::relu", "aten::mean", "AddmmBackward0", "Optimizer.step#SGD.step",
-              "Optimizer.zero_grad#SGD.zero_grad"}  # fmt: skip
+              "Optimizer.zero_grad#SGD.zero_grad"}
     assert wanted <= set(seen)
     assert seen.count("Optimizer.step#SGD.step") == 1
     linear = next(e for e in prof.events() if e.name == "aten::linear")
@@ -64,7 +64,7 @@ def test_python_operators_and_in_place_writes_are_seen():
         2 - y
         torch.ones(2, 2) @ torch.ones(2, 2)
     assert [n for n in names(prof) if n in ("aten::add", "aten::mul_", "aten::matmul")] \
-        == ["aten::add", "aten::mul_", "aten::matmul"]  # fmt: skip
+        == ["aten::add", "aten::mul_", "aten::matmul"]
 
 
 @pytest.mark.usefixtures("plain_functions")
@@ -91,11 +91,11 @@ def test_shapes_memory_and_lines():
     assert exp.stack[0].startswith(__file__)
     assert exp.stack[0].endswith(": test_shapes_memory_and_lines")
     text = prof.key_averages(group_by_input_shape=True, group_by_stack_n=2).table(
-        sort_by="self_cpu_memory_usage", row_limit=1, max_src_column_width=200)  # fmt: skip
+        sort_by="self_cpu_memory_usage", row_limit=1, max_src_column_width=200)
     assert "aten::cat" in text
     assert "aten::exp" not in text
     for title in ("Name", "Self CPU %", "CPU time avg", "# of Calls", "CPU Mem", "Input Shapes",
-                  "Source Location", "Self CPU time total: "):  # fmt: skip
+                  "Source Location", "Self CPU time total: "):
         assert title in text
 
 
@@ -155,7 +155,7 @@ def test_bottleneck_prints_both_profiles(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import torch\nprint(torch.ones(3).exp().sum())\n")
     done = subprocess.run([sys.executable, "-m", "flambeau.utils.bottleneck", str(script)],
-                          capture_output=True, text=True, check=True)  # fmt: skip
+                          capture_output=True, text=True, check=True)
     assert "cProfile output" in done.stdout
     assert "aten::exp" in done.stdout
 
@@ -167,7 +167,7 @@ def test_tables_are_laid_out_like_pytorchs():
     def lines(library, **options):
         profiler = library.profiler
         with profiler.profile(record_shapes=True, profile_memory=True) as prof, \
-                profiler.record_function("label"):  # fmt: skip
+                profiler.record_function("label"):
             library.ones(2, 3).exp()
         averages = prof.key_averages(group_by_input_shape=True)
         text = averages.table(sort_by="cpu_time_total", row_limit=1, **options)

@@ -26,7 +26,7 @@ def contents(torch):
         "dtype": torch.int8, "device": torch.device("cuda", 1), "size": torch.Size([2, 3]),
         "layout": torch.strided, "od": OrderedDict(a=1), "set": {1, 2}, "b": b"\xff\0",
         "plain": [1, 2.5, None, True, 10**30, "h\u00e9"], "cls": OrderedDict,
-    }  # fmt: skip
+    }
 
 
 def plain(value):
@@ -37,7 +37,7 @@ def plain(value):
         return (
             type(value).__name__, str(value.dtype), tuple(value.shape), tuple(value.stride()),
             value.storage_offset(), value.requires_grad, numbers,
-        )  # fmt: skip
+        )
     foreign = type(value).__module__.startswith(("torch", "flambeau"))
     return str(value) if foreign else value
 
@@ -52,7 +52,7 @@ def written(torch, data, **options) -> io.BytesIO:
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("as_zip", [True, False], ids=["zip", "legacy"])
 @pytest.mark.parametrize(("writer", "reader"), [(flambeau, real), (real, flambeau)],
-                         ids=["ours to theirs", "theirs to ours"])  # fmt: skip
+                         ids=["ours to theirs", "theirs to ours"])
 def test_contents(writer, reader, as_zip, weights_only):
     data = contents(writer)
     if not as_zip:
@@ -85,11 +85,11 @@ def network(torch):
     return nn.Sequential(
         nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(),
         nn.Sequential(nn.Linear(18, 4), nn.Dropout(0.5)), nn.LSTM(4, 3), nn.Embedding(5, 2),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(flambeau, real), (real, flambeau)],
-                         ids=["ours to theirs", "theirs to ours"])  # fmt: skip
+                         ids=["ours to theirs", "theirs to ours"])
 def test_models_and_optimizers(writer, reader):
     model = network(writer)
     optimizer = writer.optim.Adam(model.parameters())
@@ -110,7 +110,7 @@ def test_models_and_optimizers(writer, reader):
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(flambeau, real), (real, flambeau)],
-                         ids=["ours to theirs", "theirs to ours"])  # fmt: skip
+                         ids=["ours to theirs", "theirs to ours"])
 def test_whole_models(writer, reader):
     model = network(writer).eval()
     file = written(writer, model)
@@ -133,7 +133,7 @@ def test_safetensors_package_reads_and_writes_the_same(tmp_path):
         return {
             "b": torch.ones(2, 3), "a": torch.arange(4), "h": torch.ones(3, dtype=torch.bfloat16),
             "m": torch.tensor([True]), "d": torch.ones(1, dtype=torch.float64),
-        }  # fmt: skip
+        }
 
     ours = safetensors.save(tensors(flambeau), {"format": "pt"})
     assert ours == package.save(tensors(real), {"format": "pt"})

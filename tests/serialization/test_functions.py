@@ -25,7 +25,7 @@ def again(value: Any) -> Any:
 @pytest.mark.parametrize("namespace", NAMESPACES, ids=lambda one: one.__name__)
 def test_every_operator_comes_back(namespace: Any) -> None:
     found = {name: made for name, made in vars(namespace).items()
-             if isinstance(made, FunctionType) and not name.startswith("_")}  # fmt: skip
+             if isinstance(made, FunctionType) and not name.startswith("_")}
     assert len(found) > 15
     kept = again(found)
     assert [name for name in found if kept[name] is not found[name]] == []
@@ -34,7 +34,7 @@ def test_every_operator_comes_back(namespace: Any) -> None:
 @pytest.mark.parametrize("net", [
     nn.TransformerEncoderLayer(8, 2), nn.TransformerDecoderLayer(8, 2, activation="gelu"),
     nn.TransformerEncoderLayer(8, 2, activation=torch.tanh),
-], ids=["relu", "gelu", "tanh"])  # fmt: skip
+], ids=["relu", "gelu", "tanh"])
 def test_modules_that_hold_functions(net: Any) -> None:
     assert again(net).activation is net.activation
 
@@ -43,7 +43,7 @@ def test_modules_that_hold_functions(net: Any) -> None:
     ("torch._C._nn gelu", F.gelu), ("torch._C._linalg linalg_det", torch.linalg.det),
     ("torch._C._fft fft_rfft", torch.fft.rfft), ("torch.nn.functional relu", F.relu),
     ("torch._C._special special_erf", torch.special.erf),
-])  # fmt: skip
+])
 def test_names_in_the_files_of_pytorch(name: str, made: Any) -> None:
     from flambeau.serialization.names import resolve
 

@@ -60,7 +60,7 @@ CALLS = [
     (os.system, "touch hacked"), (eval, "open('hacked', 'w')"), (exec, "open('hacked', 'w')"),
     (open, "hacked", "w"), (getattr, os, "system"), (__import__, "os"), (print, "x"),
     (pickle.loads, b"x"), (type, "X", (), {}), (torch.load, "hacked"), (torch.save, 1, "hacked"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
@@ -86,7 +86,7 @@ NAMES = [
     "collections namedtuple", "collections OrderedDict.fromkeys", "builtins object",
     "builtins getattr", "__builtin__ eval", "flambeau load", "torch._C _VariableFunctionsClass",
     "codecs encode", "_codecs decode", "numpy load", "torch.nn.modules.linear Linear",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,7 +112,7 @@ def test_sizes_are_not_believed():
         b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", b"\x80\x02\x8b" + huge + b".",
         b"\x80\x02cbuiltins\nbytearray\n(J" + huge + b"tR.", b"\x80\x02j" + huge + b".",
         b"I" + b"9" * 100_000 + b"\n.",
-    ):  # fmt: skip
+    ):
         tracemalloc.start()
         refused(pickled)
         peak = tracemalloc.get_traced_memory()[1]
@@ -159,7 +159,7 @@ def test_tensors_stay_inside_their_storage():
         b"K\0" + minus + b"\x85K\1\x85",
         b"K\0K\4\x85K\1K\1\x86", b"K\0(" + b"\x8a\x08" + b"\xff" * 7 + b"\x7ftK\1\x85",
         b"K\0N\x85K\1\x85", b"K\0K\4K\1",
-    ):  # fmt: skip
+    ):
         fails(tensor_pickle(rest=rest))
 
 
@@ -236,7 +236,7 @@ def test_damaged_files_raise(seed):
     data = {
         "x": x, "t": x.t()[1:], "o": collections.OrderedDict(a=1), "l": [1, 2.5, "s", {1, 2}],
         "c": collections.Counter("ab"), "n": (1, (2, (3, 4))),
-    }  # fmt: skip
+    }
     file, old = io.BytesIO(), io.BytesIO()
     torch.save(data, file)
     torch.save(data, old, _use_new_zipfile_serialization=False)
@@ -273,7 +273,7 @@ def test_damaged_files_raise(seed):
     b'{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},'
     b'"x":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}}',
     b"[" * 100_000,
-])  # fmt: skip
+])
 def test_safetensors_headers(header, tmp_path):
     data = len(header).to_bytes(8, "little") + header + bytes(4)
     with pytest.raises(SafetensorError):

@@ -47,7 +47,7 @@ def returned(obj, **options):
 DTYPES = [
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "uint16", "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -104,7 +104,7 @@ def test_plain_data():
         "nested": ({1: (2, [3])}, {4, 5}), "order": OrderedDict(b=1, a=2),
         "count": Counter("aab"), "array": bytearray(b"xy"), "size": torch.Size([2, 3]),
         "dtype": torch.bfloat16, "device": torch.device("cuda", 1), "layout": torch.strided,
-    }  # fmt: skip
+    }
     for weights_only in (True, False):
         loaded = returned(data, weights_only=weights_only)
         assert loaded == data
@@ -228,7 +228,7 @@ def test_layout_of_the_archive(tmp_path):
         f"model.v1/{name}"
         for name in ("data.pkl", ".format_version", ".storage_alignment", "byteorder", "data/0",
                      "data/1", "version", ".data/serialization_id")
-    ]  # fmt: skip
+    ]
 
 
 def test_path_str_and_open_file(tmp_path):
@@ -354,7 +354,7 @@ def test_mmap_reads_from_the_file_and_writes_to_memory(tmp_path):
 def test_format_before_zip():
     x = torch.arange(6.0).reshape(2, 3)
     file = saved({"x": x, "t": x.t(), "p": Parameter(torch.ones(2))},
-                 _use_new_zipfile_serialization=False)  # fmt: skip
+                 _use_new_zipfile_serialization=False)
     for weights_only in (True, False):
         file.seek(0)
         loaded = torch.load(file, weights_only=weights_only)

@@ -18,7 +18,7 @@ def test_round_trip(tmp_path):
     tensors = {
         "weight": torch.arange(6.0).reshape(2, 3), "half": torch.ones(3, dtype=torch.bfloat16),
         "mask": torch.tensor([True, False]), "none": torch.ones(0, 2), "one": torch.tensor(7),
-    }  # fmt: skip
+    }
     safetensors.save_file(tensors, path, metadata={"format": "pt"})
     loaded = safetensors.load_file(path)
     assert set(loaded) == set(tensors)

@@ -157,15 +157,15 @@ def test_options_are_what_was_set():
     set_printoptions(precision=2, threshold=7, edgeitems=1, linewidth=30, sci_mode=False)
     assert get_printoptions() == {
         "precision": 2, "threshold": 7, "edgeitems": 1, "linewidth": 30, "sci_mode": False,
-    }  # fmt: skip
+    }
     set_printoptions(linewidth=50)
     assert get_printoptions() == {
         "precision": 2, "threshold": 7, "edgeitems": 1, "linewidth": 50, "sci_mode": None,
-    }  # fmt: skip
+    }
     set_printoptions(profile="full", precision=6)
     assert get_printoptions() == {
         "precision": 6, "threshold": math.inf, "edgeitems": 3, "linewidth": 80, "sci_mode": None,
-    }  # fmt: skip
+    }
 
 
 def test_the_context_manager_restores_options_after_an_error():
@@ -195,15 +195,15 @@ def test_only_the_corners_of_a_long_tensor_are_looked_at():
 FLOATS = (
     np.float16, ml_dtypes.bfloat16, np.float32, np.float64,
     ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2,
-)  # fmt: skip
+)
 OTHERS = (
     np.bool_, np.uint8, np.int8, np.int16, np.int32, np.int64, np.uint16, np.uint32, np.uint64,
     np.complex64, np.complex128,
-)  # fmt: skip
+)
 SHAPES = (
     (), (1,), (4,), (7,), (30,), (0,), (0, 3), (2, 0), (3, 4), (2, 3, 4), (2, 1, 3, 2), (1, 1, 1),
     (1001,), (40, 40), (7, 400), (2, 3, 300), (7, 8, 9, 10), (3, 1000), (2000, 1), (6, 200),
-)  # fmt: skip
+)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"precision": 2},

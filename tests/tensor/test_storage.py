@@ -46,7 +46,7 @@ def test_from_buffer(torch):
 def test_meta_storages_have_a_size_and_no_bytes(torch):
     for storage in (torch.UntypedStorage(24, device="meta"),
                     torch.TypedStorage([0] * 6, device="meta", dtype=torch.int32),
-                    torch.empty(2, 3, device="meta").storage()):  # fmt: skip
+                    torch.empty(2, 3, device="meta").storage()):
         assert (storage.device.type, storage.nbytes(), storage.data_ptr()) == ("meta", 24, 0)
         assert storage.clone().device.type == "meta"
         for read in (storage.tolist, lambda s=storage: s[0]):
@@ -66,7 +66,7 @@ def test_tensors_of_storages(torch):
     assert torch.tensor(x.untyped_storage(), dtype=torch.int32).tolist() == [1, 1]
     assert x.storage_type() is torch.IntStorage
     for make in (lambda s: torch.tensor(s, dtype=torch.float32),
-                 lambda s: torch.tensor([]).set_(s)):  # fmt: skip
+                 lambda s: torch.tensor([]).set_(s)):
         with pytest.raises(RuntimeError, match="Expected a Storage of type"):
             make(x.storage())
 
@@ -87,10 +87,10 @@ def test_deterministic_algorithms_fill_new_memory(torch, dtype):
         made = [torch.empty(3, dtype=kind), torch.empty_strided((2, 2), (1, 2), dtype=kind),
                 torch.empty_like(torch.zeros(3, dtype=kind)),
                 torch.zeros(3, dtype=kind).new_empty(2),
-                torch.zeros(1, dtype=kind).resize_(3)[1:]]  # fmt: skip
+                torch.zeros(1, dtype=kind).resize_(3)[1:]]
     finally:
         torch.use_deterministic_algorithms(False)
     for x in made:
         full = x.isnan() if kind.is_floating_point else \
-            x == (True if dtype == "bool" else torch.iinfo(kind).max)  # fmt: skip
+            x == (True if dtype == "bool" else torch.iinfo(kind).max)
         assert full.all()

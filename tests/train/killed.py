@@ -21,7 +21,7 @@ from flambeau import nn
 from flambeau.optim.lr_scheduler import StepLR
 from flambeau.train import (
     CONTROL, CSVLogger, Checkpoint, EarlyStopping, Trainer, callback, epoch, step,
-)  # fmt: skip
+)
 from flambeau.utils.data import DataLoader, Dataset
 
 EPOCHS = 20
@@ -95,7 +95,7 @@ def main(folder: Path, compiled: bool, kill=lambda: None) -> None:
                 smallest, EarlyStopping("valid_loss", 30), CSVLogger(folder / "log.csv"),
                 Checkpoint(folder, monitor="valid_loss", steps=2),
             ],
-        )  # fmt: skip
+        )
     assert compiled == bool(programs)
     print("over", trainer.history, trainer.persistence.values, data.loaded)
 
@@ -105,4 +105,4 @@ if __name__ == "__main__":
     main(
         Path(sys.argv[1]), sys.argv[2] == "1",
         *([killer(int(given[0]), float(given[1]))] if given else []),
-    )  # fmt: skip
+    )

@@ -10,7 +10,7 @@ from flambeau.optim.lr_scheduler import StepLR
 from flambeau.train import (
     Checkpoint, CSVLogger, EarlyStopping, Loop, Progress, Schedule, Scope, Trainer, epoch, forward,
     run, step,
-)  # fmt: skip
+)
 from flambeau.train.metrics import Accuracy
 
 torch.manual_seed(0)
@@ -34,7 +34,7 @@ def generator(run):
      (None, "list of callbacks, got NoneType"),
      ([generator(None)], "give the generator function generator itself"),
      ([None], "NoneType is no callback"), ([EarlyStopping], "is a class: use EarlyStopping")],
-)  # fmt: skip
+)
 def test_callbacks(callbacks, message):
     with pytest.raises(TypeError, match=message):
         made().fit((X, Y), callbacks=callbacks)
@@ -47,7 +47,7 @@ def test_callbacks(callbacks, message):
     [((X,), r"one tuple with the target .*: fit\(\(x, y\)"),
      (({"x": X, "y": Y},), "expected a loader, a dataset, or arrays .*, got dict"),
      (("text",), "got str"), ((None,), "got NoneType")],
-)  # fmt: skip
+)
 def test_data(data, message):
     with pytest.raises((TypeError, ValueError), match=message):
         made().fit(*data)
@@ -73,7 +73,7 @@ def test_sizes():
     ("loss", "message"),
     [(lambda y_pred, y: 3.0, "the loss is a float"), (lambda y_pred, y: None, "is a NoneType"),
      (lambda y_pred, y: y_pred.sum(1), r"the loss has shape \(24,\)")],
-)  # fmt: skip
+)
 def test_losses(loss, message, compile):
     trainer, steps = made(loss, compile), []
     trainer.attach(step.end, lambda: steps.append(1))
@@ -158,7 +158,7 @@ def test_a_folder_that_is_a_file(tmp_path, resume):
     "work",
     [lambda t: t.evaluate(X), lambda t: t.evaluate((X,)), lambda t: t.fit((X, Y), X),
      lambda t: t.fit((X, Y), (X.numpy(),))],
-)  # fmt: skip
+)
 def test_arrays_without_a_target(work):
     with pytest.raises(ValueError, match=r"(evaluate|valid): arrays are given .* \(x, y\)"):
         work(made())
@@ -175,7 +175,7 @@ def test_inputs_and_targets_to_predict():
     [("model", "trainer.net"), ("network", "trainer.net"), ("terminate", "run.stop()"),
      ("terminate_epoch", "run.stop(epoch)"), ("add_event_handler", "attach(event, function)"),
      ("fit_generator", "fit(loader"), ("stop_training", "run.stop()")],
-)  # fmt: skip
+)
 def test_names_of_other_libraries(name, instead):
     trainer = made()
     with pytest.raises(AttributeError) as raised:
@@ -192,7 +192,7 @@ def test_names_of_other_libraries(name, instead):
     [(lambda t: StepLR(t.optimizer, 1), r"StepLR is a scheduler: Schedule\(\.\.\.\) steps it"),
      (lambda t: Accuracy(), r"Accuracy is a metric: Trainer\(\.\.\., metrics=\[\.\.\.\]\)"),
      (lambda t: Schedule(StepLR), "not the class StepLR: a function of the optimiser")],
-)  # fmt: skip
+)
 def test_what_belongs_elsewhere(make, message):
     trainer = made()
     with pytest.raises(TypeError, match=message):

@@ -13,7 +13,7 @@ from flambeau.optim.swa_utils import SWALR
 from flambeau.train import (
     EMA, SWA, EarlyStopping, Freeze, GradientClipping, Loop, LRFinder, Schedule, TerminateOnNaN,
     Trainer, Unfreeze, Warmup, epoch, step,
-)  # fmt: skip
+)
 
 torch.manual_seed(0)
 X = torch.randn(24, 3)
@@ -131,7 +131,7 @@ def test_schedules_by_epoch_and_by_step():
     assert late == [1] * 6 + [0.5] * 3
     cycle = rates([Schedule(
         lambda o, run: schedulers.OneCycleLR(o, 2, run.state.batches * run.state.epochs)
-    )])  # fmt: skip
+    )])
     assert max(cycle) == pytest.approx(2, rel=0.01)
     assert cycle.index(max(cycle)) == 2
     assert cycle[-1] < 0.001
@@ -171,7 +171,7 @@ def test_warmup_alone_and_under_a_schedule():
     assert rates([Warmup(4, start=0.2)]) == [0.2, 0.4, 0.6, 0.8, 1, 1, 1, 1, 1]
     assert rates([Warmup(epochs=1, start=0.01, shape="exponential")], 2) == [
         0.01, 0.046416, 0.215443, 1, 1, 1,
-    ]  # fmt: skip
+    ]
     for callbacks in (
         [Schedule(lambda o: schedulers.ExponentialLR(o, 0.5)), Warmup(6, start=0.4)],
         [Warmup(6, start=0.4), Schedule(lambda o: schedulers.ExponentialLR(o, 0.5))],
@@ -289,11 +289,11 @@ def test_freeze():
     first = trainer.net[0].weight.detach().clone()
     trainer.net[2].bias.requires_grad_(False)
     trainer.attach(epoch.end(once=1), lambda: trained.append(bool((trainer.net[0].weight == first)
-                                                                  .all())))  # fmt: skip
+                                                                  .all())))
     fit(trainer, callbacks=[Freeze("0", until=2), Freeze("2.w*", start=3)])
     assert trained == [
         [False, False, True, False], True, [True, True, True, False], [True, True, False, False]
-    ]  # fmt: skip
+    ]
     assert [p.requires_grad for p in trainer.net.parameters()] == [True, True, True, False]
     with pytest.raises(ValueError, match=r"no parameter is called 'o'.*There are: 0, 1, 2, 0\.w"):
         fit(trainer, callbacks=[Freeze("o")])

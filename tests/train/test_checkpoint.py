@@ -33,7 +33,7 @@ def make(seed=0, compile=False, **options):
     net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.4), nn.BatchNorm1d(8), nn.Linear(8, 2))
     optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
     trainer = Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"], compile=compile,
-                      **options)  # fmt: skip
+                      **options)
     trainer.losses = []
     trainer.attach(step.end, lambda run: run.losses.append(run.state.loss.item()))
     return trainer
@@ -52,14 +52,14 @@ def every_callback():
         Schedule(lambda o, run: OneCycleLR(o, 0.1, total_steps=run.state.batches * 3)),
         Warmup(7), EMA(0.9), SWA(2, name="SWA", evaluate=False), EarlyStopping(patience=50),
         Freeze("0", until=2), GradientClipping(0.5), TerminateOnNaN(),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     ("count", "compile"),
     [(1, False), (3, False), (6, False), (7, False), (13, False), (18, False),
      pytest.param(3, True, marks=pytest.mark.slow), pytest.param(13, True, marks=pytest.mark.slow)],
-)  # fmt: skip
+)
 def test_every_callback_resumes_to_the_bit(count, compile, tmp_path):
     whole = make(compile=compile)
     with torch_exact():
@@ -117,7 +117,7 @@ def test_the_best_three(tmp_path):
     assert kept == [[1], [2, 1], [2, 3, 1], [2, 3, 1], [5, 2, 3], [5, 2, 3], [5, 7, 2], [5, 7, 2]]
     assert files(tmp_path) == [
         "best-epoch-0002.pt", "best-epoch-0005.pt", "best-epoch-0007.pt", "best.pt", "last.pt",
-    ]  # fmt: skip
+    ]
     assert torch.load(checkpoint.best)["epoch"] == 5
     assert torch.load(tmp_path / "best-epoch-0007.pt")["epoch"] == 7
 
@@ -139,7 +139,7 @@ def test_higher_is_better_where_the_metric_says_so(tmp_path):
     ("options", "steps"),
     [({"steps": 5}, [5, 6, 10, 12, 15, 18]), ({"epochs": 2}, [12, 18]),
      ({"epochs": None}, [18]), ({"epochs": None, "minutes": 1e-9}, list(range(1, 19)))],
-)  # fmt: skip
+)
 def test_when(options, steps, tmp_path):
     found = []
 
@@ -243,7 +243,7 @@ def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch)
     assert torch.load(checkpoint.best)["epoch"] == 4
     assert torch.load(checkpoint.last)["persistence"]["objects"]["Checkpoint"]["kept"] == [
         {"epoch": 4, "value": 3.0}, {"epoch": 2, "value": 4.0}
-    ]  # fmt: skip
+    ]
 
 
 FULL = """
@@ -268,7 +268,7 @@ print("trained", trainer.state.step)
 def test_a_file_that_cannot_be_written_to_its_end(tmp_path):
     """The system itself refuses in the middle of the file."""
     done = subprocess.run([sys.executable, "-c", FULL, tmp_path], cwd=ROOT, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+                          text=True, check=True)
     assert done.stdout == "trained 4\n"
     assert "step 2 was not written: File too large" in done.stderr
     assert torch.load(tmp_path / "last.pt")["run"]["step"] == 1

@@ -69,7 +69,7 @@ def test_bad_filters(counts, kind):
 def test_filters_that_nothing_passes():
     for counts in ({"before": 3, "after": 5}, {"before": 1}, {"before": 4, "after": 3},
                    {"once": 3, "after": 3}, {"once": [8, 9], "before": 8},
-                   {"every": 4, "before": 4}):  # fmt: skip
+                   {"every": 4, "before": 4}):
         with pytest.raises(ValueError, match="no event passes"):
             step.end(**counts)
     assert step.end(before=5, after=3) and step.end(once=4, after=3, before=5)

@@ -46,7 +46,7 @@ def few(monkeypatch):
     counts = {"train": 512, "test": 200}
     monkeypatch.setattr(mnist_data, "load", lambda split: (
         images[: counts[split]], labels[: counts[split]]
-    ))  # fmt: skip
+    ))
 
 
 def accuracies(text):

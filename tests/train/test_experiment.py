@@ -100,9 +100,9 @@ def test_configs_of_all_kinds():
     assert plain_config(Config()) == {"lr": 0.1, "sizes": [1, 2]}
     assert plain_config(argparse.Namespace(a=1, b=None)) == {"a": 1, "b": None}
     odd = {"f": len, "t": torch.ones(2), "n": np.float32(0.5), "k": torch.nn.Linear, "s": {2, 1},
-           "x": float("nan"), "none": None}  # fmt: skip
+           "x": float("nan"), "none": None}
     assert plain_config(odd) == {"f": "len", "t": [1.0, 1.0], "n": 0.5, "k": "Linear",
-                                 "s": [1, 2], "x": "nan", "none": None}  # fmt: skip
+                                 "s": [1, 2], "x": "nan", "none": None}
     json.dumps(plain_config({"object": object()}))
 
 

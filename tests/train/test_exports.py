@@ -25,7 +25,7 @@ def test_callbacks_are_imported_when_asked_for():
     )
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+                          text=True, check=True)
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         flambeau.train.Nothing  # noqa: B018

@@ -164,7 +164,7 @@ def test_models_that_return_their_loss(as_dict: bool) -> None:
     batches = [{"inputs": X, "labels": Y}]
     model = Model()
     run = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.5), metrics=["accuracy"],
-                  compile=False)  # fmt: skip
+                  compile=False)
     history = run.fit(batches, batches, epochs=20, progress=False)
     assert history[-1]["loss"] < history[0]["loss"]
     assert {"accuracy", "valid_loss", "valid_accuracy"} <= set(history[0])
@@ -201,7 +201,7 @@ def test_gradient_checkpointing_gives_the_same_numbers(wanted) -> None:
         )
         torch.manual_seed(1)
         histories.append(trainer.fit((x, x), (x, x), 2, progress=False, shuffle=False,
-                                     gradient_checkpointing=option))  # fmt: skip
+                                     gradient_checkpointing=option))
         assert all("forward" not in vars(module) for module in net.modules())
     for row, other in zip(*histories, strict=True):
         assert row == pytest.approx(other, rel=1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 from flambeau.train import (
     CONTROL, IO, METRICS, OUTER, USER, Loop, Scope, backward, epoch, run, step, stopped,
-)  # fmt: skip
+)
 from flambeau.train import fetch as fetch_scope
 from flambeau.train import train as train_scope
 

@@ -18,7 +18,7 @@ Y = (X.sum(1) > 0.8).long()
 def make():
     net = nn.Linear(3, 2)
     return Trainer(net, torch.optim.SGD(net.parameters(), lr=0.5), "cross_entropy",
-                   metrics=["accuracy"], compile=False)  # fmt: skip
+                   metrics=["accuracy"], compile=False)
 
 
 @pytest.mark.parametrize("options", [{}, {"labels": Y}, {"groups": np.arange(50) // 4}], ids=str)

@@ -25,7 +25,7 @@ def start(folder, compiled, *kill):
     return subprocess.Popen(
         [sys.executable, PROGRAM, folder, str(int(compiled)), *map(str, kill)], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    )
 
 
 def finish(process):

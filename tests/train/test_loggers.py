@@ -17,7 +17,7 @@ import flambeau as torch
 from flambeau.train import Loop, Trainer, epoch, step
 from flambeau.train.loggers import (
     CSVLogger, JSONLogger, Logger, MLflowLogger, TensorBoardLogger, WandbLogger,
-)  # fmt: skip
+)
 from flambeau.train.loggers.csv import Table
 from flambeau.train.state.formatting import duration, learning_rates, scalars, short, stage_of
 
@@ -67,7 +67,7 @@ def test_csv_columns_may_turn_up_later(tmp_path):
     table.close()
     assert rows(tmp_path / "t.csv") == [
         {"a": "1", "b": ""}, {"a": "2", "b": "3"}, {"a": "", "b": "4"},
-    ]  # fmt: skip
+    ]
 
 
 def test_json_lines(tmp_path):
@@ -82,7 +82,7 @@ def test_json_lines(tmp_path):
     assert [line["kind"] for line in lines] == ["step", "epoch", "step", "step", "epoch"]
     kept = {key: value for key, value in lines[1].items() if key != "time"}
     assert kept == {"kind": "epoch", "epoch": 1, "step": 3, "a": 1.5, "bad": "nan",
-                    "vector/0": 1.0, "vector/1": 2.0}  # fmt: skip
+                    "vector/0": 1.0, "vector/1": 2.0}
 
 
 @pytest.mark.parametrize("stop_at", [2, 3, 4, 5])
@@ -247,7 +247,7 @@ def test_services(monkeypatch):
     history = fit(trainer(callbacks=callbacks), epochs=1)
     names = [name for name, _, _ in flow.calls]
     assert names == ["active_run", "set_experiment", "start_run", "log_params", "log_metrics",
-                     "end_run"]  # fmt: skip
+                     "end_run"]
     _, (numbers,), options = flow.calls[4]
     assert numbers["valid_loss"] == history[0]["valid_loss"]
     assert options == {"step": 3}
@@ -275,7 +275,7 @@ def test_numbers():
     assert stage_of("valid_") == ("train", "valid_")
     assert scalars({"a": torch.tensor(2.0), "m": np.eye(3), "s": "x", "v": [1, 2]}) == {
         "a": 2.0, "v/0": 1.0, "v/1": 2.0,
-    }  # fmt: skip
+    }
     assert short(-0.000012) == "-1.20e-5"
     assert short(float("nan")) == "nan"
     assert duration(3599.6) == "59:59"

@@ -21,10 +21,10 @@ X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 def made(compile, **options):
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5),
-                        nn.Linear(16, 3))  # fmt: skip
+                        nn.Linear(16, 3))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     return Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"], compile=compile,
-                   **options)  # fmt: skip
+                   **options)
 
 
 def programs(trainer, what):
@@ -124,7 +124,7 @@ def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
     while not _has_program(whole._whole) and time.monotonic() < end:
         trainer.fit((X, Y), epochs=4)
     of = {"module": trainer.net[2].register_forward_hook,
-          "parameter": trainer.net[0].weight.register_hook}[kind]  # fmt: skip
+          "parameter": trainer.net[0].weight.register_hook}[kind]
     trainer.attach(step.end(once=2), lambda: of(lambda *arguments: seen.append(1)))
     trainer.fit((X, Y), batch_size=8)  # 12 steps
     assert len(seen) == 10

@@ -225,7 +225,7 @@ def test_a_step_that_is_not_done_does_not_count():
     loop.run([0, 0])
     assert [(state["step"], state["batch_number"]) for state in saved] == [
         (0, 0), (1, 1), (1, 1), (2, 2),
-    ]  # fmt: skip
+    ]
 
 
 def test_start_events_of_a_resumed_epoch():

@@ -70,7 +70,7 @@ def test_methods_of_a_callback():
             ("valid_begin", ["loss"]),
             ("valid_batch_end", 1),
             ("epoch_end", n, ["loss", "valid_loss"]),
-        ]  # fmt: skip
+        ]
 
     assert recorder.seen == [("train_begin", {}), *epoch(1), *epoch(2), ("train_end", 4)]
 

@@ -29,7 +29,7 @@ def history(n=10):
         {"epoch": i, "accuracy": 1 - 1 / i, "loss": 1 / i, "valid_loss": abs(i - 6) + 0.5,
          "valid_accuracy": 0.9, "note": "words"}
         for i in range(1, n + 1)
-    ]  # fmt: skip
+    ]
 
 
 def elements(picture, kind):
@@ -41,7 +41,7 @@ def test_train_and_valid_share_a_panel():
     panels = panels_of([*history(), {"epoch": 11, "test_loss": 0.25}])
     assert [(p.title, list(p.lines)) for p in panels] == [
         ("loss", ["train", "valid", "test"]), ("accuracy", ["train", "valid"]),
-    ]  # fmt: skip
+    ]
     assert panels[0].lines["train"][1] == (2.0, 0.5)
     assert panels[0].best == {"valid": (6.0, 0.5)}
     assert panels[1].best == {"valid": (1.0, 0.9)}
@@ -54,7 +54,7 @@ def test_lines_are_where_the_numbers_are():
     assert x2 - x1 == pytest.approx(x3 - x2)
     assert top_y - y2 == pytest.approx(2 * (top_y - y3), abs=0.2)
     grid = {t.text: float(t.get("y")) - 4 for t in elements(picture, "text")
-            if t.get("text-anchor") == "end"}  # fmt: skip
+            if t.get("text-anchor") == "end"}
     assert grid["10"] == pytest.approx(y2, abs=0.2)  # the tick of 10 is level with the point
     assert grid["0"] == pytest.approx(top_y, abs=0.2)
 
@@ -68,7 +68,7 @@ def test_axes_lines_and_best_point_are_named():
 def test_names_do_not_overlap():
     lines = {f"line{i}": [(1.0, 0.0), (2.0, 1.0 + i / 1000)] for i in range(5)}
     names = [text for text in elements(Picture([Panel("m", lines)]), "text")
-             if (text.text or "").startswith("line")]  # fmt: skip
+             if (text.text or "").startswith("line")]
     heights = sorted(float(text.get("y")) for text in names)
     assert all(b - a >= 14.9 for a, b in zip(heights, heights[1:], strict=False))
     assert heights[0] > TOP  # they move down, not up into the title
@@ -190,7 +190,7 @@ def test_a_page_has_margins_a_title_and_the_values_under_the_mouse():
     assert points[1][1] == "epoch 2"
     assert [(label, value) for label, _, _, value in points[1][2]] == [
         ("train", "0.5"), ("valid", "0.75")
-    ]  # fmt: skip
+    ]
 
 
 def test_what_a_notebook_shows():

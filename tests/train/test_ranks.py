@@ -49,7 +49,7 @@ def trained(folder, kind):
          "--max-restarts=1", "program.py", str(folder), kind],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         timeout=200, check=False,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 

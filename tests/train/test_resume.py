@@ -11,7 +11,7 @@ from flambeau import nn
 from flambeau.optim.lr_scheduler import StepLR
 from flambeau.train import (
     CONTROL, IO, Trainer, backward, callback, epoch, optim, run, step, valid,
-)  # fmt: skip
+)
 from flambeau.train import train as train_scope
 
 
@@ -43,7 +43,7 @@ def make(seed=0, **options):
     trainer = Trainer(
         net, torch.optim.Adam(net.parameters(), lr=0.05), "cross_entropy", metrics=["accuracy"],
         callbacks=[smallest], compile=False, **options,
-    )  # fmt: skip
+    )
     scheduler = StepLR(trainer.optimizer, step_size=1, gamma=0.7)
     trainer.track(scheduler=scheduler)
     trainer.attach(epoch.end, lambda run: scheduler.step())
@@ -75,7 +75,7 @@ def saving(event, count, tmp_path, **options):
     [(step.end, 1), (step.end, 7), (step.end, 12), (step.end, 17), (epoch.end, 2),
      (train_scope.end, 1), (valid.step.end, 1), (valid.end, 3), (epoch.start, 2)],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_bit_for_bit(event, count, accumulate, tmp_path):
     whole = make(accumulate=accumulate)

@@ -124,7 +124,7 @@ def test_handlers(clock):
         ("epoch.end", "Callback.on_epoch_end"): 2.0, ("run.start", "generator"): 0.25,
         ("yield", "generator"): 1.0, ("yield", "until_end"): 4.0,
         ("step.end", "every_other"): 0.5, ("epoch.start", "at_start"): 0.125,
-    }  # fmt: skip
+    }
     lines = stream.getvalue().splitlines()
     assert lines[1].split()[:3] == ["yield", "until_end", "1"]
     before = profile.rows["epoch.end", "Callback.on_epoch_end"].calls

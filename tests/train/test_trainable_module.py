@@ -44,7 +44,7 @@ class Regression(TrainableModule):
 
 def fit(trainer, epochs=3, **options):
     return trainer.fit((X, Y), (X, Y), epochs, batch_size=10, shuffle=False, progress=False,
-                       **options)  # fmt: skip
+                       **options)
 
 
 def plain(**options):
@@ -98,7 +98,7 @@ def test_an_index_that_is_read_is_the_batch_number() -> None:
     lambda o: {"optimizer": o, "lr_scheduler": StepLR(o, 1, 0.5)},
     lambda o: {"optimizer": o,
                "lr_scheduler": {"scheduler": StepLR(o, 1, 0.5), "interval": "epoch"}},
-])  # fmt: skip
+])
 def test_schedulers_in_all_of_lightnings_forms(configured) -> None:
     trainer = Trainer(Regression(configured), compile=False)
     fit(trainer)

@@ -197,7 +197,7 @@ def test_metrics_in_training_validation_and_test():
     found = trainer.evaluate((X, Y))
     assert set(row) == {
         "epoch", "loss", "mae", "bias", "valid_loss", "valid_mae", "valid_bias"
-    }  # fmt: skip
+    }
     error = trainer.predict(X) - Y
     assert found["test_mae"] == pytest.approx(float(error.abs().mean()), rel=1e-5)
     assert found["test_bias"] == pytest.approx(float(error.mean()), rel=1e-4)
@@ -531,7 +531,7 @@ def test_losses_by_name():
     ("short", "name"),
     [("bce", "binary_cross_entropy"), ("bce_with_logits", "binary_cross_entropy_with_logits"),
      ("ce", "cross_entropy"), ("mae", "l1_loss"), ("l1", "l1_loss"), ("nll", "nll_loss")],
-)  # fmt: skip
+)
 def test_losses_by_short_names(short, name):
     assert Trainer(nn.Linear(3, 1), "sgd", short).loss is getattr(nn.functional, name)
 
@@ -605,7 +605,7 @@ def test_a_step_on_its_own_after_a_run_was_stopped():
 
 def test_a_loss_that_changes_its_kind():
     losses = iter([lambda a, b: F.mse_loss(a, b), lambda a, b: F.mse_loss(a, b).item(),
-                   lambda a, b: F.mse_loss(a, b), lambda a, b: (a - b).square()])  # fmt: skip
+                   lambda a, b: F.mse_loss(a, b), lambda a, b: (a - b).square()])
     trainer = make(loss=lambda a, b: next(losses)(a, b))
     for message, kind in (("the loss is a float", TypeError), ("has shape", ValueError)):
         with pytest.raises(kind, match=message):

@@ -90,7 +90,7 @@ def descriptors():
 def test_samples_and_seeds_do_not_depend_on_how_workers_start(method):
     torch.manual_seed(3)
     loader = data.DataLoader(Noisy(9), batch_size=2, shuffle=True, collate_fn=same, num_workers=2,
-                             multiprocessing_context=method)  # fmt: skip
+                             multiprocessing_context=method)
     batches = list(loader)
     torch.manual_seed(3)
     again = data.DataLoader(Noisy(9), batch_size=2, shuffle=True, collate_fn=same, num_workers=2)
@@ -117,7 +117,7 @@ def test_seeds_are_pytorchs():
     for module, library in (torch_data, torch), (data, flambeau):
         library.manual_seed(8)
         loader = module.DataLoader(Noise(library.rand), 2, True, num_workers=2, collate_fn=same,
-                                   persistent_workers=True, prefetch_factor=3)  # fmt: skip
+                                   persistent_workers=True, prefetch_factor=3)
         found.append([list(loader), list(loader), library.rand(1).item()])
     assert found[0] == found[1]
 
@@ -154,7 +154,7 @@ def test_streams_of_different_lengths_alternate():
     loader = data.DataLoader(Stream(), batch_size=2, num_workers=3)
     batches = [batch.tolist() for batch in loader]
     assert batches == [[0, 1], [100, 101], [200, 201], [102, 103], [202, 203], [104], [204, 205],
-                       [206, 207]]  # fmt: skip
+                       [206, 207]]
 
 
 def slow_first(index):
@@ -378,7 +378,7 @@ def odd_batch(index):
         "array": np.arange(5000).reshape(2, 2500), "alias": [x, x[1:]], "text": ["abcd" * 9999],
         "complex": torch.ones(400, dtype=torch.complex128), "bool": torch.ones(3000) > 0,
         "number": 3, "meta": torch.empty(3, device="meta"), "fortran": np.ones((50, 9)).T,
-    }  # fmt: skip
+    }
 
 
 def test_batches_of_all_kinds_arrive_as_they_were():
@@ -493,14 +493,14 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", *(pytest.param(method, marks=pytest.mark.slow)
-                                              for method in ("spawn", "forkserver"))])  # fmt: skip
+                                              for method in ("spawn", "forkserver"))])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_their_parent(method, number, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     process = subprocess.Popen([sys.executable, path, method], cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env={**os.environ,
-                               "PYTHONPATH": str(ROOT)})  # fmt: skip
+                               "PYTHONPATH": str(ROOT)})
     assert process.stdout is not None
     pids = [int(pid) for pid in process.stdout.readline().split()]
     time.sleep(0.2)

@@ -30,7 +30,7 @@ B = torch.ones(5, 6, requires_grad=True)
     (lambda: torch.ones(3, 4) @ torch.ones(4), {}),
     (lambda: torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5)),
      {"aten.baddbmm": 240}),
-])  # fmt: skip
+])
 def test_products(call, want):
     assert counts(call) == (sum(want.values()), {"Global": want})
 

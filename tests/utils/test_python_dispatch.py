@@ -7,7 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau.utils._python_dispatch import (
     BaseTorchDispatchMode, TorchDispatchMode, _get_current_dispatch_mode, is_in_torch_dispatch_mode,
-)  # fmt: skip
+)
 
 
 class Log(TorchDispatchMode):
@@ -57,7 +57,7 @@ class Wrapped(torch.Tensor):
     def __new__(cls, inner):
         made = torch.Tensor._make_wrapper_subclass(
             cls, inner.shape, dtype=inner.dtype, device=inner.device,
-            requires_grad=inner.requires_grad)  # fmt: skip
+            requires_grad=inner.requires_grad)
         made.inner = inner.detach()
         Wrapped.made += 1
         return made

@@ -14,7 +14,7 @@ Pair = namedtuple("Pair", "x y")
 TREES = [
     1, (), [1, (2, 3)], {"b": 1, "a": [2]}, OrderedDict(b=1, a=2), Pair(1, [2]),
     deque([1, 2], maxlen=3), defaultdict(list, a=1), {"none": None},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("tree", TREES, ids=repr)

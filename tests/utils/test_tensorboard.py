@@ -117,7 +117,7 @@ except ImportError as error:
 """
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", program], check=True, cwd=root,
-                          capture_output=True, text=True)  # fmt: skip
+                          capture_output=True, text=True)
     assert "pip install 'flambeau[tensorboard]'" in done.stdout
 
 
@@ -295,7 +295,7 @@ def test_precision_recall_curve(tmp_path):
 def test_embeddings(tmp_path):
     with SummaryWriter(tmp_path) as writer:
         writer.add_embedding(torch.arange(6.0).reshape(3, 2), ["a", "b\tc", "d"],
-                             torch.rand(3, 3, 2, 2), 2, "words")  # fmt: skip
+                             torch.rand(3, 3, 2, 2), 2, "words")
         with pytest.raises(ValueError, match="data points"):
             writer.add_embedding(torch.ones(3, 2), ["a"])
     folder = tmp_path / "00002" / "words"

@@ -29,7 +29,7 @@ def write_mnist(folder: Path, images: int = 256) -> None:
         pixels = bytearray()
         for label in labels:
             rows = [generator.randrange(64) + (160 if row // 2 == label else 0)
-                    for row in range(28) for _ in range(28)]  # fmt: skip
+                    for row in range(28) for _ in range(28)]
             pixels += bytes(rows)
         for kind, header, body in (
             ("images-idx3", struct.pack(">IIII", 2051, count, 28, 28), bytes(pixels)),

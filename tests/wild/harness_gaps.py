@@ -17,7 +17,7 @@ from stand_ins import StandIn, StandInModule
 FROM_PYTORCH = (
     "testing._internal", "testing._pt_comparison", "testing._utils", "utils._import_utils",
     "utils._dtype_abbrs", "_vendor", "autograd._pt_gradcheck",
-)  # fmt: skip
+)
 FILES = {
     "testing._pt_comparison": "testing/_comparison.py",
     "autograd._pt_gradcheck": "autograd/gradcheck.py",
@@ -39,7 +39,7 @@ utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension utils.w
 # Parts of the harness that test what flambeau does not have (TorchScript, quantised tensors).
 LEFT_OUT = frozenset("testing._internal." + name for name in (
     "custom_op_db", "hop_db", "common_quantized", "common_quantization", "jit_utils", "common_jit",
-))  # fmt: skip
+))
 
 # By module: (text, what stands there instead).
 CHANGES = {
@@ -64,7 +64,7 @@ CHANGES = {
         ("torch.cuda.jiterator._create_jit_fn(", "(lambda *a, **k: torch.sin)("),
         ("torch.cuda.jiterator._create_multi_output_jit_fn(", "(lambda *a, **k: torch.sin)("),
     ],
-}  # fmt: skip
+}
 
 
 def _fill(module: Any, **names: Any) -> None:
@@ -91,7 +91,7 @@ class _Unchanged(contextlib.ContextDecorator):
 def fill(torch: Any) -> None:
     """Gives flambeau the private names that the harness asks for when it is imported."""
     for name in ("_inductor.utils", "_C._profiler", "_C._autograd", "_C._functorch",
-                 "_C._distributed_c10d"):  # fmt: skip
+                 "_C._distributed_c10d"):
         parent, _, last = name.rpartition(".")
         module = StandInModule(f"flambeau.{name}")
         for package in ("flambeau", "torch"):
@@ -99,14 +99,14 @@ def fill(torch: Any) -> None:
         _fill(importlib.import_module(f"flambeau.{parent}"), **{last: module})
     for module in ("cpu", "profiler", "compiler", "types", "_inductor", "_utils", "backends",
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
-                   "utils._mode_utils"):  # fmt: skip
+                   "utils._mode_utils"):
         importlib.import_module(f"torch.{module}")
     _fill_processor(torch)
     _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
-          _nnpack_available=lambda: False)  # fmt: skip
+          _nnpack_available=lambda: False)
     _fill(torch._C, _get_all_dtypes=list, _DisableFuncTorch=contextlib.nullcontext,
           ScriptMethod=type("ScriptMethod", (), {}), ScriptFunction=type("ScriptFunction", (), {}),
-          ScriptDict=StandIn, ScriptList=StandIn, TensorType=StandIn)  # fmt: skip
+          ScriptDict=StandIn, ScriptList=StandIn, TensorType=StandIn)
     _fill(torch.profiler, itt=types.SimpleNamespace(is_available=lambda: False))
     _fill(torch.compiler, set_stance=lambda *args, **kwargs: None)
     _fill(torch.types, _TensorOrOptionalTensors=object)
@@ -120,7 +120,7 @@ def fill(torch: Any) -> None:
     torch._prims_common.dtype_to_type = lambda dtype: (
         bool if dtype == torch.bool else complex if dtype.is_complex
         else float if dtype.is_floating_point else int
-    )  # fmt: skip
+    )
 
 
 def _fill_processor(torch: Any) -> None:
@@ -131,7 +131,7 @@ def _fill_processor(torch: Any) -> None:
 
     _fill(torch.cpu, get_capabilities=dict, _is_avx2_supported=lambda: True,
           **dict.fromkeys(("_is_avx512_supported", "_is_vnni_supported", "_is_amx_tile_supported",
-                           "_is_avx512_vnni_supported"), no))  # fmt: skip
+                           "_is_avx512_vnni_supported"), no))
     torch._C.has_lapack = True  # there is no LAPACK build, and linalg is there
     _fill(torch._C, has_spectral=True, _get_cpu_capability=lambda: "AVX2", _has_mkldnn=False,
-          _has_mkl=False)  # fmt: skip
+          _has_mkl=False)

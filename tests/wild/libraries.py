@@ -80,7 +80,7 @@ def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
         "KERAS_BACKEND": "torch", "EINOPS_TEST_BACKENDS": "numpy,torch", "WILD_OUT": str(out),
         "PYTHONPATH": str(HERE),
-    }  # fmt: skip
+    }
     ways = {"program": run_program, "tests": run_tests, "examples": run_examples}
     ways[entry["kind"]](entry, python, out, environment, given)
 
@@ -88,7 +88,7 @@ def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
 def start(command: list[str], folder: Path, environment: dict, seconds: float) -> tuple[str, int]:
     """What a command printed, and its exit status: -9 where it took too long."""
     with subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT) as process:  # fmt: skip
+                          stderr=subprocess.STDOUT) as process:
         try:
             printed, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -111,7 +111,7 @@ def run_program(entry: dict, python: Path, out: Path, environment: dict, given: 
             case = json.loads(text.removeprefix("CASE "))
             outcome = "failed" if "error" in case else "passed"
             write(out, case["id"], outcome, case["s"], numbers=case.get("numbers"),
-                  msg=case.get("error", ""))  # fmt: skip
+                  msg=case.get("error", ""))
 
 
 def run_tests(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
@@ -132,14 +132,14 @@ def source(entry: dict, python: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         wanted = f"{entry['package']}=={entry['version']}"
         subprocess.run([str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary",
-                        ":all:", "--dest", str(folder.parent), wanted], check=True)  # fmt: skip
+                        ":all:", "--dest", str(folder.parent), wanted], check=True)
         with tarfile.open(folder.parent / f"{name}.tar.gz") as archive:
             archive.extractall(folder.parent, filter="data")
     return folder
 
 
 def run_examples(entry: dict, python: Path, out: Path, environment: dict,
-                 given: argparse.Namespace) -> None:  # fmt: skip
+                 given: argparse.Namespace) -> None:
     from generated_data import prepare
 
     folder = given.examples or cloned_examples()
@@ -153,7 +153,7 @@ def run_examples(entry: dict, python: Path, out: Path, environment: dict,
         numbers = [float(number) for line in lines for number in NUMBER.findall(line)]
         outcome = "passed" if status == 0 else "failed"
         write(out, name, outcome, time.monotonic() - started, msg=printed[-700:] if status else "",
-              numbers=numbers)  # fmt: skip
+              numbers=numbers)
 
 
 def cloned_examples() -> Path:
@@ -174,7 +174,7 @@ def differs(ours: list[float] | None, theirs: list[float] | None) -> bool:
     return any(
         abs(x - y) > TOLERANCE * max(abs(x), abs(y), 0.01 * scale, 1e-3)
         for x, y in zip(ours, theirs, strict=True) if math.isfinite(x) or math.isfinite(y)
-    )  # fmt: skip
+    )
 
 
 def compared(entry: dict, results: Path) -> tuple[dict, dict, dict[str, str]]:
@@ -185,7 +185,7 @@ def compared(entry: dict, results: Path) -> tuple[dict, dict, dict[str, str]]:
     ran = {id: ours[id] for id in wanted if id in ours}
     if entry["kind"] == "program":  # a program that died has not run the rest
         ran |= {id: {"outcome": "failed", "msg": "not reached", "s": 0}
-                for id in wanted if id not in ours}  # fmt: skip
+                for id in wanted if id not in ours}
     lost = {}
     for id, line in ran.items():
         if line["outcome"] != "passed":
@@ -204,15 +204,15 @@ def row(entry: dict, results: Path, version: str = "") -> str:
     seconds = [sum(line.get("s", 0) for line in lines.values()) for lines in (wanted, ran)]
     what = {"program": "programs", "tests": "tests", "examples": "examples"}[entry["kind"]]
     return (f"| {entry['name']} | {version} | {what} | {len(wanted)} | {passed} "
-            f"| {share(passed, len(wanted))} | {seconds[0]:.1f} | {seconds[1]:.1f} |")  # fmt: skip
+            f"| {share(passed, len(wanted))} | {seconds[0]:.1f} | {seconds[1]:.1f} |")
 
 
 def versions(python: Path) -> dict[str, str]:
     """The installed distributions' versions, by normalised name."""
     program = ("import importlib.metadata as m, json; print(json.dumps({d.metadata['Name'].lower()"
-               ".replace('_', '-'): d.version for d in m.distributions()}))")  # fmt: skip
+               ".replace('_', '-'): d.version for d in m.distributions()}))")
     printed = subprocess.run([str(python), "-c", program], capture_output=True, text=True,
-                             check=True).stdout  # fmt: skip
+                             check=True).stdout
     return json.loads(printed)
 
 
@@ -233,7 +233,7 @@ def page(entries: list[dict], results: Path, installed: dict[str, str]) -> str:
             problems += f"| {entry['name']} | {n} | {reason} | {id} |\n"
     text += f"| **all** | | | {total[0]} | {total[1]} | {share(total[1], total[0])} | | |\n"
     return (f"{text}\n## What fails\n\n| library | cases | reason | for example |\n"
-            f"|---|---:|---|---|\n{problems}")  # fmt: skip
+            f"|---|---:|---|---|\n{problems}")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Outcomes:
         self.wanted = None if only is None else {
             line["id"] for line in map(json.loads, only.open())
             if line.get("outcome") == "passed" and line["s"] < SLOWEST_S
-        }  # fmt: skip
+        }
         self.file = out.open("a")
 
     def emit(self, event: str, id: str = "", **values: Any) -> None:
@@ -54,7 +54,7 @@ class Outcomes:
     def pytest_collection_modifyitems(self, items: list) -> None:
         public = [item for item in items if not PRIVATE.search(item.nodeid)]
         chosen = [item for item in public if ident(item) not in self.done
-                  and (self.wanted is None or ident(item) in self.wanted)]  # fmt: skip
+                  and (self.wanted is None or ident(item) in self.wanted)]
         items[:] = sorted(chosen, key=lambda item: zlib.crc32(ident(item).encode()))
         self.emit("collected", n=len(public))
         there = self.done | {ident(item) for item in items}

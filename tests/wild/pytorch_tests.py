@@ -73,7 +73,7 @@ def cloned_tests() -> Path:
     if not folder.exists():
         url = "https://github.com/pytorch/pytorch"
         subprocess.run(["git", "clone", "--depth", "1", "--filter=blob:none", "--sparse",
-                        "--branch", SETTINGS["tag"], url, str(folder)], check=True)  # fmt: skip
+                        "--branch", SETTINGS["tag"], url, str(folder)], check=True)
         subprocess.run(["git", "-C", str(folder), "sparse-checkout", "set", "test"], check=True)
     return folder / "test"
 
@@ -102,12 +102,12 @@ def run(
 ) -> None:
     """Runs a sample to its end: after a crash or a hang it goes on with the next test."""
     command = [sys.executable, str(HERE / "pytorch_sample.py"), backend, str(tests), file,
-               str(out), str(seconds), *([str(only)] if only else [])]  # fmt: skip
+               str(out), str(seconds), *([str(only)] if only else [])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for _ in range(RESTARTS):
         with out.with_suffix(".log").open("a") as log:
             process = subprocess.Popen(command, cwd=(tests / file).parent, env=environment,
-                                       stdout=log, stderr=log)  # fmt: skip
+                                       stdout=log, stderr=log)
         hung = not finished(process, out)
         lines = [json.loads(line) for line in out.open()] if out.exists() else []
         if not lines or lines[-1]["ev"] in ("finished", "budget"):
@@ -122,7 +122,7 @@ def run(
         with out.open("a") as log:
             for id in unfinished:
                 print(json.dumps({"ev": "end", "id": id, "outcome": outcome, "msg": message,
-                                  "s": 0}), file=log)  # fmt: skip
+                                  "s": 0}), file=log)
 
 
 def finished(process: subprocess.Popen, out: Path) -> bool:
@@ -151,7 +151,7 @@ def row(found: Compared) -> str:
     others = found.ran - absent - theirs
     return (f"| {found.name} | {found.collected} | {found.on_torch} | {found.ran} | {found.passed} "
             f"| {share(found.passed, found.ran)} | {absent} | {theirs} | {still_open} "
-            f"| {share(found.passed, others)} |")  # fmt: skip
+            f"| {share(found.passed, others)} |")
 
 
 def page(all_found: list[Compared]) -> str:
@@ -171,7 +171,7 @@ def page(all_found: list[Compared]) -> str:
     text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"))
     text += "\n".join(row(found) for found in [*all_found, sums]) + "\n"
     titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
-              "open": "Open"}  # fmt: skip
+              "open": "Open"}
     for kind, title in titles.items():
         text += f"\n## {title}\n\n| tests | reason | for example |\n|---:|---|---|\n"
         ordered = sorted(lost[kind].items(), key=lambda item: -sum(n for n, _ in item[1]))

@@ -128,7 +128,7 @@ class _Names:
                 return False
             if attribute.endswith("_and_refs"):
                 return getattr(self._module, attribute.replace("ops_and_refs", "op_db")
-                               .removesuffix("_and_refs"))  # fmt: skip
+                               .removesuffix("_and_refs"))
             return _AnyDecorator()
         if not self._on_flambeau:
             raise AttributeError(attribute)
@@ -146,7 +146,7 @@ def import_leniently(folder: str, on_flambeau: bool) -> None:
             return _import(name, globals, locals, fromlist, level)
         try:
             module = (importlib.import_module(name) if fromlist
-                      else _import(name, globals, locals, (), 0))  # fmt: skip
+                      else _import(name, globals, locals, (), 0))
         except (ImportError, AttributeError, NotImplementedError):
             if "testing._internal.npu_" in name and fromlist:
                 return _OtherHarness(name)

@@ -19,4 +19,4 @@ __getattr__ = lacking(__name__, (
     "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig",
     "get_default_qconfig_mapping", "prepare", "prepare_qat", "quantize", "quantize_dynamic",
     "quantize_qat", "swap_module",
-))  # fmt: skip
+))

@@ -118,7 +118,7 @@ _recorders = _Current()
 def capture(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     like: Precedent | None = None, prove: bool = False,
-) -> tuple[Any, Trace | None]:  # fmt: skip
+) -> tuple[Any, Trace | None]:
     """Runs function(*args, **kwargs); what it gives, and its trace.
 
     `values`: whether the trace is to have what memory held, as a graph's check wants it;
@@ -187,7 +187,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
 def _recorded(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Runs the function while all it does is recorded; what it gives."""
     trace = recorder.trace
     recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
@@ -211,12 +211,12 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     they are given other memory, that must be seen."""
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
-           for v in values_in((e.args, e.kwargs))}  # fmt: skip
+           for v in values_in((e.args, e.kwargs))}
     met |= {entry.window.storage for entry in trace.returned if entry.window is not None}
     updated = {v.storage for e in trace.events if e.kind == UPDATE for v in values_in(e.args)}
     covered = {id(owner_of(t._array)) for t in trace.externals.values()}
     owners = {id(s.owner) for s in trace.storages
-              if s.external and s.number in met - arguments - updated} - covered  # fmt: skip
+              if s.external and s.number in met - arguments - updated} - covered
     for tensor in tensors if owners else ():
         if id(tensor) in trace.existing and id(owner_of(tensor._array)) in owners:
             trace.externals[id(tensor)] = tensor
@@ -253,7 +253,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
         trace.problem("it returns a tensor of whose graph backward has been through a part; return "
-                      "tensor.detach()", "")  # fmt: skip
+                      "tensor.detach()", "")
         return
     for g in result:
         backward.grads.append(None if g is None else trace.value(g._array))
@@ -297,7 +297,7 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
             continue  # another thread's
         if tensor._requires_grad is not requires_grad or tensor._node is not node:
             trace.problem("it changes whether a tensor from outside requires grad, or writes to "
-                          "one that is part of a graph", "")  # fmt: skip
+                          "one that is part of a graph", "")
             return
         if tensor._array is not array:
             trace.problem("it gives a tensor from outside another shape or other memory", "")

@@ -31,7 +31,7 @@ def finish(trace: Trace) -> None:
         trace.problem(
             "it returns a tensor with a graph that backward has not been through: call backward "
             "inside the step, or return tensor.detach()", "",
-        )  # fmt: skip
+        )
     trace.walked = dict.fromkeys(trace.walked)
     _find_kept(trace, tensors)
 
@@ -87,7 +87,7 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
         if isinstance(target, Tensor):
             if id(target) in trace.existing or id(target) in returned:
                 return ("backward through its result reaches a leaf that it made and returns, or "
-                        "one from outside that no operator took")  # fmt: skip
+                        "one from outside that no operator took")
             continue
         node = target.node if target.__class__ is Output else target
         if id(node) not in seen:

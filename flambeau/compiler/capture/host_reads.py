@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-}  # fmt: skip
+}
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _COMPILER = os.path.join(PACKAGE, "compiler", "")
 _LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir"))  # which see names of a function
@@ -138,7 +138,7 @@ def reads(x: Any, floats: Mapping[int, tuple[float, Read]]) -> Any:
     """A structure with Reads for Numbers, and for `floats`, which are known by their ids: what a
     program has to give."""
     return _mapped(x, lambda single: single.read if single.__class__ is Number else
-                   floats[id(single)][1] if id(single) in floats else single)  # fmt: skip
+                   floats[id(single)][1] if id(single) in floats else single)
 
 
 def kept_read(x: Any, before: Any, place: Any, key: Any) -> Any:
@@ -258,7 +258,7 @@ def _flow(code: types.CodeType, at: int) -> _Flow | None:
         return None
     if any(isinstance(item, (ast.Yield, ast.YieldFrom, ast.Await))
            or (isinstance(item, ast.Name) and item.id in _LOOKS)
-           for item in ast.walk(function)):  # fmt: skip
+           for item in ast.walk(function)):
         return None
     flow = _Flow(function, isinstance(call.func, ast.Name))
     return flow if flow.ends_well(call) and flow.is_unseen() else None
@@ -273,7 +273,7 @@ class _Flow:
         self.function, self.exact = function, exact
         self.changed = False
         self.parents = {id(below): item for item in ast.walk(function)
-                        for below in ast.iter_child_nodes(item)}  # fmt: skip
+                        for below in ast.iter_child_nodes(item)}
         self.shared = {
             name
             for item in ast.walk(function)
@@ -319,7 +319,7 @@ class _Flow:
             return True
         self.names.add(target.id)
         result = [item for item in ast.walk(self.function)
-                 if isinstance(item, ast.Name) and item.id == target.id]  # fmt: skip
+                 if isinstance(item, ast.Name) and item.id == target.id]
         return all(self._scope(item) is self.function for item in result) and all(
             self.ends_well(item) for item in result if isinstance(item.ctx, ast.Load)
         )

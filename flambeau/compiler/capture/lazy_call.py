@@ -80,7 +80,7 @@ class Deferred:
         with self.recorder.silence():
             tensors = [None if y is None else
                        view_of(source, y) if operator.kind is Kind.VIEW and source is not None
-                       else wrap(y) for y in arrays]  # fmt: skip
+                       else wrap(y) for y in arrays]
             result: Any = tuple(tensors) if many else tensors[0]
             _hang(operator, result, bound)
         return result if operator.result_type is None else operator.result_type(*result)
@@ -273,7 +273,7 @@ class _Computation:
 HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
     OPERATOR: _Computation.operator, WRITE: _Computation.write, CONSTANT: _Computation.constant,
     DRAW: _Computation.draw, UPDATE: _Computation.update, EMPTY: lambda self, i, event: None,
-}  # fmt: skip
+}
 
 
 def laid_out(whole: Geometry) -> np.ndarray:
@@ -300,10 +300,10 @@ def _hang(operator: Operator, result: Any, bound: tuple) -> None:
         return
     if operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
-    ) and len(bound) == len(operator.tensor_positions) <= 2:  # fmt: skip
+    ) and len(bound) == len(operator.tensor_positions) <= 2:
         _hang_plain(operator, result, bound)
     elif any(t is not None and t._tracked for i in operator.tensor_positions
-             for t in _tensors(bound[i])):  # fmt: skip
+             for t in _tensors(bound[i])):
         record(operator, result, bound)
 
 

@@ -10,7 +10,7 @@ from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import sparse_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_code, restore_stubs, swap_of,
-)  # fmt: skip
+)
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 
@@ -77,7 +77,7 @@ def swap_all(recorder: Recorder) -> None:
         swap = swap_of(function, record)
         swap.check = torch_function.check_for(function, recorder.problem) \
             or _wrappers(function, recorder.problem) \
-            or _sparse(function, recorder.problem)  # fmt: skip
+            or _sparse(function, recorder.problem)
         _swaps.append(swap)
         swap.start()
 

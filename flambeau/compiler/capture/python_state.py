@@ -184,7 +184,7 @@ class Surroundings:
             for i, group in enumerate(x.param_groups):
                 read = functools.partial(_plain, group)
                 self.groups.append(Holder(f"{path}.param_groups[{i}]", read, None,
-                                           "{path}[{key!r}]"))  # fmt: skip
+                                           "{path}[{key!r}]"))
             for hooks in (x._optimizer_step_pre_hooks, x._optimizer_step_post_hooks):
                 self._push(*((hook, f"a hook of {path}") for hook in hooks.values()))
         else:
@@ -201,7 +201,7 @@ class Surroundings:
     def _draws(self, generator: Any) -> None:
         """A generator of Python's or NumPy's: who draws from it does something else each time."""
         self._hold(f"the state of {type(generator).__module__.removesuffix('.mtrand')}",
-                   functools.partial(_drawn, generator), None, "{path}", False)  # fmt: skip
+                   functools.partial(_drawn, generator), None, "{path}", False)
 
     def _function(self, function: types.FunctionType) -> None:
         if _installed(function.__module__):
@@ -216,10 +216,10 @@ class Surroundings:
             self._codes.append(item)
             strings = (x for x in item.co_consts if isinstance(x, str))
             self.names.update(x for x in (*item.co_names, *strings)
-                              if not x.startswith(("__", "@")))  # fmt: skip
+                              if not x.startswith(("__", "@")))
             names.update(i.argval for i in dis.get_instructions(item)
                          if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
-                         and i.argval in self.names)  # fmt: skip
+                         and i.argval in self.names)
         space = function.__globals__
         self._hold("", functools.partial(_named, space, names), space, "{key}", False)
         self._push(*((space[name], name) for name in names if name in space))
@@ -241,7 +241,7 @@ class Surroundings:
         self._hold(path, functools.partial(dict, module._buffers), None, inner=False)
         self._hold(path, functools.partial(_only, space, "training"), None, inner=False)
         self._push(*((value, f"{path}.{name}") for name, value in space.items()
-                     if name not in _OWN))  # fmt: skip
+                     if name not in _OWN))
         self._push(*((value, f"{path}.{name}") for name, value in module._modules.items()))
         self._push(*((value, f"{path}.{name}") for name, value in module._parameters.items()))
         self._push((type(module), path))
@@ -256,14 +256,14 @@ class Surroundings:
             self._hold(path, functools.partial(dict, x), x, form)
         elif isinstance(x, (list, collections.deque)):
             self._hold(path, functools.partial(tuple, x), x if isinstance(x, list) else None,
-                       "{path}")  # fmt: skip
+                       "{path}")
         elif isinstance(x, set):
             self._hold(path, functools.partial(_as_dict, x), None, "{path}")
         if len(x) <= _LONG:
             items = list(x.items() if isinstance(x, dict) else enumerate(x))
             form = form if isinstance(x, dict) else "{path}[{key}]"
             self._push(*((value, form.format(path=path, key=key) if path else str(key))
-                         for key, value in items))  # fmt: skip
+                         for key, value in items))
         if type(x).__module__ != "builtins":
             self._object(x, path)
 
@@ -278,7 +278,7 @@ class Surroundings:
         if slots:
             self._hold(path, functools.partial(_attributes, x, tuple(slots)), None)
             self._push(*((value, f"{path}.{name}")
-                         for name, value in _attributes(x, tuple(slots)).items()))  # fmt: skip
+                         for name, value in _attributes(x, tuple(slots)).items()))
 
 
 # --------------------------------------------------------------------------------- reading
@@ -302,7 +302,7 @@ def _may_run(code: types.CodeType, known: set[str]) -> bool:
     if code.co_name == "__init__":
         return code.co_qualname.split(".")[-2:][0] in known
     return code.co_name in known or code.co_name.startswith(("__", "<")) or (
-        code.co_name == "forward")  # fmt: skip
+        code.co_name == "forward")
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -353,7 +353,7 @@ def _drawn(generator: Any) -> dict[str, int]:
     if isinstance(generator, random.Random):
         return {"state": hash(generator.getstate())}
     state = (generator.get_state() if isinstance(generator, np.random.RandomState) else
-             sorted(generator.bit_generator.state.items()))  # fmt: skip
+             sorted(generator.bit_generator.state.items()))
     return {"state": hash(repr(state))}
 
 

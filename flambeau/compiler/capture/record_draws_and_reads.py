@@ -61,7 +61,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
         r.trace.problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
-          kwargs=kwargs, array=None if later else r.trace.copied(args[0]))  # fmt: skip
+          kwargs=kwargs, array=None if later else r.trace.copied(args[0]))
     return result
 
 
@@ -80,7 +80,7 @@ def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bo
     if r.deferred is None:
         draw.fill(args[0], int(key[0]))
     r.add(DRAW, function=draw, args=(r.trace.value(args[0], fresh=True), draw, generator),
-          array=key)  # fmt: skip
+          array=key)
     return True
 
 
@@ -105,7 +105,7 @@ def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator:
         array[...] = original(n, dtype, generator)
 
     r.add(DRAW, function=randperm, args=(r.trace.value(result, fresh=True), n, dtype, generator),
-          array=r.trace.copied(result))  # fmt: skip
+          array=r.trace.copied(result))
     return result
 
 
@@ -128,11 +128,11 @@ def draws(r: Recorder) -> Pairs:
         distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
         distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
-    ):  # fmt: skip
+    ):
         yield function, functools.partial(_draw, r)
     yield integers.randperm, when_on(r, _permutation)
     for function in (integers.multinomial, rejection_sampling.poisson, rejection_sampling.binomial,
-                     rejection_sampling.standard_gamma, rejection_sampling.dirichlet):  # fmt: skip
+                     rejection_sampling.standard_gamma, rejection_sampling.dirichlet):
         yield function, when_on(r, _unseen)
     for name in ("_reseed", "set_state"):
         yield getattr(generators.Generator, name), when_on(r, _seeded)
@@ -208,7 +208,7 @@ def host_reads(r: Recorder) -> Pairs:
     """(function, recorder) for what shows a tensor's values to Python."""
     for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
                  "__complex__", "__repr__", "__format__", "__array__", "__dlpack__",
-                 "apply_", "map_", "map2_", "data_ptr", "untyped_storage"):  # fmt: skip
+                 "apply_", "map_", "map2_", "data_ptr", "untyped_storage"):
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)

@@ -33,7 +33,7 @@ class Transfer:
     def __init__(
         self, recorder: Recorder, name: str, scale: float, of: Any,
         start: Callable[[Arrays], None], finish: Callable[[], Arrays],
-    ) -> None:  # fmt: skip
+    ) -> None:
         recorder.compute()
         self._recorder, self._scale, self._of = recorder, scale, of
         self._exchange = Exchange(name, start, finish)
@@ -58,7 +58,7 @@ class Transfer:
             EXCHANGE, function=self._exchange, args=windows,
             kwargs={"scale": self._scale, "of": _Identity(self._of)},
             written=tuple(window for group in windows for window in group),
-        )  # fmt: skip
+        )
 
     def _copied(self, array: np.ndarray) -> np.ndarray | None:
         return self._recorder.trace.copied(array)

@@ -222,18 +222,18 @@ def _goes_on_otherwise(
 def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The single numbers of a state: the arrays, and copies."""
     return {name: (t._array, t._array.copy()) for name, t in state.items()
-            if isinstance(t, Tensor) and not t._array.ndim}  # fmt: skip
+            if isinstance(t, Tensor) and not t._array.ndim}
 
 
 def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
-            names: tuple[str, ...]) -> bool:  # fmt: skip
+            names: tuple[str, ...]) -> bool:
     """Records an update; whether it is done by that, now or later."""
     if any(isinstance(s, Tensor) for s in scalars):
         r.compute()
         r.problem(f"{type(optimiser).__name__} has options that are tensors")
         return False
     where = {"optimiser": optimiser, "group": group, "flags": flags, "names": names,
-             "positions": tuple(row[0] for row in rows)}  # fmt: skip
+             "positions": tuple(row[0] for row in rows)}
     refs = tuple(
         (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
         for _, param, grad, state in rows
@@ -242,5 +242,5 @@ def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, r
     if deferred is not None:
         deferred.scalars[len(r.trace.events)] = scalars
     r.add(UPDATE, function=type(optimiser)._flambeau_formula, args=refs, kwargs=where,
-          array=np.array(scalars, np.float64))  # fmt: skip
+          array=np.array(scalars, np.float64))
     return deferred is not None

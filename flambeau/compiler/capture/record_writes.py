@@ -47,7 +47,7 @@ def bypasses(r: Recorder) -> Pairs:
     yield from schedules(r)
     for function, replacement in replacements(r):
         yield function, when_on(r, lambda _, *args, replacement=replacement, **kwargs: replacement(
-            *args, **kwargs))  # fmt: skip
+            *args, **kwargs))
     yield Module.__call__, module_recorder(r)
     yield Module._call_impl, module_recorder(r)
     for function in CALLED_THROUGH:
@@ -182,16 +182,16 @@ _FACTORIES = (
     "zeros", "ones", "full", "arange", "range", "linspace", "logspace", "eye", "zeros_like",
     "ones_like", "full_like", "tril_indices", "triu_indices", "hann_window", "hamming_window",
     "blackman_window", "bartlett_window", "kaiser_window", "new_zeros", "new_ones", "new_full",
-)  # fmt: skip
+)
 _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty",
-              "new_empty_strided")  # fmt: skip
+              "new_empty_strided")
 # Library functions that wrap an array made of nothing but shapes and settings.
 _OF_SHAPES = {
     ("flambeau.ops.creation.dropout", "_certain"), ("flambeau.ops.linalg.vector_distance", "pdist"),
     ("flambeau.ops.indexing.mask", "_fill_value"),
     ("flambeau.ops.indexing.gather", "_scalar_source"),
     ("flambeau.autograd.function", "_zeros"),
-}  # fmt: skip
+}
 
 
 def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:

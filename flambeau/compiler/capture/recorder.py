@@ -34,14 +34,14 @@ _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 _OF_SHAPES = frozenset(("flambeau.ops.spatial.interpolation", "flambeau.ops.spatial.adaptive_pool"))
 _SHAPED_BY_VALUES = frozenset((
     "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
-))  # fmt: skip
+))
 _ANSWERS = frozenset(("equal", "allclose", "is_nonzero"))
 # Functions that write in place, but by recorded parts alone.
 _OF_OPERATORS = frozenset((
     "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
     "masked_fill_", "elu_", "selu_", "celu_", "dropout_", "copy_", "fill_", "zero_",
     "requires_grad_", "detach_", "uniform_", "normal_", "bernoulli_",
-))  # fmt: skip
+))
 
 
 class Recorder:
@@ -132,7 +132,7 @@ class Recorder:
             self.trace.problem(
                 "it uses a tensor whose values were not computed by flambeau's operators, but by "
                 f"{maker}", line or self.line()[0],
-            )  # fmt: skip
+            )
         return result
 
     def made(self, result: Any) -> Any:
@@ -231,7 +231,7 @@ class Recorder:
     def _deferred(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
         kwargs: dict, swapped: bool,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """An operator's result, without values where it may be so."""
         assert self.deferred is not None
         result = self.deferred.operator(operator, refs, bound, original, swapped)
@@ -254,7 +254,7 @@ class Recorder:
         if by_mask or operator.name in _SHAPED_BY_VALUES:
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
-                 and id(owner_of(y._array)) not in seen]  # fmt: skip
+                 and id(owner_of(y._array)) not in seen]
         for y in outputs:
             if isinstance(y, Tensor):
                 self.trace.tensors[id(y)] = weakref.ref(y)
@@ -266,7 +266,7 @@ class Recorder:
         )
         parts = tuple(isinstance(y, Tensor) and y._array.base is not None for y in outputs)
         event = self.add(OPERATOR, operator=operator, args=refs, results=results,
-                         form=(isinstance(result, (tuple, list)), parts))  # fmt: skip
+                         form=(isinstance(result, (tuple, list)), parts))
         node = outputs[0]._node if isinstance(outputs[0], Tensor) else None
         if node is not None:
             node = node.shown()
@@ -314,7 +314,7 @@ class Recorder:
                     self.problem(f"{name} gets a NumPy array")
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
-                         results=self.made(_flat(result)), written=wrote)  # fmt: skip
+                         results=self.made(_flat(result)), written=wrote)
             elif result.__class__ in (bool, float) and tensors_in(args) and name in _ANSWERS:
                 self.problem(f"{name}() reads values of tensors in Python")
             return result

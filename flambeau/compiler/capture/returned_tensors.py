@@ -60,7 +60,7 @@ class _Description:
     def __init__(self, trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
         self.trace = trace
         self.leaves = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)])
-                       if isinstance(leaf, Tensor)}  # fmt: skip
+                       if isinstance(leaf, Tensor)}
         self.arguments = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self.existing = existing
         self.counters: dict[int, int] = {}  # positions of new entries, by id of their counter
@@ -100,7 +100,7 @@ class _Description:
         return ReturnedTensor(
             None, None, trace.value(tensor._array), source, base is not None, whole, version,
             bool(tensor.requires_grad), tensor._history() is None,
-        )  # fmt: skip
+        )
 
     def _locate_base(self, base: Tensor) -> int:
         """The entry of a tensor whose views have this base: an argument, or the base itself."""

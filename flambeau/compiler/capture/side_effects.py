@@ -32,7 +32,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
         for name, key, value in _changes(holder):
             if id(holder.place) in around.given:
                 trace.problem("it changes a list or dict that is an argument: return what is new "
-                              "instead", around.line_of(key))  # fmt: skip
+                              "instead", around.line_of(key))
                 return result
             numbers = of_numbers(value)
             if numbers and holder.place is not None:
@@ -42,7 +42,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
                 trace.plain += _plain_leaves(value)
             if holder.place is None or not (numbers or _of_tensors(value)):
                 trace.problem(f"it changes {name}, which is Python's, and no compiled call "
-                              "would", around.line_of(key))  # fmt: skip
+                              "would", around.line_of(key))
                 return result
             trace.effects.append(Effect(name, holder.place, key))
             retained.append(value)
@@ -79,7 +79,7 @@ class Inside:
     def changed(self) -> list[str]:
         """The names of what is not as it was."""
         return [name for holder in self.holders for name, key, _ in _changes(holder)
-                if key not in holder.ignored]  # fmt: skip
+                if key not in holder.ignored]
 
 
 def _watched(holder: Holder) -> Holder:

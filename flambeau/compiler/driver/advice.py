@@ -9,7 +9,7 @@ def advice(what: str) -> str:
         return "Return the tensor from the step and read it outside"
     if "one call runs" in what or "in some calls only" in what or "at one" in what:
         return ("Which operators run must not depend on values: use torch.where, or decide outside "
-                "of the step")  # fmt: skip
+                "of the step")
     if "Python's" in what:
         return "Do that outside of the step, or keep the number in a tensor"
     if "is another at each call" in what:

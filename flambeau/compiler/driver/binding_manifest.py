@@ -46,7 +46,7 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
         return None
     try:
         slots = [_slot(slot, source, trace)
-                 for slot, source in zip(bindings.slots, graph.sources, strict=True)]  # fmt: skip
+                 for slot, source in zip(bindings.slots, graph.sources, strict=True)]
         words: list[list] = []
         form = _form(bindings.result, {}, words, trace)
         return [
@@ -56,7 +56,7 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
             [_check(check, bindings.slots) for check in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes],
-        ]  # fmt: skip
+        ]
     except _Unsaid:
         return None
 
@@ -92,7 +92,7 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
     ends = [_value(shape, kind) for shape, kind in outputs]
     supplied = [Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
              for (kind, name, shape, type, strides), slot
-             in zip(sources, bindings.slots, strict=True)]  # fmt: skip
+             in zip(sources, bindings.slots, strict=True)]
     bindings.checks = [_checked(check, bindings.slots, supplied) for check in checks]
     edges = [(slot, _value(sources[slot][2], sources[slot][3])) for slot in writes]
     return Graph(supplied, [], ends, edges), bindings
@@ -153,7 +153,7 @@ def _returned(entry: ReturnedTensor, trace: Trace) -> list:
     if entry.outside is not None:
         raise _Unsaid(entry)
     return [entry.leaf, None if entry.window is None else _place(entry.window, trace),
-            *entry[3:]]  # fmt: skip
+            *entry[3:]]
 
 
 def _layout(x: Any) -> Any:
@@ -268,7 +268,7 @@ def _form(x: Any, table: dict[int, int], words: list[list], trace: Trace) -> lis
 
 
 def _new_tensor(x: bind.NewTensor, table: dict[int, int], words: list[list],
-                trace: Trace) -> list:  # fmt: skip
+                trace: Trace) -> list:
     source = None if x.source is None else _form(x.source, table, words, trace)
     if x.live is not None:
         raise _Unsaid(x)
@@ -319,9 +319,9 @@ def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
     """Which accesses to grads set one, and the slot of its memory."""
     numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
-             if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}  # fmt: skip
+             if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}
     return [[numbers[id(leaf)], None if grad is None else slots[id(owner_of(grad._array))]]
-            for leaf, grad in bindings.grads]  # fmt: skip
+            for leaf, grad in bindings.grads]
 
 
 def _check(single: IndexCheck, slots: list[Any]) -> list:

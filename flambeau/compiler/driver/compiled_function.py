@@ -161,7 +161,7 @@ class Compiled:
             note = ""
             if self._options.get("dynamic"):
                 note = ("dynamic=True: each combination of shapes has a program of its own, "
-                        f"{len(self._programs)} of at most {MANY}")  # fmt: skip
+                        f"{len(self._programs)} of at most {MANY}")
             return summarize(program, name, level, html, note)
         text = f"{name} has no program: {self._why()}"
         if self._followed is not None and not self._told:
@@ -276,7 +276,7 @@ class Compiled:
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (described(args), described(kwargs), shared((args, kwargs), self._reachable),
-               ambient_modes(), self._training(), self._absent())  # fmt: skip
+               ambient_modes(), self._training(), self._absent())
         known = self._variants.get(key)
         if known is None:
             if len(self._variants) >= self._most:
@@ -317,7 +317,7 @@ class Compiled:
             leaves[id(leaf)] = leaf
             met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
         new = {key: leaves[key] for key, result in met.items()
-               if len(result) > 1 and key not in self._accumulated}  # fmt: skip
+               if len(result) > 1 and key not in self._accumulated}
         if new:
             self._accumulated.update(new)
             self._programs, self._last = [], None
@@ -345,7 +345,7 @@ class Compiled:
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
         result, trace = capture(self._function, args, kwargs, waits or not first,
                                 self._options["random"] == "counter", like,
-                                not first or like is not None)  # fmt: skip
+                                not first or like is not None)
         if trace is None:
             return result
         variant.recorded += 1
@@ -369,7 +369,7 @@ class Compiled:
         return result
 
     def _judge(self, variant: Variant, trace: Trace, last: Trace | None, result: Any, args: tuple,
-               kwargs: dict[str, Any]) -> None:  # fmt: skip
+               kwargs: dict[str, Any]) -> None:
         """What becomes of a recorded call; `last`: the one recorded before."""
         changed, variant.changed = variant.changed, False
         candidate, variant.candidate = variant.candidate, None
@@ -387,7 +387,7 @@ class Compiled:
         match = self._differs(variant, trace, last)
         if match is not None and last is not None and self._accumulates(
             last.absent(), trace.absent()
-        ):  # fmt: skip
+        ):
             _compute(trace)
             return
         agreed = match is None and (last is not None or self._is_kept(variant, trace))
@@ -413,7 +413,7 @@ class Compiled:
             self._stop_skipping(variant, *variant.difference)
 
     def _differs(self, variant: Variant, trace: Trace, last: Trace | None
-                 ) -> tuple[str, str] | None:  # fmt: skip
+                 ) -> tuple[str, str] | None:
         """What a recorded call did otherwise than the last one, and the line."""
         if last is None:
             return self._moved(variant, trace)
@@ -464,7 +464,7 @@ class Compiled:
     # ------------------------------------------------------------------------- building
 
     def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any],
-               retained: bool = False) -> None:  # fmt: skip
+               retained: bool = False) -> None:
         """Makes the program of a call that did what another did, beside the calls that follow
         unless they wait for it. `kept`: the other was one of an earlier process."""
         result = None if retained else precedent(trace, self._function)
@@ -485,7 +485,7 @@ class Compiled:
             pending.done.wait(SOON)
 
     def _speculate(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any]
-                   ) -> bool:  # fmt: skip
+                   ) -> bool:
         """Makes the program of the first call that is recorded, and gives this its results: then
         all calls have them, whether a precedent was there or not. It serves no others before one
         does the same."""
@@ -505,7 +505,7 @@ class Compiled:
         return variant.stopped
 
     def _completed(self, variant: Variant, trace: Trace, candidate: Pending | None, result: Any,
-                   args: tuple, kwargs: dict[str, Any]) -> bool:  # fmt: skip
+                   args: tuple, kwargs: dict[str, Any]) -> bool:
         """Gives a call that computed nothing its values by the program: the candidate's, or that
         of an earlier process; whether this can be done."""
         pending = candidate or self._restored(trace, args, kwargs)
@@ -550,7 +550,7 @@ class Compiled:
         return None if pending.step is None else pending
 
     def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
-               result: Precedent | None = None) -> Pending:  # fmt: skip
+               result: Precedent | None = None) -> Pending:
         """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
         pending = Pending()
         leaves = flat((args, kwargs) if kwargs else args)
@@ -612,7 +612,7 @@ class Compiled:
         pending.result = None
         if wrong is not None and not first:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
-                       "please report this", "")  # fmt: skip
+                       "please report this", "")
         return wrong is None
 
     def _install(self, variant: Variant, pending: Pending) -> None:
@@ -622,7 +622,7 @@ class Compiled:
         variant.program = Program(
             pending.step, pending.bindings, *pending.given, variant.modules,
             variant.environment, pending.proof, pending.modes, pending.backward, pending.sample,
-        )  # fmt: skip
+        )
         if pending.precedent is not None:
             pending.precedent.arena = pending.step.size
             pending.precedent.table = pending.step.key
@@ -637,14 +637,14 @@ class Compiled:
             print(self.explain(level), file=sys.stderr)
         if pending.bindings.calls and self._options["fullgraph"]:
             raise RuntimeError(f"fullgraph=True, but these run as they are: "
-                               f"{'; '.join(pending.bindings.calls)}")  # fmt: skip
+                               f"{'; '.join(pending.bindings.calls)}")
 
     # -------------------------------------------------------------------------- telling
 
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
         """The step's Python cannot be skipped: where that is asked for, calls are followed."""
         if not self._options.get("follow") or self._options["fullgraph"] \
-                or self._options["random"] == "counter":  # fmt: skip
+                or self._options["random"] == "counter":
             self._stop(variant, what, line)
             return
         from ..follow.followed_function import FollowedFunction

@@ -31,4 +31,4 @@ class Places:
                 del self._waiting[next(iter(self._waiting))]  # the one that came last long ago
             return None
         return next((single for single, calls in used.items()
-                     if calls is not None and before.get(single) == calls), None)  # fmt: skip
+                     if calls is not None and before.get(single) == calls), None)

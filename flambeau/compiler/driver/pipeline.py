@@ -62,7 +62,7 @@ PASSES = (
     simplify, preserve_window_axes, factor_pool_backward, compute_moments_in_one_pass,
     split_column_sums, split_conv_weight_gradients, split_k, split_reductions, copy_strided_inputs,
     eliminate_common_subexpressions,
-)  # fmt: skip
+)
 MIN_CACHED_PLAN_SECONDS = 0.005  # plans that take longer are stored on disk
 BACKGROUND_SWITCH_INTERVAL_S = 2e-4  # how long a background compiler may hold the GIL
 
@@ -142,7 +142,7 @@ def _warm_up_workers(graph: Graph) -> None:
     from ...native.runtime.thread_pool import threads
 
     contractions = {(n.op, n.shape, *(a.shape for a in n.inputs)) for n in graph.nodes()
-                    if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
+                    if n.op in CONTRACTIONS or n.op in ATTENTIONS}
     WORKERS.prestart(FIRST_PRODUCT_S * len(contractions), threads())
 
 

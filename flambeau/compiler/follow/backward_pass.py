@@ -144,7 +144,7 @@ class BackwardPass:
             kind, plan, restore, edges = self.shapes[number]
             if node.__class__ is not kind or node.plan is not plan or node.hooks is not None \
                     or node.sequence < sequence or len(node.edges) != len(edges) \
-                    or node.restore != restore:  # fmt: skip
+                    or node.restore != restore:
                 return None
             for edge, expected in zip(node.edges, edges, strict=True):
                 if edge is expected:
@@ -173,4 +173,4 @@ def _is_plain(leaf: Tensor) -> bool:
     attributes = leaf.__dict__
     return leaf._grad is None and leaf._requires_grad and not (
         attributes and (attributes.get("_backward_hooks")
-                        or attributes.get("_post_accumulate_grad_hooks")))  # fmt: skip
+                        or attributes.get("_post_accumulate_grad_hooks")))

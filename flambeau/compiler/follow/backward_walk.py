@@ -25,7 +25,7 @@ class _Source:
         self.names: dict[str, Any] = {
             "Tensor": Tensor, "new": object.__new__, "creation": creation, "laid_out": laid_out,
             "Output": Output, "count": sys.getrefcount, "window": _window,
-        }  # fmt: skip
+        }
 
     def constant(self, value: Any) -> str:
         """A name for an object."""
@@ -55,7 +55,7 @@ def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> 
     text = "\n".join([
         "def walk(f, root):", "    try:", *[f"        {line}" for line in source.lines],
         "        return True", "    except (AttributeError, ValueError):", "        return False",
-    ])  # fmt: skip
+    ])
     exec(compile(text, "<flambeau follow>", "exec"), source.names)
     walk: Callable = source.names["walk"]
     return walk
@@ -67,10 +67,10 @@ def _compare_nodes(source: _Source, pass_: BackwardPass, nodes: list[Node]) -> N
         n = f"n{number}"
         tests = [f"{n}.__class__ is not {source.constant(kind)}",
                  f"{n}.plan is not {source.constant(plan)}", f"{n}.hooks is not None",
-                 f"{n}.sequence < sequence"]  # fmt: skip
+                 f"{n}.sequence < sequence"]
         r = source.constant(restore)
         tests.append(f"{n}.restore is not {r}" + ("" if restore is None
-                                                  else f" and {n}.restore != {r}"))  # fmt: skip
+                                                  else f" and {n}.restore != {r}"))
         source.refuse_if(*tests)
         if edges:
             source.lines.append("".join(f"e{k}, " for k in range(len(edges))) + f"= {n}.edges")
@@ -97,7 +97,7 @@ def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
             f"{name}._array is not {source.constant(array)}", f"{name}._grad is not None",
             f"not {name}._requires_grad", "d and (d.get('_backward_hooks') or "
             "d.get('_post_accumulate_grad_hooks'))",
-        )  # fmt: skip
+        )
         source.lines.append(f"l{number} = {name}")
 
 
@@ -106,26 +106,26 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
     views = pass_.views
     source.lines += ["owners = f.owners", "bound = f.bound",
                      f"pool = {source.constant(entry.pool)}",
-                     f"views = {source.constant(views)}"]  # fmt: skip
+                     f"views = {source.constant(views)}"]
     for number, (_, _, value, part) in enumerate(pass_.grads):
         s = value.storage
         whole = memory[s].whole
         geometry = source.constant((whole.shape, whole.strides, whole.dtype))
         source.lines += [f"a = pool.pop({s}, None)", "if a is None:",
                          f"    a = laid_out({geometry})", f"owners[{s}] = a",
-                         "bound.add(id(a))"]  # fmt: skip
+                         "bound.add(id(a))"]
         if part:
             k = len(views)
             views.append(_window(laid_out((whole.shape, whole.strides, whole.dtype)), value))
             source.lines += [
                 f"w = views[{k}]", "if w.base is not a or count(w) > 3:",
                 f"    w = views[{k}] = window(a, {source.constant(value)})", "a = w",
-            ]  # fmt: skip
+            ]
         source.lines += [
             "g = new(Tensor)", "g._array = a", "g._requires_grad = g._tracked = False",
             "g._node = g._grad = g._counter = g._base = None", "g._stamp = creation.stamp",
             f"l{number}._grad = g",
-        ]  # fmt: skip
+        ]
     source.lines += ["g = a = w = None"]
     if views:
         following.segment.viewing.append(pass_)
@@ -133,5 +133,5 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
 
 def _window(owner: Any, value: Any) -> Any:
     whole = value.offset == 0 and value.shape == owner.shape \
-        and value.strides == owner.strides and value.dtype == owner.dtype  # fmt: skip
+        and value.strides == owner.strides and value.dtype == owner.dtype
     return owner[...] if whole else window_on(_as_bytes(owner), value)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
-            kwargs: dict[str, Any], made: Any) -> Cue:  # fmt: skip
+            kwargs: dict[str, Any], made: Any) -> Cue:
     """The cue of a function that a call has just gone through, beginning at event `at`."""
     cue = Cue(hook, following.segment)
     if hook.plain is not None:
@@ -51,7 +51,7 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
 
 
 def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
-              result: Any) -> None:  # fmt: skip
+              result: Any) -> None:
     """A function that only reserves memory: its results are without values anyway."""
     entries = following.segment.entries[at : following.pos]
     results = _every(result)
@@ -71,7 +71,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     made_of = "".join(f"r{k}, " for k in range(len(entries)))
     body += [f"f.pos = {following.pos}", f"f.next = {writer.constant(following.next)}",
              "ACTIVE.cue = CUE.next",
-             f"return ({made_of})" if result.__class__ is tuple else "return r0"]  # fmt: skip
+             f"return ({made_of})" if result.__class__ is tuple else "return r0"]
     cue.take = writer.compile(unpack, compare, body)
 
 
@@ -79,7 +79,7 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
     """For each parameter the name of the variable that has it, or (default,)."""
     operator: Operator = hook.operator
     if not hook.binder.plain or not kwargs.keys() <= set(operator.names) \
-            or hook.policy and AUTOCAST.count:  # fmt: skip
+            or hook.policy and AUTOCAST.count:
         return None
     result: list[Any] = [(default,) for default in hook.binder.defaults]
     if len(args) > hook.binder.positional:
@@ -101,7 +101,7 @@ class _Writer:
             "Tensor": Tensor, "new": object.__new__, "creation": creation, "AUTOCAST": AUTOCAST,
             "view_of": view_of, "laid_out": laid_out, "count": sys.getrefcount,
             "renew": cue.renew, "INTS": {int}, "operator": cue.hook.operator,
-        }  # fmt: skip
+        }
         self.tests = ["f.ambient != AMBIENT.changes"]
         if cue.hook.policy:
             self.tests.append("AUTOCAST.count")
@@ -131,7 +131,7 @@ class _Writer:
             array = found._array
             if self.following.segment.memory[s].kind == INPUT:
                 return (f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}] "
-                        f"and not f.same({self.constant(expected)}, {name})")  # fmt: skip
+                        f"and not f.same({self.constant(expected)}, {name})")
             if array is self.following.owners[s]:
                 return f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}]"
             for cue in self.following.cues or ():
@@ -140,14 +140,14 @@ class _Writer:
                         c = self.constant(cue)
                         return (f"{name}.__class__ is not {kind} or not {c}.views or "
                                 f"(v_ := {c}.views[{k}]) is not {name}._array "
-                                f"or v_.base is not owners[{s}]")  # fmt: skip
+                                f"or v_.base is not owners[{s}]")
         c = self.constant(expected)
         if expected is None or expected is True or expected is False:
             return f"{name} is not {c}"
         if found.__class__ in (tuple, list, Size) and found and {*map(type, found)} == {int}:
             kind, numbers = self.constant(found.__class__), self.constant(found[:])
             return (f"{name}.__class__ is not {kind} or {name} != {numbers} "
-                    f"or {{*map(type, {name})}} != INTS")  # fmt: skip
+                    f"or {{*map(type, {name})}} != INTS")
         if expected.__class__ is float and expected:
             return f"{name}.__class__ is not float or {name} != {c}"
         if expected.__class__ in (int, str):
@@ -162,7 +162,7 @@ class _Writer:
             geometry = self.constant((whole.shape, whole.strides, whole.dtype))
             lines += [f"owner = pool.pop({s}, None)", "if owner is None:",
                       f"    owner = laid_out({geometry})", f"owners[{s}] = owner",
-                      "f.bound.add(id(owner))"]  # fmt: skip
+                      "f.bound.add(id(owner))"]
         return lines
 
     def tensor(self, name: str, array: str) -> list[str]:
@@ -170,7 +170,7 @@ class _Writer:
         return [f"{name} = new(Tensor)", f"{name}._array = {array}",
                 f"{name}._requires_grad = {name}._tracked = False",
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
-                f"{name}._stamp = creation.stamp"]  # fmt: skip
+                f"{name}._stamp = creation.stamp"]
 
     def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple) -> list[str]:
         """Lines that hang the results, `names`, on the tape, as the operator's function does.
@@ -191,10 +191,10 @@ class _Writer:
             return plain
         inline = self._node(node, made, names, layout, bound)
         return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
-                                             f"    {general}"]  # fmt: skip
+                                             f"    {general}"]
 
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
-              ) -> list[str] | None:  # fmt: skip
+              ) -> list[str] | None:
         """Lines that make the node where the inputs that require grad are those of now."""
         operator, plan = self.cue.hook.operator, node.plan
         tests, edges = ["MODE.grad", "not SPECIAL.count"], []
@@ -209,28 +209,28 @@ class _Writer:
                 tests.append(f"not {n}._tracked")
         lines, saved, versions = self._saved(node, result, names, layout, bound)
         tests += [f"{layout[i]}._stamp is not INFERENCE" for kind, i in plan.sources
-                  if kind == INPUT_SOURCE and isinstance(bound[i], Tensor)]  # fmt: skip
+                  if kind == INPUT_SOURCE and isinstance(bound[i], Tensor)]
         lines += [
             f"node = new({self.constant(type(node))})",
             f"node.plan = {self.constant(plan)}", f"node.edges = ({', '.join(edges)},)",
             f"node.saved = ({saved})", f"node.versions = ({versions})",
             f"node.restore = {self.constant(node.restore)}", "node.hooks = None",
             "node.sequence = sequence()",
-        ]  # fmt: skip
+        ]
         if result.__class__ is tuple:
             lines.append(f"node.outputs = {len(result)}")
         for k, (name, y) in enumerate(zip(names, _every(result), strict=True)):
             if y is None or y._node is None:
                 continue
             lines.append(f"{name}._node = " + (f"Output(node, {k})" if result.__class__ is tuple
-                                               else "node"))  # fmt: skip
+                                               else "node"))
             lines.append(f"{name}._requires_grad = {name}._tracked = True")
         self.names.update(SPECIAL=SPECIAL, requires=requires, INFERENCE=INFERENCE,
                           SavedOutput=SavedOutput, Output=Output, sequence=_next_sequence)
         return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines]]
 
     def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
-               ) -> tuple[list[str], str, str]:  # fmt: skip
+               ) -> tuple[list[str], str, str]:
         """Lines that go before, and what the node saves and the versions of that."""
         lines, saved, versions = [], "", ""
         for k, (kind, i) in enumerate(node.plan.sources):
@@ -274,11 +274,11 @@ def _named(writer: _Writer, layout: list[Any]) -> list[str]:
 
 def _comparisons(writer: _Writer, layout: list[Any], expected: tuple, bound: tuple) -> list[str]:
     return [writer.expect(name, e, x) for name, e, x in zip(layout, expected, bound, strict=True)
-            if isinstance(name, str)]  # fmt: skip
+            if isinstance(name, str)]
 
 
 def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
-              kwargs: dict[str, Any], result: Any) -> None:  # fmt: skip
+              kwargs: dict[str, Any], result: Any) -> None:
     """An operator that was listed."""
     segment, hook = following.segment, cue.hook
     entry: Entry = segment.entries[at]
@@ -310,12 +310,12 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
         "ACTIVE.cue = CUE.next",
         f"return {writer.constant(hook.operator.result_type)}(*made)"
         if hook.operator.result_type is not None else "return made",
-    ]  # fmt: skip
+    ]
     cue.take = writer.compile(unpack, compare, body)
 
 
 def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body: list[str]
-            ) -> list[str | None] | None:  # fmt: skip
+            ) -> list[str | None] | None:
     """What the results lie on; the lines that make their windows go to `body`. None where it is
     not as simple as that."""
     if entry.results is None:
@@ -347,7 +347,7 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
             f"w{k} = views[{k}]",
             f"if w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
             f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
-        ]  # fmt: skip
+        ]
     if views:
         writer.cue.views, writer.cue.storage = views, 0
         writer.names["window_on"] = _window_on
@@ -377,7 +377,7 @@ def _node_of(result: Any) -> Any:
 
 
 def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
-          new: Any) -> None:  # fmt: skip
+          new: Any) -> None:
     """An operator that gives windows on memory that it takes."""
     operator, hook = cue.hook.operator, cue.hook
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
@@ -400,7 +400,7 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
     compare = _comparisons(writer, layout, expected, bound)
     names = _named(writer, layout)
     test = " or ".join(["not views", f"views[0].base is not owners[{result.storage}]",
-                        *[f"count(views[{k}]) > 2" for k in range(len(views))]])  # fmt: skip
+                        *[f"count(views[{k}]) > 2" for k in range(len(views))]])
     results = [f"r{k}" for k in range(len(views))]
     make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
@@ -408,7 +408,7 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
         "views = CUE.views", f"if {test}:", f"    return renew({names[0]}, args, kwargs)", *make,
         *writer.history(new, results, names, bound),
         "ACTIVE.cue = CUE.next", "return made",
-    ]  # fmt: skip
+    ]
     cue.take = writer.compile(unpack, compare, body)
 
 
@@ -432,7 +432,7 @@ def _call(cue: Cue, at: int, key: tuple) -> None:
     def take(args: tuple, kwargs: dict[str, Any]) -> Any:
         following = ACTIVE.session.following
         if following.pos != at or following.ambient != AMBIENT.changes \
-                or plain(args, kwargs) != key:  # fmt: skip
+                or plain(args, kwargs) != key:
             return cue.miss(args, kwargs)
         ACTIVE.cue = cue.next
         return original(*args, **kwargs)

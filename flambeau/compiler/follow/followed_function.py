@@ -29,7 +29,7 @@ class FollowedFunction:
     """`build` makes a native program of a graph; `waits`: whether calls wait for that."""
 
     def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
-                 tell: Callable[[str], None]) -> None:  # fmt: skip
+                 tell: Callable[[str], None]) -> None:
         self.function, self.make, self.waits, self.tell = function, build, waits, tell
         self.root = Exit()
         self.notes: list[str] = []
@@ -112,17 +112,17 @@ class FollowedFunction:
             return
         exit.programs.remove(program)
         self._unfit(program.segment, f"the compiled step computes another {wrong} than the eager "
-                    "one; please report this")  # fmt: skip
+                    "one; please report this")
 
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
               inputs: Sequence[np.ndarray | None], alive: Any,
-              shifts: dict[int, int] | None = None) -> None:  # fmt: skip
+              shifts: dict[int, int] | None = None) -> None:
         """Makes a program of the first events of a segment."""
         exit = segment.exit(count)
         computed = frozenset(
             s for s in alive
             if segment.memory[s].computed is not None and segment.memory[s].computed < count
-        )  # fmt: skip
+        )
         try:
             program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
         except Unfit as error:

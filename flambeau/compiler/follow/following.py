@@ -40,7 +40,7 @@ class Following:
     __slots__ = (
         "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
         "sequence", "shifts", "sources", "updates",
-    )  # fmt: skip
+    )
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.pos = segment, 0
@@ -141,7 +141,7 @@ class Following:
         array = owner
         if part:
             whole = value.offset == 0 and value.shape == owner.shape \
-                and value.strides == owner.strides and value.dtype == owner.dtype  # fmt: skip
+                and value.strides == owner.strides and value.dtype == owner.dtype
             array = owner[...] if whole else window_on(_as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
@@ -166,7 +166,7 @@ class Following:
                     return False
             elif not isinstance(result, Tensor) or (
                 result._array is not owners[s] and not self.same(expected, result)
-            ):  # fmt: skip
+            ):
                 return False
         return True
 
@@ -214,7 +214,7 @@ class Following:
         if self.sources and value.storage in self.sources:
             source = self.sources[value.storage]
             return (owner_of(array) is source and self.lies(value, array)
-                    and same_bits(source, owner))  # fmt: skip
+                    and same_bits(source, owner))
         if owner is array or array.base is owner or owner_of(array) is owner:
             return self.lies(value, array)
         return False
@@ -228,7 +228,7 @@ class Following:
             owner = self.owners[value.storage]
             assert owner is not None
             if array is owner or (array.base is owner and array.shape == owner.shape
-                                  and array.strides == owner.strides):  # fmt: skip
+                                  and array.strides == owner.strides):
                 return value.offset == 0
             start = self.addresses[value.storage] = data_address(owner)
         return data_address(array) - start == value.offset
@@ -253,7 +253,7 @@ class Following:
         memory = self.segment.memory[s]
         owner = array if array.base is None else owner_of(array)
         if memory.kind == INTERNAL or id(owner) in self.bound \
-                or id(owner) in self.segment.stable_ids or not _is_alike(value, array):  # fmt: skip
+                or id(owner) in self.segment.stable_ids or not _is_alike(value, array):
             return False
         exposed = is_exposed(owner)
         if memory.written and (exposed or not array.flags.writeable):
@@ -278,11 +278,11 @@ class Following:
         if array is not owner:
             at = data_address(array) - data_address(owner)
             self.inputs[s] = np.ndarray(array.shape, array.dtype, _as_bytes(copy), at,
-                                        array.strides)  # fmt: skip
+                                        array.strides)
         return True
 
 
 def _is_alike(value: Value, array: np.ndarray) -> bool:
     """Whether an array has a window's shape, strides and dtype."""
     return (array.shape == value.shape and array.strides == value.strides
-            and (array.dtype is value.dtype or array.dtype == value.dtype))  # fmt: skip
+            and (array.dtype is value.dtype or array.dtype == value.dtype))

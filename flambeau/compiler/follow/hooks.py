@@ -59,7 +59,7 @@ def outer({free}):
 def _template(free: int, always: bool) -> types.CodeType:
     names = [f"free{i}" for i in range(free)]
     source = _SOURCE.format(free=", ".join(names), free_or_pass="; ".join(names) or "pass",
-                            unless=" and not hook.always" if always else "")  # fmt: skip
+                            unless=" and not hook.always" if always else "")
     space: dict[str, Any] = {}
     define(source, "<flambeau follow>", space)
     code: types.CodeType = space["outer"](*names).__code__
@@ -74,7 +74,7 @@ class Hook:
     ident = staticmethod(threading.get_ident)
 
     def __init__(self, function: Any, record: Callable, follow: Callable, operator: Any = None,
-                 always: bool = False, only_recording: bool = False) -> None:  # fmt: skip
+                 always: bool = False, only_recording: bool = False) -> None:
         self.only_recording = only_recording
         self.function, self.record, self.follow = function, record, follow
         self.operator, self.always = operator, always
@@ -98,7 +98,7 @@ class Hook:
         template = _template(len(self.code.co_freevars), self.always)
         here = {1234567: self, 7654321: ACTIVE}
         constants = tuple([here.get(c, c) if c.__class__ is int else c
-                           for c in template.co_consts])  # fmt: skip
+                           for c in template.co_consts])
         self.stub = template.replace(co_consts=constants)
         STUBS[id(self.stub)] = self
 

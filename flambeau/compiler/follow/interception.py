@@ -55,7 +55,7 @@ _READS = (
     "__repr__", "__format__", "__array__", "__dlpack__", "apply_", "map_", "map2_", "data_ptr",
     "untyped_storage", "storage", "__reduce_ex__", "__reduce__", "__deepcopy__", "share_memory_",
     "set_", "resize_", "resize_as_", "__contains__", "__setstate__",
-)  # fmt: skip
+)
 
 
 class _Now:
@@ -93,7 +93,7 @@ def _operators() -> Iterator[Hook]:
         if twin is not None:
             longer = _through(twin)
             yield Hook(twin, longer, lambda session, args, kwargs, longer=longer: longer(
-                None, args, kwargs))  # fmt: skip
+                None, args, kwargs))
     for function, operator, reflected in python_operators():
         yield _operator(function, operator, reflected)
 
@@ -107,7 +107,7 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
         following = session.following
         if following is not None and not kwargs and len(args) == count and not (
             policy is not None and AUTOCAST.count
-        ):  # fmt: skip
+        ):
             entry = following.next
             if entry.operator is operator and following.matches(entry, args):
                 return following.produce(entry, args)
@@ -134,7 +134,7 @@ class _Binder:
         self.operator = operator
         kinds = {p.kind for p in operator.parameters}
         self.plain = not any(p.VAR_POSITIONAL in kinds or p.VAR_KEYWORD in kinds
-                             for p in operator.parameters)  # fmt: skip
+                             for p in operator.parameters)
         self.count = len(operator.parameters)
         self.positional = sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)
         self.defaults = tuple([p.default for p in operator.parameters])
@@ -234,7 +234,7 @@ def _special() -> Iterator[Hook]:
     yield _recorded_only(Module.__call__, record)
     yield _recorded_only(Module._call_impl, record)
     exposing = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
-                "share_memory_")  # fmt: skip
+                "share_memory_")
     for name in _READS:
         function = getattr(Tensor, name, None)
         if _is_function(function):
@@ -306,7 +306,7 @@ def _fill(original: Callable, input: Any, value: Any) -> Any:
         NOW.constant(source._array, original)
     if source._array.ndim or (MODE.grad and (
         inplace.check_writable(input, "fill_") or source.requires_grad)
-    ):  # fmt: skip
+    ):
         return original(input, source)
     session.write(input._array, source._array)
     inplace.bump(input)
@@ -361,7 +361,7 @@ def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
 def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     foreign = not isinstance(data, Tensor) and (
-        hasattr(data, "__array__") or hasattr(data, "__array_interface__"))  # fmt: skip
+        hasattr(data, "__array__") or hasattr(data, "__array_interface__"))
     if not isinstance(data, Tensor) and tensors_in(data):
         session.flush()
         foreign = True
@@ -396,7 +396,7 @@ def _gradients() -> Iterator[Hook]:
         (vars(Tensor)["grad"].fget, r._grad_read), (vars(Tensor)["grad"].fset, r._grad_set),
         (vars(Tensor)["grad"].fdel, r._grad_set), (Tensor._alias, r._alias),
         (Tensor.requires_grad_, r._set_flag), (engine._add, r._grad_added),
-    ):  # fmt: skip
+    ):
         yield _recorded_only(function, _as_recorded(record))
     yield _split(engine._owned, r._owned, _owned)
     yield _split(engine.run, _engine_run_recorded, _engine_run)
@@ -449,7 +449,7 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
     session = ACTIVE.session
     following, recorder = session.following, session.recorder
     if following is not None and following.pos in following.segment.group_updates \
-            and following.ambient == AMBIENT.changes:  # fmt: skip
+            and following.ambient == AMBIENT.changes:
         entry = following.next
         if entry.update is None and entry.event.kwargs["optimiser"] is optimizer:
             with session.silence():
@@ -461,7 +461,7 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
     count = 0 if recorder is None else len(recorder.trace.events)
     _record_step_group(NOW, original, optimizer, group)
     if recorder is not None and session.recorder is recorder and recorder.cut is None \
-            and len(recorder.trace.events) == count + 1:  # fmt: skip
+            and len(recorder.trace.events) == count + 1:
         recorder.group_updates.add(count)
 
 
@@ -473,7 +473,7 @@ def _draws() -> Iterator[Hook]:
         distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
         distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
-    ):  # fmt: skip
+    ):
         yield _draw_hook(function)
     by_values: tuple[Any, ...] = (
         integers.randperm, integers.multinomial, rejection_sampling.poisson,
@@ -570,7 +570,7 @@ def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
     if not kwargs:
         return result
     return result, tuple([(k, x if x.__class__ in _DECIDING else x.__class__)
-                         for k, x in kwargs.items()])  # fmt: skip
+                         for k, x in kwargs.items()])
 
 
 _DECIDING = (bool, int, float, str, type(None))

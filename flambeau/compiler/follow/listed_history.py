@@ -33,7 +33,7 @@ def is_plain_pointwise(operator: Operator, bound: tuple) -> bool:
     """Whether the tape has a short way for an operator: one or two operands, and nothing else."""
     return (operator.kind is Kind.POINTWISE
             and len(bound) == len(operator.tensor_positions) <= 2
-            and all(p.default is p.empty for p in operator.parameters))  # fmt: skip
+            and all(p.default is p.empty for p in operator.parameters))
 
 
 def _attach_plain(operator: Operator, result: Any, bound: tuple) -> None:

@@ -78,7 +78,7 @@ class Listing:
         if kind != UPDATE:
             return
         ACTIVE.session.update(parts["args"], parts["kwargs"], self.scalars.pop(0),
-                              parts["function"])  # fmt: skip
+                              parts["function"])
 
 
 class _NoTrace:

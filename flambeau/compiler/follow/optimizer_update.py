@@ -26,7 +26,7 @@ class GroupUpdate:
         self.optimizer, names = supplied["optimiser"], supplied["names"]
         self.ran, self.listed = [0], [0]
         update = Update(self.optimizer, supplied["group"], supplied["positions"], names,
-                        supplied["flags"], entry.event)  # fmt: skip
+                        supplied["flags"], entry.event)
         self.ticker = Ticker(update, self.ran)
         group = self.optimizer.param_groups[supplied["group"]]
         positions = set(supplied["positions"])
@@ -54,14 +54,14 @@ class GroupUpdate:
     def follow(self, following: Following, group: dict[str, Any]) -> bool:
         """Lists the update; False, with nothing done, where it is not the same."""
         if group is not self.group or group["params"] is not self.params \
-                or len(self.params) != self.length:  # fmt: skip
+                or len(self.params) != self.length:
             return False
         owners = following.owners
         for param, array, s, value in self.rows:
             grad = param._grad
             if param._array is not array or grad is None or not (
                 grad._array is owners[s] or following.same_window(value, grad._array)
-            ):  # fmt: skip
+            ):
                 return False
         for param in self.others:
             if param._grad is not None:

@@ -38,7 +38,7 @@ class Replay:
                         HANDLERS[entry.kind](self, i, entry)
                     except Exception as error:
                         error.add_note(f"in {entry.event.origin}, which a compiled call computed "
-                                       "later")  # fmt: skip
+                                       "later")
                         raise
         finally:
             STATE.enabled = autocast
@@ -50,7 +50,7 @@ class Replay:
         if owner is None:  # inside of a backward pass
             owner = self._inner(s)
         if value.shape == owner.shape and value.strides == owner.strides and not value.offset \
-                and s not in following.shifts and value.dtype == owner.dtype:  # fmt: skip
+                and s not in following.shifts and value.dtype == owner.dtype:
             return owner
         if s in following.shifts:
             value = replace(value, offset=value.offset + following.shifts[s])
@@ -104,7 +104,7 @@ def _nothing(self: Replay, i: int, entry: Entry) -> None:
 HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
     OPERATOR: Replay.operator, WRITE: Replay.write, CONSTANT: _nothing, EMPTY: _nothing,
     DRAW: Replay.draw, UPDATE: Replay.update,
-}  # fmt: skip
+}
 
 
 def apply(operator: Operator, bound: tuple) -> Any:

@@ -47,7 +47,7 @@ class Entry:
     """
 
     __slots__ = ("buffer", "event", "kind", "made", "many", "operands", "operator", "pool",
-                 "results", "update")  # fmt: skip
+                 "results", "update")
 
     def __init__(self, event: Event) -> None:
         self.event, self.kind, self.operator = event, event.kind, event.operator
@@ -66,14 +66,14 @@ class Entry:
         self.operands = tuple([
             (x.storage if x.__class__ is Value and is_whole(x, memory[x.storage]) else None, x)
             for x in self.event.args
-        ])  # fmt: skip
+        ])
         self.many, parts = self.event.form
         results = self.event.results
         simple = (
             not self.many and len(results) == len(self.made) == 1 and not parts[0]
             and results[0] is not None and results[0].storage == self.made[0]
             and self.operator.kind is not Kind.VIEW and self.operator.result_type is None
-        )  # fmt: skip
+        )
         if not simple:
             self.results = tuple(zip(results, parts, strict=True))
 
@@ -82,7 +82,7 @@ def is_whole(value: Value, memory: Memory) -> bool:
     """Whether a window is all of its storage."""
     whole = memory.whole
     return (value.offset == 0 and value.shape == whole.shape and value.strides == whole.strides
-            and value.dtype == whole.dtype)  # fmt: skip
+            and value.dtype == whole.dtype)
 
 
 END = Entry(Event("end"))  # what stands behind the last entry
@@ -103,7 +103,7 @@ class Segment:
     """Events, the memory that they work on, and the exits."""
 
     def __init__(self, events: Sequence[Event], memory: list[Memory], modes: tuple,
-                 silent: set[str], calls: dict[int, list[Any]]) -> None:  # fmt: skip
+                 silent: set[str], calls: dict[int, list[Any]]) -> None:
         """`silent`: operators that gave windows on what they took; `calls`: composite functions
         with their plain arguments, by the event before which they ran."""
         self.entries = [Entry(event) for event in events]
@@ -128,7 +128,7 @@ class Segment:
         self.births = [
             (s, i, memory[s].computed, entry.pool if entry.kind in _POOLED else None)
             for i, entry in enumerate(self.entries) for s in entry.made
-        ]  # fmt: skip
+        ]
 
     @property
     def is_ready(self) -> bool:

@@ -51,7 +51,7 @@ class _Builder(Functionalization):
     """Makes the graph of some events of a segment."""
 
     def __init__(self, segment: Segment, trace: Trace, leaves: list[Any],
-                 shifts: dict[int, int]) -> None:  # fmt: skip
+                 shifts: dict[int, int]) -> None:
         super().__init__(trace, leaves)
         self.segment, self.shifts = segment, shifts
         self.at = 0
@@ -74,9 +74,9 @@ class _Builder(Functionalization):
         shape = region.shape
         strides = tuple(stride for _, stride in region.axes)
         packed = tuple(region.dtype.itemsize * math.prod(shape[i + 1 :])
-                       for i in range(len(shape)))  # fmt: skip
+                       for i in range(len(shape)))
         self.targets.append(Target(s, region.offset, shape, strides, region.dtype,
-                                   strides == packed or 0 in shape))  # fmt: skip
+                                   strides == packed or 0 in shape))
         self.outputs.append(region.value)
 
     def _argument(self, leaf: int, window: Value) -> Argument:
@@ -106,13 +106,13 @@ class SegmentProgram:
     def __init__(
         self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
         inputs: Sequence[np.ndarray | None], survivors: frozenset[int], shifts: dict[int, int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Makes the graph. `shifts`: how many bytes further on than recorded the memory of inputs
         begins. Raises Unfit."""
         self.segment, self.count, self.survivors = segment, count, survivors
         trace = _trace(segment, count, owners)
         self.leaves = [s for s, array in enumerate(inputs)
-                       if array is not None and segment.memory[s].kind == INPUT]  # fmt: skip
+                       if array is not None and segment.memory[s].kind == INPUT]
         builder = _Builder(segment, trace, [inputs[s] for s in self.leaves], shifts)
         try:
             self.graph = builder.make(survivors)
@@ -164,7 +164,7 @@ class SegmentProgram:
             return False
         owners = following.owners
         places = [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
-                  else np.empty(t.shape, t.dtype) for t in self.targets]  # fmt: skip
+                  else np.empty(t.shape, t.dtype) for t in self.targets]
         self.step.run_into(values, places)
         for target, array in zip(self.targets, places, strict=True):
             if not target.is_packed:
@@ -182,11 +182,11 @@ class SegmentProgram:
         slots = self.bindings.slots
         changing = self.step.changing
         arrays = {i: slots[i].array if isinstance(slots[i], State)
-                  else values[changing.index(i)] for i in written}  # fmt: skip
+                  else values[changing.index(i)] for i in written}
         before = {i: a.copy() for i, a in arrays.items()}
         least = CANCELLATION_TOLERANCE * min(1.0, max(
             (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
-            default=0.0))  # fmt: skip
+            default=0.0))
         outputs = [np.array(y) for y in self.step.run(values)]
         result = {i: a.copy() for i, a in arrays.items()}
         for i, array in arrays.items():
@@ -196,9 +196,9 @@ class SegmentProgram:
         return wrong or self._writes_differ(arrays, before, result, least)
 
     def _outputs_differ(self, following: Following, outputs: list[np.ndarray],
-                        least: float) -> str | None:  # fmt: skip
+                        least: float) -> str | None:
         pairs = [(y, t.array(following.owners[t.storage]))  # type: ignore[arg-type]
-                 for t, y in zip(self.targets, outputs, strict=True)]  # fmt: skip
+                 for t, y in zip(self.targets, outputs, strict=True)]
         floats = [(a, b) for a, b in pairs if b.dtype.kind == "f" or b.dtype.kind == "V"]
         scale = max((max_magnitude(b) for _, b in floats), default=0.0)
         loose = []
@@ -214,7 +214,7 @@ class SegmentProgram:
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
     def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
-                       actual: dict[int, np.ndarray], least: float) -> str | None:  # fmt: skip
+                       actual: dict[int, np.ndarray], least: float) -> str | None:
         moved = gap = 0.0
         fine = True
         for i, wanted in arrays.items():
@@ -240,7 +240,7 @@ def _trace(segment: Segment, count: int, owners: Sequence[np.ndarray | None]) ->
         trace.storages.append(Storage(
             s, owner if external else None, external, memory.whole,
             0 if owner is None else address(owner),
-        ))  # fmt: skip
+        ))
         if external and owner is not None:
             trace.numbers[id(owner)] = s
     return trace

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Modules of flambeau whose functions wrap memory that Python made.
 _WRAPPING = ("flambeau.ops.creation.interchange", "flambeau.ops.creation.creation",
-             "flambeau.tensor.", "flambeau.utils.", "flambeau.serialization.")  # fmt: skip
+             "flambeau.tensor.", "flambeau.utils.", "flambeau.serialization.")
 
 
 class SegmentRecorder(Recorder):
@@ -131,7 +131,7 @@ class SegmentRecorder(Recorder):
         segment = Segment(events, memory, self.modes, self.silent, self.calls)
         segment.group_updates = {i for i in self.group_updates if i < len(events)}
         alive = {s.number for s in trace.storages
-                 if s.reference is not None and s.reference() is not None}  # fmt: skip
+                 if s.reference is not None and s.reference() is not None}
         for backward in self.backwards:
             result = {s for e in segment.entries[backward.start : backward.end] for s in e.made}
             result -= {value.storage for _, _, value, _ in backward.grads}

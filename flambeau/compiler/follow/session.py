@@ -189,7 +189,7 @@ class Session:
     # ------------------------------------------------------------------------------ operators
 
     def operator(self, hook: Hook, operator: Operator, bound: tuple, args: tuple,
-                 kwargs: dict[str, Any]) -> Any:  # fmt: skip
+                 kwargs: dict[str, Any]) -> Any:
         """An operator's result without values; NO where nothing is followed any more."""
         is_view = operator.kind is Kind.VIEW
         while True:
@@ -238,7 +238,7 @@ class Session:
                 continue
             entry = following.next
             if entry.kind == kind and following.ambient == AMBIENT.changes \
-                    and test(following, entry):  # fmt: skip
+                    and test(following, entry):
                 following.step()
                 return following
             self.mismatch()
@@ -251,7 +251,7 @@ class Session:
             into, what = entry.event.args
             fresh = into.storage in entry.made
             begun = (following.begins(entry, into, target) if fresh
-                     else following.same_window(into, target))  # fmt: skip
+                     else following.same_window(into, target))
             return begun and following.same_window(what, source)
 
         if is_exposed(owner_of(target)):
@@ -269,7 +269,7 @@ class Session:
         def test(following: Following, entry: Entry) -> bool:
             result = entry.event.array
             return result is not None and following.begins(entry, entry.event.results[0], array) \
-                and same_bits(np.asarray(result), array)  # fmt: skip
+                and same_bits(np.asarray(result), array)
 
         if self.match(CONSTANT, test) is None:
             recorder = self.next_recorder()
@@ -287,7 +287,7 @@ class Session:
         """A cotangent from which a backward pass begins, as a constant if the list has one."""
         following = self.following
         if following is not None and following.next.kind == CONSTANT and array.base is None \
-                and id(array) not in following.bound:  # fmt: skip
+                and id(array) not in following.bound:
             self.constant(array, function)
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
@@ -296,7 +296,7 @@ class Session:
         def test(following: Following, entry: Entry) -> bool:
             into, what = entry.event.args
             return (into.storage in entry.made and into.strides == leaf._array.strides
-                    and following.same_window(what, g._array))  # fmt: skip
+                    and following.same_window(what, g._array))
 
         following = self.match(WRITE, test)
         if following is None:
@@ -318,9 +318,9 @@ class Session:
             into = event.args[0]
             fresh = into.storage in entry.made
             begun = (following.begins(entry, into, array) if fresh
-                     else following.same_window(into, array))  # fmt: skip
+                     else following.same_window(into, array))
             return begun and following.all_same(event.args[1:], rest) and following.same(
-                event.kwargs, kwargs)  # fmt: skip
+                event.kwargs, kwargs)
 
         following = self.match(DRAW, test)
         with self.silence():
@@ -332,7 +332,7 @@ class Session:
         if recorder is not None:
             into = recorder.trace.value(array, fresh=True)
             recorder.add(DRAW, function=original, args=(into, *rest), kwargs=kwargs,
-                         array=array.copy())  # fmt: skip
+                         array=array.copy())
         return array
 
     def update(self, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable) -> None:
@@ -351,9 +351,9 @@ class Session:
         recorder = self.next_recorder()
         if recorder is not None:
             refs = tuple([(recorder.refer(p), recorder.refer(g), tuple(map(recorder.refer, s)))
-                          for p, g, s in rows])  # fmt: skip
+                          for p, g, s in rows])
             recorder.add(UPDATE, function=formula, args=refs, kwargs=where,
-                         array=np.array(scalars, np.float64))  # fmt: skip
+                         array=np.array(scalars, np.float64))
         with self.silence(), no_grad():
             for param, grad, states in rows:
                 tensors = [wrap(t._array) for t in (param, grad, *states)]

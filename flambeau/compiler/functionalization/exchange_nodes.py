@@ -18,7 +18,7 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
     """Packs the tensors into flat arrays, and gives them the values that come back."""
     if graph.trace.backward is not None:
         raise Unfit("it communicates with other processes, and returns a tensor through which "
-                    "backward goes on", event.line)  # fmt: skip
+                    "backward goes on", event.line)
     exchange, scale = event.function, event.kwargs["scale"]
     flat = [
         concat([_scaled(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)

@@ -29,7 +29,7 @@ from .memory_regions import Region, partition
 from .graph_inputs import (
     bind_arguments, make_draw, make_key_draw, gradients_read_before, allocate_gradient,
     memory_getter,
-)  # fmt: skip
+)
 from ..trace.trace import (
     CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value,
     address, mapped, updates_of, values_in,
@@ -155,7 +155,7 @@ class Functionalization:
         self.region(window).write(window, node)
 
     def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
-               recorded: Any, strides: tuple | None = None) -> Node:  # fmt: skip
+               recorded: Any, strides: tuple | None = None) -> Node:
         """A new source and its INPUT."""
         element = type_of(dtype)
         at = len(self.sources)
@@ -180,11 +180,11 @@ class Functionalization:
         if leaf is None:
             slot: Any = bind.State(bind.live(storage, window))
             region.node = self.source("state", shape, region.dtype, slot, storage.name, first,
-                                      packed)  # fmt: skip
+                                      packed)
             return
         slot = self._argument(leaf, window)
         region.node = self.source("argument", shape, region.dtype, slot, f"argument {leaf}",
-                                  first, packed)  # fmt: skip
+                                  first, packed)
 
     def _argument(self, leaf: int, window: Value) -> bind.Argument:
         supplied = self.leaves[leaf]
@@ -241,14 +241,14 @@ class Functionalization:
         self.bindings.updates.append(bind.Update(
             supplied["optimiser"], supplied["group"], supplied["positions"], supplied["names"],
             supplied["flags"], event,
-        ))  # fmt: skip
+        ))
         optimiser = supplied["optimiser"]
         fields = type(optimiser)._flambeau_scalars._fields
         numbers = [
             self.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
                         float(event.array[i]))
             for i, name in enumerate(fields)
-        ]  # fmt: skip
+        ]
         known: dict[tuple, tuple[list[Node], list[Node]]] = {}
         for param, grad, states in event.args:
             windows = (param, grad, *states)
@@ -303,7 +303,7 @@ class Functionalization:
             Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
                  {"function": call, "output": i, "group": group}, origin=event.origin)
             for i, v in enumerate((*results, *(t for t in targets if t is not None)))
-        ])  # fmt: skip
+        ])
         return tuple(next(nodes) if v is not None else None for v in (*event.results, *targets))
 
     def call(self, event: Event) -> None:
@@ -320,7 +320,7 @@ class Functionalization:
                 continue
             if i < len(event.results) and value.shape == node.shape:
                 shape = tuple(n and 1 if s == 0 else n
-                              for n, s in zip(value.shape, value.strides, strict=True))  # fmt: skip
+                              for n, s in zip(value.shape, value.strides, strict=True))
                 zeros, ones = (0,) * len(shape), (1,) * len(shape)
                 node, value = part_of(node, zeros, ones, shape), replace(value, shape=shape)
             self.write(value, node)
@@ -391,7 +391,7 @@ class Functionalization:
         backward = self.trace.backward
         live = None if backward is None else backward.positions.get(position)
         return bind.NewTensor(memory, source, entry.is_view, entry.is_whole, entry.version,
-                              entry.requires_grad, entry.is_leaf, live)  # fmt: skip
+                              entry.requires_grad, entry.is_leaf, live)
 
     def _outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
         """Memory of an argument or from outside that a new tensor lies on."""
@@ -430,7 +430,7 @@ class Functionalization:
         values = [self.trace.value(access.tensor._grad._array)
                   for access in self.trace.grads.values()
                   if access.tensor._grad is not None
-                  and access.tensor._grad is not access.before]  # fmt: skip
+                  and access.tensor._grad is not access.before]
         return {value.storage for value in values if value is not None}
 
     def _find_crowds(self) -> None:
@@ -453,7 +453,7 @@ class Functionalization:
         ):
             raise Untraceable("it returns views of one memory that leave gaps")
         owned = array.base is None and array.flags.c_contiguous and array.size == math.prod(
-            region.shape)  # fmt: skip
+            region.shape)
         if self.crowds[id(region)] < 0:
             shape = array.shape if owned else region.shape
             whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
@@ -507,7 +507,7 @@ HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
     WRITE: Functionalization.copy, DRAW: Functionalization.draw, UPDATE: Functionalization.update,
     OPERATOR: Functionalization.operator, CALL: Functionalization.call,
     EXCHANGE: add_exchange, WINDOW: Functionalization.window,
-}  # fmt: skip
+}
 
 
 class _Call:
@@ -558,7 +558,7 @@ def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
         return
     if tuple(node.shape) != value.shape or node.type is not type_of(value.dtype):
         raise NotLowered(operator, f"lowered to {node.type.value}{list(node.shape)} where it "
-                         f"gives {value.dtype}{list(value.shape)}")  # fmt: skip
+                         f"gives {value.dtype}{list(value.shape)}")
 
 
 def _contiguous_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
     bindings.apart = [
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
-    ]  # fmt: skip
+    ]
     for storage in trace.storages:
         if storage.owner is not None and storage.external and storage.number not in result:
             outer = bindings.owners if storage.number in changed else bindings.readers

@@ -119,7 +119,7 @@ def _index_of(node: Node) -> tuple[Node, int] | None:
 
 
 def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[Node]
-           ) -> IndexCheck | bool | None:  # fmt: skip
+           ) -> IndexCheck | bool | None:
     """How a bound is checked; True where it holds for good, None where it cannot be. Adds to
     `looked` the states that were looked at."""
     node = bound.node
@@ -137,7 +137,7 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
     small = rewrite(small, lambda n, supplied: own.get(id(n)) or Node(
-        n.op, supplied, n.shape, n.type, n.attributes))  # fmt: skip
+        n.op, supplied, n.shape, n.type, n.attributes))
     check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
         return check

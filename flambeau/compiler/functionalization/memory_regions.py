@@ -93,7 +93,7 @@ class Region:
             return
         base = reshape_node(self.value, result.extents)
         new = Node(Op.UPDATE, (base, node), base.shape, base.type,
-                    {"starts": result.starts, "steps": result.steps})  # fmt: skip
+                    {"starts": result.starts, "steps": result.steps})
         self.node = reshape_node(new, self.shape)
 
     def _is_all(self, window: Value) -> bool:
@@ -213,7 +213,7 @@ def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSlice | No
             j for j, (extent, s) in enumerate(axes)
             if abs(stride) >= s and abs(stride) % s == 0 and j not in at
             and 0 <= starts[j] + (n - 1) * stride // s < extent
-        ]  # fmt: skip
+        ]
         if not fitting:
             return None
         j = min(fitting, key=lambda j: abs(stride) // axes[j][1])
@@ -236,7 +236,7 @@ def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Regi
     spans = sorted({w.span for w in windows})
     filled = [(low, high) for low, high in spans if low < high]
     spans = [(low, high) for low, high in spans
-             if low < high or not any(start <= low <= end for start, end in filled)]  # fmt: skip
+             if low < high or not any(start <= low <= end for start, end in filled)]
     joined: list[list[int]] = []
     for low, high in spans:
         if joined and (low < joined[-1][1] or (low, high) == tuple(joined[-1])):
@@ -246,7 +246,7 @@ def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Regi
     regions = []
     for low, high in joined:
         inside = [w for w in windows if low <= w.span[0] and w.span[1] <= high
-                  and (w.span[0] < w.span[1] or low == high)]  # fmt: skip
+                  and (w.span[0] < w.span[1] or low == high)]
         regions.append(_region(inside, low, high, owner))
     return regions
 

@@ -65,7 +65,7 @@ class _Split:
         return bind.BackwardBindings(
             graph, self.slots, self.recorded, inputs, orders, expected,
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
-        )  # fmt: skip
+        )
 
     def _cotangent(self, k: int, g: np.ndarray) -> None:
         functional = self.functional
@@ -74,11 +74,11 @@ class _Split:
             recorded = g.reshape(region.shape)
             region.node = self._source("argument", region.shape, g.dtype,
                                        bind.Cotangent(k, region.shape), f"cotangent {k}",
-                                       recorded)  # fmt: skip
+                                       recorded)
             self.new[id(region.node)] = region.node
 
     def _source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
-                recorded: Any, give: Any = None, strides: Any = None) -> Node:  # fmt: skip
+                recorded: Any, give: Any = None, strides: Any = None) -> Node:
         at = len(self.sources)
         self.sources.append(Source(kind, shape, type_of(dtype), give or _given, name, strides))
         self.slots.append(slot)
@@ -105,7 +105,7 @@ class _Split:
             else:
                 inputs = tuple(self.new[id(operand)] for operand in node.inputs)
                 self.new[id(node)] = Node(node.op, inputs, node.shape, node.type,
-                                          node.attributes, node.origin)  # fmt: skip
+                                          node.attributes, node.origin)
         return self.new[id(root)]
 
     def _kept(self, node: Node) -> Node:
@@ -118,7 +118,7 @@ class _Split:
             if isinstance(slot, (bind.State, bind.Argument)):
                 return self._source(source.kind, source.shape, dtype_of(source.type), slot,
                                     source.name, functional.bindings.recorded[node.slot],
-                                    source.array, source.strides)  # fmt: skip
+                                    source.array, source.strides)
         self.graph.outputs.append(node)
         retained = bind.Kept(len(self.graph.outputs) - 1)
         return self._source(

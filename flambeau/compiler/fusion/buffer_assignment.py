@@ -28,7 +28,7 @@ class BufferAssignment:
         calls = [node for node in fusion.nodes if node.op is Op.CALL]
         self._calls = any(EXCHANGE_TURN not in node.attributes for node in calls)
         self._waits = [fusion.group_of[id(node)] for node in calls
-                       if node.attributes.get(EXCHANGE_TURN) == LATE]  # fmt: skip
+                       if node.attributes.get(EXCHANGE_TURN) == LATE]
         self._place_sources()
         self._place_roots()
         self._place_values()
@@ -202,7 +202,7 @@ class BufferAssignment:
     def _read_elsewise(self, inner: Node, node: Node, group: FusionGroup) -> bool:
         """Whether another node of the group reads the value."""
         return any(leaf is inner for item in group.nodes if item is not node
-                   for leaf, _ in self.fusion.read(item))  # fmt: skip
+                   for leaf, _ in self.fusion.read(item))
 
     @property
     def _materialized(self) -> dict[int, Node]:

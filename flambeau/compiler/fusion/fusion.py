@@ -16,7 +16,7 @@ from .fusion_group import (
     ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
     element, fused_nodes, is_identity, leaves, apply_movement, partial_sum_view, reshape_chain,
     rebase_chain, view_through,
-)  # fmt: skip
+)
 from ..ir.graph import CONTRACTIONS
 from ..ir.strided_view import StridedView, strided_values, contiguous_view
 from .materialize_transposed import transposed_window_operands
@@ -28,7 +28,7 @@ EXPENSIVE_OPERATIONS = frozenset(
         "POW ATAN2 EXP EXP2 EXPM1 LOG LOG2 LOG10 LOG1P SIN COS TAN ASIN ACOS ATAN SINH COSH TANH "
         "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
     ).split()
-)  # fmt: skip
+)
 MAX_RECOMPUTE_COST = 5  # operations per element; beyond, a shared value is stored
 MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
 CACHE_LINE_ELEMENTS = 16
@@ -213,12 +213,12 @@ class Fusion:
         """Add a materialized node to a group that it fits, or to a new group."""
         read = self.read(node)
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
-                   for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
+                   for leaf, _ in read if id(leaf) in self.group_of}
         joined = None
         if node.op in INLINE or node.op in FOLDS:
             shape, _ = domain(node)
             near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
-                    if g.shape == shape}  # fmt: skip
+                    if g.shape == shape}
             order = sorted({**near, **sources}.values(), key=lambda g: -g.position)
             for group in order:
                 if self.fits(group, node, read, list(sources.values())):
@@ -246,13 +246,13 @@ class Fusion:
         """The group whose kernel also computes this node: another result of the same attention or
         recurrent layer."""
         near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
-                if g.special is not None}  # fmt: skip
+                if g.special is not None}
         for group in near.values():
             bit = 1 << group.position
             later = any(source is group or source.before & bit for source in sources)
             assert group.special is not None
             twice = any(item.op is node.op and item.attributes == node.attributes
-                        for item in group.nodes)  # fmt: skip
+                        for item in group.nodes)
             if not later and not twice and _share_kernel(group.special, node):
                 return group
         return None
@@ -341,11 +341,11 @@ class Fusion:
             id(leaf) in own or self.group_of.get(id(leaf)) is group
             or prod(leaf.shape) < prod(group.shape)
             for leaf, _ in self.read(node)
-        )  # fmt: skip
+        )
 
     def _is_costly(self, node: Node) -> bool:
         return any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
-                   for item in fused_nodes(node, self.materialized))  # fmt: skip
+                   for item in fused_nodes(node, self.materialized))
 
     def _fits_loops(self, group: FusionGroup, node: Node, read: list[tuple[Node, Chain]]) -> bool:
         """Whether a node iterates over the group's domain and reads the group's values in place."""

@@ -173,7 +173,7 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
         return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], (node, *chain))]
     if node.op is Op.ADD_ROWS:
         return [(operand, reshape_chain(operand, shape))
-                for operand, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
+                for operand, shape in zip(node.inputs, row_shapes(node), strict=True)]
     if node.op is Op.SUM_PARTS:
         return [(node.inputs[0], chain)]
     return [(operand, ()) for operand in node.inputs]

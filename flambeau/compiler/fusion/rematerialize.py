@@ -58,7 +58,7 @@ def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:
         return False
     (maker,) = makers.values()
     sources = {id(fusion.group_of[id(leaf)]): fusion.group_of[id(leaf)]
-               for leaf, _ in read if id(leaf) in fusion.group_of}  # fmt: skip
+               for leaf, _ in read if id(leaf) in fusion.group_of}
     if maker.special is not None or not fusion.fits(maker, node, read, list(sources.values())):
         return False
     saved_bytes = sum(
@@ -74,4 +74,4 @@ def _is_read_only_through(leaf: Node, node: Node, maker: FusionGroup, fusion: Fu
     materialized = {**fusion.materialized, id(node): node}
     others = [g for g in fusion.readers.get(id(leaf), ()) if g is not maker]
     return all(result is not leaf for group in others for item in group.nodes
-               for result, _ in leaves(item, materialized))  # fmt: skip
+               for result, _ in leaves(item, materialized))

@@ -74,11 +74,11 @@ def exchanged(
     start = Node(Op.CALL, inputs, (1,), Type.I32, {
         "function": _Part(exchange, "start", lambda *supplied: exchange.start(*supplied[:count])),
         "output": 0, "group": object(), EXCHANGE_TURN: EARLY,
-    }, origin)  # fmt: skip
+    }, origin)
     shared = {"function": _Part(exchange, "finish", exchange.finish), "group": object(),
-              EXCHANGE_TURN: LATE}  # fmt: skip
+              EXCHANGE_TURN: LATE}
     results = [Node(Op.CALL, (start,), array.shape, array.type, {**shared, "output": i}, origin)
-               for i, array in enumerate(arrays)]  # fmt: skip
+               for i, array in enumerate(arrays)]
     return start, results
 
 
@@ -86,7 +86,7 @@ def exchanges_of(graph: Graph) -> list[Exchange]:
     """The exchanges of a graph, in order."""
     parts = [node.function for node in graph.nodes() if node.op is Op.CALL]
     return list({id(part.exchange): part.exchange for part in parts if isinstance(part, _Part)}
-                .values())  # fmt: skip
+                .values())
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def rewrite(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Gra
     return Graph(
         graph.sources, inputs, [new[n] for n in graph.outputs],
         [(slot, new[n]) for slot, n in graph.writes],
-    )  # fmt: skip
+    )
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -192,7 +192,7 @@ def apply(operation: Scalar, *inputs: Node, type: Type | None = None) -> Node:
         for a in inputs
     )
     shape = tuple(max(extents) if 0 not in extents else 0
-                  for extents in zip(*(a.shape for a in inputs), strict=True))  # fmt: skip
+                  for extents in zip(*(a.shape for a in inputs), strict=True))
     if type is None:
         type = Type.BOOL if operation in COMPARISONS else inputs[-1].type
     return Node(Op.APPLY, tuple(inputs), shape, type, {"operation": operation})

@@ -110,7 +110,7 @@ SCALARS: dict[Scalar, Callable] = {
     Scalar.OR: np.bitwise_or, Scalar.XOR: np.bitwise_xor, Scalar.NOT: np.invert,
     Scalar.SHL: np.left_shift, Scalar.SHR: np.right_shift, Scalar.WHERE: np.where,
     Scalar.PHILOX: philox, Scalar.PHILOX_WORD: philox_word,
-}  # fmt: skip
+}
 
 
 def _apply(node: Node, *inputs: Array) -> Array:
@@ -160,7 +160,7 @@ def _iota(node: Node) -> Array:
 _UFUNCS = {
     ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
     ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
-}  # fmt: skip
+}
 
 
 def identity_element(fold: ReduceOp, dtype: np.dtype) -> Any:
@@ -274,7 +274,7 @@ def _attention(node: Node, q: Array, k: Array, v: Array, mask: Array | None = No
 def _attention_gradient(
     node: Node, q: Array, k: Array, v: Array, g: Array, sums: Array, inner: Array,
     mask: Array | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     p = np.exp(_scores(node, q, k, mask) - sums[..., None])
     if node.of == 2:
         return np.matmul(p.swapaxes(-1, -2), g)

@@ -83,7 +83,7 @@ def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
     result: dict[str, list[Array]] = {}
     for t in range(steps)[:: -1 if node.reverse else 1]:
         sums = {"x": parts_of(v["x"][t], cell.gates),
-                "s": parts_of(state["h"] @ v["w"].T, cell.gates)}  # fmt: skip
+                "s": parts_of(state["h"] @ v["w"].T, cell.gates)}
         new = cell.forward({**state, **sums})
         state["h"], state["c"] = new["y"][0], new.get("cells", [zeros])[0]
         for name, parts in new.items():

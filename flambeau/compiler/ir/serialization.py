@@ -20,7 +20,7 @@ def serialize_graph(graph: Graph) -> bytes:
         for n in nodes
     ]
     ends = [[number[node] for node in graph.inputs], [number[node] for node in graph.outputs],
-            [(slot, number[node]) for slot, node in graph.writes]]  # fmt: skip
+            [(slot, number[node]) for slot, node in graph.writes]]
     try:
         data = pickle.dumps((rows, ends), protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -35,4 +35,4 @@ def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:
     for op, supplied, shape, type, attributes, origin in rows:
         nodes.append(Node(op, tuple([nodes[i] for i in supplied]), shape, type, attributes, origin))
     return Graph(sources, [nodes[i] for i in inputs], [nodes[i] for i in outputs],
-                 [(slot, nodes[i]) for slot, i in writes])  # fmt: skip
+                 [(slot, nodes[i]) for slot, i in writes])

@@ -53,7 +53,7 @@ class StridedView:
         valid = self.valid
         if valid is not None:
             stretched = [v if n == m else ((0, m) if v == (0, 1) else (0, 0))
-                         for v, n, m in zip(valid, self.shape, shape, strict=True)]  # fmt: skip
+                         for v, n, m in zip(valid, self.shape, shape, strict=True)]
             valid = tuple(stretched)
         return StridedView(tuple(shape), strides, self.offset, valid)
 
@@ -108,7 +108,7 @@ class StridedView:
         if not wide:
             return (0, None) if self.valid is None or all(
                 self.valid[i] == (0, 1) for i in axes
-            ) else None  # fmt: skip
+            ) else None
         for i, j in zip(wide, wide[1:], strict=False):
             if self.strides[i] != self.strides[j] * self.shape[j]:
                 return None
@@ -145,7 +145,7 @@ def strided_values(graph: Graph) -> dict[int, StridedView]:
     """How values lie, by id, that are sources with gaps or are written to such."""
     slots = [(node.slot, node) for node in graph.inputs] + graph.writes
     return {id(node): source_view(graph, slot) for slot, node in slots
-            if graph.sources[slot].strides is not None}  # fmt: skip
+            if graph.sources[slot].strides is not None}
 
 
 def _clip_range(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:

@@ -32,13 +32,13 @@ def verify_graph(graph: Graph) -> None:
         if node.op is Op.INPUT:
             source = graph.sources[node.slot]
             require(source.shape == node.shape and source.type is node.type, node,
-                     f"its source has {source.shape} {source.type}")  # fmt: skip
+                     f"its source has {source.shape} {source.type}")
     slots = [slot for slot, _ in graph.writes]
     require(len(slots) == len(set(slots)), None, "a source is written twice")
     for slot, node in graph.writes:
         source = graph.sources[slot]
         require(source.shape == node.shape and source.type is node.type, node,
-                 f"is written to source {slot} of {source.shape} {source.type}")  # fmt: skip
+                 f"is written to source {slot} of {source.shape} {source.type}")
 
 
 
@@ -147,7 +147,7 @@ def _conv(node: Node, x: Node, w: Node) -> None:
     _same_type(node, x, w)
     (sh, sw), (dh, dw) = node.stride, node.dilation
     expected = (x.shape[0], _windows(x.shape[1], w.shape[0], sh, dh),
-                _windows(x.shape[2], w.shape[1], sw, dw), w.shape[3])  # fmt: skip
+                _windows(x.shape[2], w.shape[1], sw, dw), w.shape[3])
     require(node.shape == expected, node, f"{x.shape} with {w.shape}")
     require(w.shape[2] * node.groups == x.shape[3], node, f"{x.shape} with {w.shape}")
 
@@ -179,7 +179,7 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
         require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
-                 f"a mask of {mask.type} {mask.shape}")  # fmt: skip
+                 f"a mask of {mask.type} {mask.shape}")
 
 
 def _recurrence(node: Node, *inputs: Node) -> None:
@@ -199,4 +199,4 @@ _RULES: dict[Op, Callable[..., None]] = {
     Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
     Op.RECURRENCE: _recurrence, Op.RECURRENCE_GRADIENT: _recurrence,
     Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take,
-}  # fmt: skip
+}

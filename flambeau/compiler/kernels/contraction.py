@@ -78,7 +78,7 @@ class ContractionKernel:
             chain = reshape_chain(element(node), self.group.shape)
             if node.op is Op.SUM_PARTS:
                 body += [values.added(node, place.memory, chain, self.group.shape)
-                         for place in self.layout.targets(node)]  # fmt: skip
+                         for place in self.layout.targets(node)]
                 continue
             if node is not self.node:
                 values.held[id(node)] = values.compute(node, chain)
@@ -96,7 +96,7 @@ class ContractionKernel:
         m, n, k = Index("m"), Index("n"), Index("k")
         indices = [Index(f"batch{i}") for i in range(len(batch))]
         outer: list[At] = [along(i) if e != 1 else FIXED
-                           for i, e in zip(indices, batch, strict=True)]  # fmt: skip
+                           for i, e in zip(indices, batch, strict=True)]
         left = self._stretched(a, (*batch, rows, depth))
         right = self._stretched(b, (*batch, depth, columns))
         total = self._sum()
@@ -106,7 +106,7 @@ class ContractionKernel:
         product = Contract(
             (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
             self.node.precision, shares=planned_threads(),
-        )  # fmt: skip
+        )
         nest: list[Statement] = [product]
         for index, extent in zip(reversed(indices), reversed(batch), strict=True):
             if extent != 1:
@@ -143,13 +143,13 @@ class ContractionKernel:
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
             shares=planned_threads(),
-        )  # fmt: skip
+        )
         return [Loop(g, groups, [contract], LoopKind.PARALLEL)] if groups > 1 else [contract]
 
     def _depthwise(
         self, a: Load, b: Load, total: Accumulator, body: list[Statement],
         indices: tuple[Index, ...], kernel: tuple[int, int],
-    ) -> list[Statement]:  # fmt: skip
+    ) -> list[Statement]:
         """One channel in, one out: vectors of channels, with the kernel's window inside."""
         images, rows, columns, features = self.node.shape
         n, h, v, g, i, j = indices
@@ -184,6 +184,6 @@ class ContractionKernel:
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
             shares=planned_threads(),
-        )  # fmt: skip
+        )
         each = groups * parts
         return [Loop(g, each, [contract], LoopKind.PARALLEL)] if each > 1 else [contract]

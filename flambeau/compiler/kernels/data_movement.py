@@ -160,7 +160,7 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
 def _added(
     node: Node, values: ExpressionBuilder, flat: StridedView,
     indices: tuple[Index, Index, Index], block: int, target: Place,
-) -> Loop:  # fmt: skip
+) -> Loop:
     index, rows = node.inputs
     i, chunk, lane = indices
     by_number, by_row = row_shapes(node)

@@ -158,7 +158,7 @@ class _Blocks:
             Store(self.values.buffer(place.memory),
                   self.values.affine(place.window, [*self.outer, *at]), value, add=add)
             for place in self.layout.targets(node)
-        ]  # fmt: skip
+        ]
 
     def score(self, part: _Part, column: Index, row: Index) -> Affine:
         """Where a score is kept."""
@@ -177,12 +177,12 @@ class _Blocks:
             return []
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
-                      self.load(node, rows.element(r), along(c)))  # fmt: skip
+                      self.load(node, rows.element(r), along(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
     def across(
         self, node: Node, rows: _Block, part: _Part, buffer: Buffer, row: Index, depth: Index
-    ) -> Load:  # fmt: skip
+    ) -> Load:
         """An element of such rows, for a product that has them as columns."""
         if self.turns:
             return Load(buffer, Affine(part.rows[0], ((depth, self.size), (row, 1))))
@@ -260,7 +260,7 @@ class _Blocks:
     def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few columns each, with all rows that see them."""
         result = [_Part((first, n), (first, rows.count - first))
-                 for first, n in self._steps(visit, rows, STEP)]  # fmt: skip
+                 for first, n in self._steps(visit, rows, STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def visited(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
@@ -271,7 +271,7 @@ class _Blocks:
     def product(
         self, rows: tuple[Index, int], columns: tuple[Index, int], depth: tuple[Index, int],
         a: Load, b: Load, total: Accumulator, body: list[Statement],
-    ) -> Contract:  # fmt: skip
+    ) -> Contract:
         return Contract((Axis(*rows),), Axis(*columns), (Axis(*depth),), a, b, total, body)
 
     def total(self) -> Accumulator:
@@ -369,7 +369,7 @@ class _Forward(_Blocks):
             self.load(self.k, columns.element(k), along(c)),
             self.across(self.q, rows, part, self.q_turned, r, c),
             total, [Store(self.scores, self.score(part, k, r), value)],
-        )  # fmt: skip
+        )
 
     def _softmax(self, visit: _Visit, part: _Part) -> Statement:
         """Scores become their exponentials; maxima and sums take them in."""
@@ -425,7 +425,7 @@ class _Forward(_Blocks):
             (r, count), (c, self.width), (k, columns.count),
             Load(self.scores, self.score(part, k, r)), self.load(v, columns.element(k), along(c)),
             total, body,
-        )  # fmt: skip
+        )
 
     def _ends(self, rows: _Block) -> Statement:
         """The sums' logarithms, and what to multiply rows by."""
@@ -450,7 +450,7 @@ class _Forward(_Blocks):
             return []
         r, c = Index("r"), Index("c")
         value = self.apply(Scalar.MUL, Load(self.made_y, Affine(0, ((r, self.width), (c, 1)))),
-                           Load(self.factor, Affine(0, ((r, 1),))))  # fmt: skip
+                           Load(self.factor, Affine(0, ((r, 1),))))
         body = self.stores(self.y, value, rows.element(r), along(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]
 
@@ -499,15 +499,15 @@ class _Backward(_Blocks):
             steps: list[Statement] = [self._probabilities(visit, rows, part) for part in scored]
             if 2 in self.wanted:
                 steps += [self._columns(2, self.g, visit, rows, part, add_columns)
-                          for part in by_columns]  # fmt: skip
+                          for part in by_columns]
             if 0 in self.wanted or 1 in self.wanted:
                 steps += [self._slopes(visit, rows, part) for part in scored]
             if 1 in self.wanted:
                 steps += [self._columns(1, self.q, visit, rows, part, add_columns)
-                          for part in by_columns]  # fmt: skip
+                          for part in by_columns]
             if 0 in self.wanted:
                 steps += [self._rows(visit, rows, part, add_rows)
-                          for part in self.by_rows(visit, rows)]  # fmt: skip
+                          for part in self.by_rows(visit, rows)]
             body += self.visited(visit, steps)
         return body
 
@@ -523,7 +523,7 @@ class _Backward(_Blocks):
             self.load(self.k, columns.element(k), along(c)),
             self.across(self.q, rows, part, self.q_turned, r, c),
             total, [Store(self.scores, self.score(part, k, r), value)],
-        )  # fmt: skip
+        )
 
     def _slopes(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         """The gradient of the scores, in their place."""
@@ -538,7 +538,7 @@ class _Backward(_Blocks):
             self.load(self.v, columns.element(k), along(c)),
             self.across(self.g, rows, part, self.g_turned, r, c),
             total, [Store(self.scores, at, value)],
-        )  # fmt: skip
+        )
 
     def _columns(
         self, of: int, other: Node, visit: _Visit, rows: _Block, part: _Part, add: bool
@@ -552,7 +552,7 @@ class _Backward(_Blocks):
             (k, columns.count), (c, other.shape[-1]), (r, some.count),
             Load(self.scores, self.score(part, k, r)), self.load(other, some.element(r), along(c)),
             total, body,
-        )  # fmt: skip
+        )
 
     def _rows(self, visit: _Visit, rows: _Block, part: _Part, add: bool) -> Statement:
         """Adds to the gradient of queries."""
@@ -564,4 +564,4 @@ class _Backward(_Blocks):
             (r, some.count), (c, self.depth), (k, columns.count),
             Load(self.scores, self.score(part, k, r)),
             self.load(self.k, columns.element(k), along(c)), total, body,
-        )  # fmt: skip
+        )

@@ -19,11 +19,11 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import (
     FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
-)  # fmt: skip
+)
 from ..fusion.placement import Place
 from ..fusion.fusion import (
     CACHE_LINE_ELEMENTS, EXPENSIVE_OPERATIONS, MAX_NARROW_COLUMNS, Fusion, is_blocked_transpose,
-)  # fmt: skip
+)
 from ..ir.strided_view import StridedView
 from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
@@ -133,7 +133,7 @@ class LoopKernel:
         fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
         inside = (part for node in self.nodes for part in fused_nodes(node, self.materialized))
         return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in _POSITIONS)
-                   for part in inside)  # fmt: skip
+                   for part in inside)
 
     def _is_narrow(self, free: list[list[int]], folded: list[list[int]]) -> bool:
         """Whether rows are so short that vectors of them would be nearly empty: lanes are better
@@ -270,7 +270,7 @@ class LoopKernel:
     def _stage(
         self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
         folded: list[list[int]], indices: list[Index],
-    ) -> list[Statement]:  # fmt: skip
+    ) -> list[Statement]:
         """What is done at one element in one stage."""
         values = self.values
         body: list[Statement] = []
@@ -286,7 +286,7 @@ class LoopKernel:
                 continue
             if node.op is Op.SUM_PARTS:
                 body += [values.added(node, place.memory, (), self.group.shape)
-                         for place in self.layout.targets(node)]  # fmt: skip
+                         for place in self.layout.targets(node)]
                 continue
             value = values.held[id(node)] = values.compute(node)
             full.append(node)
@@ -323,13 +323,13 @@ class LoopKernel:
         if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_SCRATCH_BYTES:
             return False
         costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
-                     for item in fused_nodes(node, self.materialized))  # fmt: skip
+                     for item in fused_nodes(node, self.materialized))
         now = self.stage[id(node)]
         return costly and any(
             leaf is node
             for other in self.nodes if self.stage.get(id(other), 0) > now
             for leaf, _ in self.read(other)
-        )  # fmt: skip
+        )
 
     def _numbers(
         self, at: list[At], sums: dict[int, Accumulator], stage: int, body: list[Statement]

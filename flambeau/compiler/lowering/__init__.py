@@ -22,7 +22,7 @@ __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
 # The families with lowerings by hand: they register themselves.
 FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent_steps,
-            softmax, view)  # fmt: skip
+            softmax, view)
 
 
 def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | None, ...]:

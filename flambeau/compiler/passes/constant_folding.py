@@ -13,7 +13,7 @@ _FOLDABLE: dict[Scalar, Any] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.NEG: np.negative,
     Scalar.SQRT: np.sqrt, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
     Scalar.MINIMUM: np.minimum,
-}  # fmt: skip
+}
 _EXACT_TYPES = (Type.F32, Type.F64, Type.I64, Type.I32)
 
 

@@ -12,7 +12,7 @@ from math import prod
 from ...native.loop_ir.ir import Type
 from ..ir.graph import (
     Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite, strided_slice, with_inputs,
-)  # fmt: skip
+)
 
 LARGE_WEIGHT_ELEMENTS = 1 << 17  # from here on packing the weight dominates
 HUGE_WEIGHT_ELEMENTS = 1 << 20
@@ -49,7 +49,7 @@ def _is_profitable(node: Node, max_pixels: int) -> bool:
         node.type in (Type.F32, Type.F64) and node.groups == 1
         and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= MAX_TAPS
         and size >= LARGE_WEIGHT_ELEMENTS and 1 < pixels <= limit
-    )  # fmt: skip
+    )
 
 
 def _conv_as_matmul(node: Node) -> Node:
@@ -61,9 +61,9 @@ def _conv_as_matmul(node: Node) -> Node:
     pixels = images * prod(size)
     planes = permute(_channels_first(x), (1, 0, 2, 3))
     taps = [(u * node.dilation[0], v * node.dilation[1])
-            for u in range(kernel[0]) for v in range(kernel[1])]  # fmt: skip
+            for u in range(kernel[0]) for v in range(kernel[1])]
     slices = [strided_slice(planes, (0, 0, *tap), (1, 1, *node.stride), (channels, images, *size))
-              for tap in taps]  # fmt: skip
+              for tap in taps]
     windows = concat([reshape(a, (channels, 1, pixels)) for a in slices], 1)
     depth = channels * len(taps)
     product = matmul(reshape(weight, (features, depth)), reshape(windows, (depth, pixels)))

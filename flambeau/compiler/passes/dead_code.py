@@ -11,5 +11,5 @@ from ..ir.graph import Graph, Op
 def eliminate_dead_code(graph: Graph) -> Graph:
     """Drop every write whose value is the unchanged input of the same source."""
     writes = [(slot, node) for slot, node in graph.writes
-              if not (node.op is Op.INPUT and node.slot == slot)]  # fmt: skip
+              if not (node.op is Op.INPUT and node.slot == slot)]
     return Graph(graph.sources, graph.inputs, graph.outputs, writes)

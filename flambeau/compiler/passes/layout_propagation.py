@@ -126,4 +126,4 @@ def _reshape(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
 _RULES = {
     Op.REDUCE: _reduce, Op.PAD: _pad, Op.SLICE: _slice, Op.EXPAND: _expand, Op.CONCAT: _concat,
     Op.RESHAPE: _reshape,
-}  # fmt: skip
+}

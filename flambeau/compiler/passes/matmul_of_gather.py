@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...native.loop_ir.ir import ReduceOp, Type
 from ..ir.graph import (
     Graph, Node, Op, cast, matmul, permute, reduce, reshape, rewrite, users, with_inputs,
-)  # fmt: skip
+)
 
 MIN_REPEATS_PER_ROW = 4  # how often a table row is gathered, on average
 MIN_DEPTH = 16  # multiplications saved per gathered element
@@ -41,7 +41,7 @@ def _movements(node: Node) -> tuple[list[Node], Node]:
         inner = node.inputs[0]
         last = len(inner.shape) - 1
         stays = (node.axes[-1] == last if node.op is Op.PERMUTE
-                 else node.shape[-1:] == inner.shape[-1:])  # fmt: skip
+                 else node.shape[-1:] == inner.shape[-1:])
         if not stays:
             break
         chain.append(node)
@@ -123,7 +123,7 @@ def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Nod
         return known
     flat = reshape(cast(index, Type.I64), (values.shape[0],))
     node = Node(Op.ADD_ROWS, (flat, values), (count, values.shape[1]), values.type,
-                origin=values.origin)  # fmt: skip
+                origin=values.origin)
     scattered[id(values)] = node
     return node
 

@@ -22,7 +22,7 @@ Moments = tuple[Node, Node]
 def compute_moments_in_one_pass(graph: Graph) -> Graph:
     """Rewrite each sum of squared distances from a mean together with that mean's sum."""
     squares_of = {id(sums): squares for squares, sums in map(_match_variance, graph.nodes())
-                  if sums}  # fmt: skip
+                  if sums}
     replaced: dict[int, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -63,7 +63,7 @@ def _is_row_sum(node: Node) -> bool:
     return (
         node.op is Op.REDUCE and node.fold is ReduceOp.SUM and node.type is Type.F32
         and node.axes == tuple(range(len(node.shape) - 1)) and len(node.shape) > 1
-    )  # fmt: skip
+    )
 
 
 def _shifted_moments(total: Node) -> Moments:

@@ -17,7 +17,7 @@ from ...native.loop_ir.ir import ReduceOp, Scalar
 from ..ir.graph import (
     Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
     with_inputs,
-)  # fmt: skip
+)
 
 MAX_GATHERED_ARRAYS = 2  # that a factor may be computed from
 

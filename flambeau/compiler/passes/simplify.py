@@ -144,7 +144,7 @@ def _is_constant(node: Node, value: float) -> bool:
 
 def _apply(node: Node) -> Node:
     inputs = tuple(a.inputs[0] if a.op is Op.EXPAND and _is_implicit(node, a) else a
-                   for a in node.inputs)  # fmt: skip
+                   for a in node.inputs)
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         return Node(Op.APPLY, inputs, node.shape, node.type, node.attributes, node.origin)
     rule = _ARITHMETIC.get(node.operation)
@@ -208,8 +208,8 @@ def _where(node: Node, condition: Node, a: Node, b: Node) -> Node | None:
 _ARITHMETIC: dict[Scalar, Callable[..., Node | None]] = {
     Scalar.ADD: _add, Scalar.SUB: _sub, Scalar.MUL: _mul, Scalar.DIV: _div, Scalar.NEG: _neg,
     Scalar.CAST: _cast, Scalar.WHERE: _where,
-}  # fmt: skip
+}
 _RULES: dict[Op, Rule] = {
     Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand, Op.SLICE: _slice,
     Op.PAD: _pad, Op.REDUCE: _reduce, Op.CONCAT: _concat, Op.APPLY: _apply,
-}  # fmt: skip
+}

@@ -13,7 +13,7 @@ from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ..ir.graph import (
     CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs,
-)  # fmt: skip
+)
 
 MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached when they are read again
 MIN_COLUMNS = 16  # a full vector

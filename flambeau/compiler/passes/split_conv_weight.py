@@ -44,7 +44,7 @@ def _split(node: Node, threads: int) -> Node:
         return node
     *rest, features = node.shape
     split = Node(Op.CONV_WEIGHT, node.inputs, (*rest, parts * features), node.type,
-                 {**node.attributes, "parts": parts}, node.origin)  # fmt: skip
+                 {**node.attributes, "parts": parts}, node.origin)
     combine = _reduce_parts if parts > MAX_ADDED_PARTS else _add_parts
     return combine(split, node, parts)
 

@@ -56,7 +56,7 @@ def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:
     """The cost of the busiest thread when threads share rows and columns on the best grid."""
     groups, panels = -(-m // ROWS), -(-n // COLUMNS)
     return min(_tile_cost(-(-groups // down), -(-panels // across), k)
-               for across in range(1, threads + 1) for down in [threads // across])  # fmt: skip
+               for across in range(1, threads + 1) for down in [threads // across])
 
 
 def split_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:

@@ -82,7 +82,7 @@ def _apply_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node:
         shape = tuple(
             fine.shape[i] if extent != 1 else 1
             for extent, part in zip(a.shape, parts, strict=True) for i in part
-        )  # fmt: skip
+        )
         inputs.append(reshape(a, shape))
     return Node(Op.APPLY, tuple(inputs), fine.shape, node.type, node.attributes)
 

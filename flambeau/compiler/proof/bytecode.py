@@ -44,7 +44,7 @@ def _successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple[int
             after += starts[instruction.argval]
             if instruction.opname == "FOR_ITER":  # jumps past END_FOR, and what goes with it
                 at = next(n for n, (_, offsets) in enumerate(order)
-                          if instruction.argval in offsets)  # fmt: skip
+                          if instruction.argval in offsets)
                 after += tuple(o for _, offsets in order[at : at + 3] for o in offsets)
         successors[instruction.offset] = after
     return successors

@@ -57,7 +57,7 @@ def callable_in_python(x: Any) -> bool:
 def invoke(
     facts: Facts, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: dict[str, Provenance],
-) -> Provenance:  # fmt: skip
+) -> Provenance:
     """What a C function gives."""
     function, operands = callee.value, [*args, *named.values()]
     call = s.call
@@ -86,7 +86,7 @@ def _method(
         return Provenance(Kind.PLAIN, None)
     if kind in VALUE_TYPES and owner.kind in (
         Kind.PLAIN, Kind.NUMBER, Kind.FRESH, Kind.ARGUMENT
-    ):  # fmt: skip
+    ):
         for p in args[1:]:
             guard_content(facts, p)
             if name in ("format", "format_map") and p.kind not in (Kind.PLAIN, Kind.NUMBER):
@@ -146,7 +146,7 @@ def _read_container(
         raise NotProvedError(f"{name}() of an object that nobody knows")
     elif is_get and owner.value is not UNKNOWN and args[1].kind is Kind.PLAIN and (
         args[1].value is not UNKNOWN and name != "__contains__"
-    ):  # fmt: skip
+    ):
         if args[1].value in owner.value:
             return facts.part(owner, owner.value[args[1].value])
         return args[2] if len(args) > 2 else Provenance(Kind.PLAIN, None)
@@ -164,7 +164,7 @@ def _by_name(
     is_there = has_attribute(owner.value, name)
     if function is hasattr and not is_there and hasattr(type(owner.value), "__getattr__") and (
         not isinstance(owner.value, Module)
-    ):  # fmt: skip
+    ):
         raise NotProvedError(f"hasattr() runs code of {type(owner.value).__name__}")
     value = load_attribute(facts, s, owner, name)
     if function is hasattr:
@@ -196,7 +196,7 @@ def _pure_function(
             facts.guard_lookup(type(operands[0].value), "__call__")
         call.keeps_slot = True
         slot.tainted = (function is len and operands[0].tainted
-                        and type(operands[0].value) not in (list, tuple))  # fmt: skip
+                        and type(operands[0].value) not in (list, tuple))
         slot.kind = Kind.PLAIN
     else:
         call.decides = function in CHOOSING

@@ -28,7 +28,7 @@ _COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code
 def invoke(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
-) -> Provenance:  # fmt: skip
+) -> Provenance:
     """What a call gives; `s.call` says what it runs."""
     args = [*(callee.items or ()), *args]
     operands = [*args, *named.values()]
@@ -37,7 +37,7 @@ def invoke(
     s.call = CallState(
         slot, callee.path, tainted=slot.tainted,
         takes_tensors=any(p.kind is Kind.TENSOR for p in operands),
-    )  # fmt: skip
+    )
     if callee.kind is Kind.OPAQUE:
         raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
     if callee.kind is Kind.PLAIN:
@@ -71,7 +71,7 @@ def _receiver(facts: Facts, owner: Any) -> Provenance:
 def _object(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
-) -> Provenance:  # fmt: skip
+) -> Provenance:
     """A module, a partial, an object with `__call__`, or a C function."""
     value = callee.value
     if isinstance(value, Module):
@@ -92,14 +92,14 @@ def _object(
 def _partial(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
-) -> Provenance:  # fmt: skip
+) -> Provenance:
     """A functools.partial outside: its parts cannot be exchanged."""
     if callee.kind is not Kind.OUTSIDE:
         raise NotProvedError("it calls a partial that it created")
     value, path = callee.value, facts.path_of(callee)
     function = facts.read((id(value), "func"), f"{path}.func", value.func)
     first = [facts.read((id(value), "args", i), f"{path}.args[{i}]", x)
-             for i, x in enumerate(value.args)]  # fmt: skip
+             for i, x in enumerate(value.args)]
     if value.keywords:
         keywords = facts.read((id(value), "keywords"), f"{path}.keywords", value.keywords)
         guard_content(facts, keywords)
@@ -127,7 +127,7 @@ def _function(
 def _python(
     facts: Facts, call: CallState, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
-) -> Provenance:  # fmt: skip
+) -> Provenance:
     """A Python function that is watched too."""
     assert call.slot is not None
     if code.co_flags & _GENERATOR:  # its code runs later
@@ -145,7 +145,7 @@ def _python(
 def parameters(
     facts: Facts, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
-) -> Named:  # fmt: skip
+) -> Named:
     """The provenances of a function's parameters, by name."""
     count, names = code.co_argcount, code.co_varnames
     bound = dict(zip(names[:count], args, strict=False))
@@ -182,9 +182,9 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
             facts.guard(f"{path}.__defaults__", Test.IDENTITY, function.__defaults__)
             if function.__kwdefaults__:
                 guard_content(facts, facts.read((id(function), "__kwdefaults__"),
-                              f"{path}.__kwdefaults__", function.__kwdefaults__))  # fmt: skip
+                              f"{path}.__kwdefaults__", function.__kwdefaults__))
         bound[key] = (Provenance(Kind.PLAIN, x) if is_plain(x) else
-                      facts.read((id(function), key), facts.constant(x), x))  # fmt: skip
+                      facts.read((id(function), key), facts.constant(x), x))
 
 
 def _library(
@@ -244,7 +244,7 @@ def _class(
         _library(facts, call, kind, file, args, named)
         call.keeps_slot = True
         call.slot = (Provenance(Kind.TENSOR) if issubclass(kind, Tensor) else
-                     Provenance(Kind.FRESH, type=kind))  # fmt: skip
+                     Provenance(Kind.FRESH, type=kind))
         return call.slot
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _named_tuple(facts, call, kind, args, named)
@@ -295,7 +295,7 @@ def _named_tuple(
     facts.guard(path, Test.IDENTITY, constructor.__defaults__)
     last = kind._fields[len(kind._fields) - len(values) :]
     defaults = {key: Provenance(Kind.PLAIN, x) for key, x in zip(last, values, strict=True)
-                if is_plain(x)}  # fmt: skip
+                if is_plain(x)}
     items = [fields.get(key) or defaults.get(key) for key in kind._fields]
     if not all(items):
         raise NotProvedError(f"{kind.__name__} has a default that is an object")
@@ -344,7 +344,7 @@ def find_function(frame: Any) -> Any:
 
     code = frame.f_code
     candidates = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)
-                  and f.__code__ is code]  # fmt: skip
+                  and f.__code__ is code]
     if len(candidates) > 1:
         candidates = [f for f in candidates if _has_cells_of(f, frame)]
     return candidates[0] if len(candidates) == 1 else None

@@ -20,7 +20,7 @@ from .shadow_frame import CallState, ShadowFrame
 @opcode(
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE",
     "POP_JUMP_BACKWARD_IF_FALSE",
-)  # fmt: skip
+)
 def jump_if(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     decide(facts, s, s.stack.pop())
 
@@ -28,7 +28,7 @@ def jump_if(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode(
     "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NONE",
     "POP_JUMP_BACKWARD_IF_NOT_NONE",
-)  # fmt: skip
+)
 def jump_if_none(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     facts.need(s.stack.pop())
 

@@ -25,7 +25,7 @@ _DECLARED = (
     "ops/", "nn/", "optim/", "autograd/", "tensor/", "functional", "amp/", "linalg", "fft",
     "special", "cuda/", "cpu/", "compiler/api", "compiler/driver/", "utils/_pytree", "overrides",
     "_higher_order_ops/", "distributions/", "func/", "backends/", "library",
-)  # fmt: skip
+)
 _UNDECLARED = ("nn/utils/parametr", "tensor/print", "tensor/random/generator")
 # Functions that change what modules and optimizers are, or ambient settings.
 _WITH_EFFECTS = frozenset((
@@ -33,7 +33,7 @@ _WITH_EFFECTS = frozenset((
     "register_full_backward_hook", "register_full_backward_pre_hook", "add_module", "apply",
     "register_buffer", "register_parameter", "register_module", "add_param_group", "manual_seed",
     "seed", "set_default_dtype", "set_default_device", "set_num_threads",
-))  # fmt: skip
+))
 # Of a tensor: they depend on its layout and flags, not on its values.
 OF_LAYOUT = frozenset((
     "size", "dim", "numel", "shape", "ndim", "stride", "is_contiguous", "dtype", "device",
@@ -46,11 +46,11 @@ OF_LAYOUT = frozenset((
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
     "dynamo_is_compiling", "is_dynamo_compiling", "broadcast_shapes", "result_type",
     "promote_types", "can_cast", "get_num_threads", "__hash__", "is_shared", "is_pinned",
-))  # fmt: skip
+))
 READS_VALUES = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "__contains__", "__repr__", "__str__",
     "__format__", "__array__", "__complex__", "item", "tolist", "numpy",
-))  # fmt: skip
+))
 
 
 def in_library(code: CodeType) -> bool:

@@ -265,7 +265,7 @@ class Facts:
             or id(part) in self.known
             or (part.__class__ in _CONTAINERS and self._is_of_known(part))
             for part in parts
-        )  # fmt: skip
+        )
 
     def forget(self) -> None:
         """Lets go of the objects of the call."""

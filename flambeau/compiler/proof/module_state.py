@@ -60,7 +60,7 @@ class ModuleState:
         spaces = [vars(module) for module in modules]
         kinds: list[Any] = [*map(type, modules)]
         names = [sorted(_settings(kind) & space.keys())
-                 for kind, space in zip(kinds, spaces, strict=True)]  # fmt: skip
+                 for kind, space in zip(kinds, spaces, strict=True)]
         self.spaces = [space for space, chosen in zip(spaces, names, strict=True) if chosen]
         self.readers = [_reader(chosen) for chosen in names if chosen]
         self.are_free = [space.keys().isdisjoint for space in spaces]
@@ -74,7 +74,7 @@ class ModuleState:
         return (
             self._read() == self.before and all(map(call, self.are_free, self.hidden))
             and [*map(_methods, self.kinds)] == self.methods
-        )  # fmt: skip
+        )
 
     def _read(self) -> list[int]:
         return [*map(id, chain.from_iterable(map(call, self.readers, self.spaces)))]

@@ -100,7 +100,7 @@ def _own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     getter = getattr(type(x), "__getitem__", None)
     if x is not UNKNOWN and isinstance(getter, types.FunctionType) and not in_library(
         getter.__code__
-    ):  # fmt: skip
+    ):
         return _run_getitem(facts, s, owner, key, getter)
     if value is UNKNOWN:
         return Provenance(Kind.PLAIN, tainted=owner.tainted)
@@ -195,7 +195,7 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         amount = "a tensor's number" if b.tainted else b.value
         tainted = a.tainted or b.tainted
         s.stack.append(Provenance(Kind.NUMBER if tainted else Kind.PLAIN, guard=a.guard,
-                                  increment=Increment(path, amount)))  # fmt: skip
+                                  increment=Increment(path, amount)))
         return
     known = a.value is not UNKNOWN and b.value is not UNKNOWN
     if a.kind is b.kind is Kind.PLAIN and known:
@@ -219,7 +219,7 @@ def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
     return (
         symbol in ("+", "+=") and from_outside and b.kind in (Kind.PLAIN, Kind.NUMBER)
         and b.increment is None and b.guard is None and is_number
-    )  # fmt: skip
+    )
 
 
 def _compute(a: Provenance, b: Provenance, symbol: str) -> Provenance:
@@ -242,7 +242,7 @@ def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     x = container.value
     if container.kind is Kind.OUTSIDE and x.__class__ in (dict, OrderedDict) and (
         member.value.__class__ is str
-    ):  # fmt: skip
+    ):
         facts.need(member)
         path = facts.path_of(container)
         if member.value in x:

@@ -82,7 +82,7 @@ def apply_operator(
 _METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
             "**": "pow", "@": "matmul", "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt",
             ">=": "ge", "in": "contains", "<<": "lshift", ">>": "rshift", "&": "and", "|": "or",
-            "^": "xor"}  # fmt: skip
+            "^": "xor"}
 
 
 def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:

@@ -56,7 +56,7 @@ class Provenance:
 
     __slots__ = (
         "cells", "code", "guard", "increment", "items", "kind", "path", "tainted", "type", "value",
-    )  # fmt: skip
+    )
 
     def __init__(self, kind: Kind, value: Any = UNKNOWN, path: str = "", **more: Any) -> None:
         self.kind, self.value, self.path = kind, value, path
@@ -90,7 +90,7 @@ class NotProvedError(Exception):
 _PLAIN_TYPES = frozenset((
     int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range,
     slice, types.CodeType, device, dtype, layout, memory_format, finfo, iinfo,
-))  # fmt: skip
+))
 
 
 def is_plain(x: Any) -> bool:

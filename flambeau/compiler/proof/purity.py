@@ -14,7 +14,7 @@ PURE_FUNCTIONS = frozenset((
     callable, ord, chr, sorted, format,
 )) | {
     f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
-}  # fmt: skip
+}
 # They look at types and lengths alone: what they give does not depend on tensor values.
 OF_STRUCTURE = frozenset((isinstance, issubclass, callable, len))
 # Their result is one of what they are given, chosen by comparing.
@@ -22,7 +22,7 @@ CHOOSING = frozenset((sorted, min, max, any, all))
 PURE_TYPES = frozenset((
     int, float, bool, complex, str, bytes, tuple, list, dict, set, frozenset, range, slice, zip,
     enumerate, reversed, map, filter, super, object, type, OrderedDict,
-))  # fmt: skip
+))
 NUMBER_TYPES = frozenset((int, float, bool, complex, str))
 VALUE_TYPES = frozenset((str, bytes, int, float, tuple, range, bool, complex, frozenset))
 READING_METHODS: dict[type, frozenset[str]] = {
@@ -48,12 +48,12 @@ _GENERIC_LOOKUP = frozenset(
         BaseException, OrderedDict, collections.defaultdict, collections.deque,
         types.SimpleNamespace, types.FunctionType, types.MethodType, types.MappingProxyType,
     )
-) | {None}  # fmt: skip
+) | {None}
 ARITHMETIC: dict[str, Any] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<<": operator.lshift,
     ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-}  # fmt: skip
+}
 
 
 def finds_attributes_as_usual(kind: type) -> bool:

@@ -19,7 +19,7 @@ from .shadow_frame import CallState, ShadowFrame
 @opcode(
     "RESUME", "NOP", "CACHE", "MAKE_CELL", "COPY_FREE_VARS", "PRECALL", "JUMP_FORWARD",
     "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "SETUP_ANNOTATIONS",
-)  # fmt: skip
+)
 def leave_stack(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     """These opcodes do not touch the stack."""
 
@@ -166,7 +166,7 @@ def _build(
 ) -> None:
     operands = s.pop(count)
     constant = all(p.kind is Kind.PLAIN and p.value is not UNKNOWN and p.guard is None
-                   and not p.tainted for p in operands)  # fmt: skip
+                   and not p.tainted for p in operands)
     if kind in (tuple, slice) and constant:
         values = [p.value for p in operands]
         x: Any = tuple(values) if kind is tuple else slice(*values)
@@ -179,7 +179,7 @@ def _build(
     s.stack.append(Provenance(
         Kind.PLAIN if kind in (str, slice) else Kind.FRESH, type=kind,
         tainted=any(p.tainted for p in operands), items=operands if items else None,
-    ))  # fmt: skip
+    ))
 
 
 @opcode("BUILD_TUPLE")

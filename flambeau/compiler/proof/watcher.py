@@ -36,7 +36,7 @@ class Watcher:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         leaves: list[Any], number_type: type, existing: Container[int],
         oracle: Callable[..., int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`leaves`: the arguments, flattened; `number_type`, `existing`: see Facts; `oracle`: for
         tests, counts the slots of the real stack that are other objects than the shadow says."""
         self.facts = Facts(number_type, existing)
@@ -178,7 +178,7 @@ class Watcher:
         while at is not None and (
             in_standard_library(at.f_code) or at.f_code.co_filename.startswith("<")
             or in_library(at.f_code)
-        ):  # fmt: skip
+        ):
             at = at.f_back
         if at is None or at is frame:
             self._refuse(code.co_filename, frame.f_lineno, why)
@@ -209,7 +209,7 @@ class Watcher:
                 bound[name] = facts.identify(
                     frame.f_locals[name], call is not None and call.tainted,
                     None if call is None else call.created,
-                )  # fmt: skip
+                )
         if not is_called:
             self._guard_method(frame)
         shadow = ShadowFrame.of(code, function, bound)

@@ -43,13 +43,13 @@ def _times(result: StepFigures) -> Iterator[str]:
            f"{_count(result.threads, 'thread')} ({between / total:.0%} between kernels), "
            f"{flops / total / 1e9:.0f} GFLOP/s, {moved / total / 1e9:.1f} GB/s, "
            f"{result.least / total:.0%} of what the machine can do, "
-           f"arena {result.arena / 1e6:.1f} MB")  # fmt: skip
+           f"arena {result.arena / 1e6:.1f} MB")
     yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
         origin = f"  {relative_origin(line.main)}" + (f" and {others} more" if others else "")
         yield (f"{line.seconds * 1e6:9.1f} {line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
-               f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")  # fmt: skip
+               f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")
 
 
 def relative_origin(origin: str) -> str:
@@ -78,7 +78,7 @@ def graph_lines(graph: Graph) -> Iterator[str]:
 def _said(node: Node, names: dict[int, str]) -> str:
     read = [names[id(operand)] for operand in node.inputs]
     attributes = [f"{k}={getattr(v, 'name', v)}" for k, v in node.attributes.items()
-                  if getattr(v, "size", 0) < 16]  # fmt: skip
+                  if getattr(v, "size", 0) < 16]
     inside = ", ".join([*read, *attributes])
     return f"{node.op.name.lower()}({inside}) {node.type.value}{list(node.shape)}"
 

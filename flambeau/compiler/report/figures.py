@@ -84,7 +84,7 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
         before = lines[-1].phase if lines else PHASES[0]
         lines.append(KernelFigures(task.name, seconds, moved, task.flops, share, bound, busy,
                           _phase(task, phases) or before, origins(task, step, places),
-                          _main(task), code))  # fmt: skip
+                          _main(task), code))
     return StepFigures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
 
 

@@ -70,7 +70,7 @@ def _kernel(
         "bound": line.bound, "busy": line.busy, "phase": phase, "program": program,
         "code": line.code, "origins": [relative_origin(origin) for origin in line.origins],
         "loops": loops.setdefault(text, len(loops)),
-    }  # fmt: skip
+    }
 
 
 def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:

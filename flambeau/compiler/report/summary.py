@@ -69,7 +69,7 @@ def summarize(
     lines = []
     for step, single in result:
         lines += [f"{single.title}: " + line if i == 0 else line
-                  for i, line in enumerate(explain_text(step, single, level))]  # fmt: skip
+                  for i, line in enumerate(explain_text(step, single, level))]
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
     lines += [note] if note else []

@@ -101,7 +101,7 @@ class Runner:
     def node(
         self, outputs: list[np.ndarray], tensors: dict[int, Tensor], args: tuple = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         """The node of a call, from the forward program's outputs and the call's arguments.
 
         `args` and `kwargs` are all that it was called with, to differentiate it twice.
@@ -115,7 +115,7 @@ class Runner:
         result.runner, result.kept, result.call = self, self.kept(outputs, tensors), None
         if self.eager is not None:
             also = [*self.read, *[t for i, t in tensors.items()
-                                  if i not in self.leaves and isinstance(t, Tensor)]]  # fmt: skip
+                                  if i not in self.leaves and isinstance(t, Tensor)]]
             result.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
         result.seen = [(t, t._version) for t in read]
@@ -140,7 +140,7 @@ class Runner:
                 values[i] = self.cotangent(slot, gs[slot.live])
         outputs = self.step.run(values)
         return [wrap(y.transpose(order))
-                for y, order in zip(outputs, self.bindings.orders, strict=True)]  # fmt: skip
+                for y, order in zip(outputs, self.bindings.orders, strict=True)]
 
     def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor]:
         """The cotangents of the inputs, as part of a graph: the call again, as operators.

@@ -79,7 +79,7 @@ def _is_met(bindings: Bindings, trace: Trace) -> bool:
     for leaf, before in bindings.entry:
         access = trace.grads.get(id(leaf))
         if access is None or (access.before is None if before is ANY else
-                              access.before is not before):  # fmt: skip
+                              access.before is not before):
             return False
     return True
 

@@ -67,7 +67,7 @@ class Step:
     def __init__(
         self, graph: Graph, table: ProgramTable, addresses: Sequence[int],
         plan: Callable[[], Planned], arena: Arena | None = None, key: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
         graph, or gives what was planned. `arena`: one that may be used.
         `key`: under which the table is on disk."""
@@ -236,7 +236,7 @@ class Step:
     def _run(
         self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
-    ) -> list[np.ndarray]:  # fmt: skip
+    ) -> list[np.ndarray]:
         if outputs is None:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]

@@ -70,7 +70,7 @@ class GradMemory:
             return 0
         memory = self.bindings.slots[_home(self.bindings, i)].array
         return (sys.getrefcount(grad) + sys.getrefcount(grad._array) + sys.getrefcount(memory)
-                - (leaf._grad is grad))  # fmt: skip
+                - (leaf._grad is grad))
 
 
 def _home(bindings: Bindings, i: int) -> int:
@@ -78,7 +78,7 @@ def _home(bindings: Bindings, i: int) -> int:
     if i not in bindings.homes:
         owner = owner_of(bindings.grads[i][1]._array)
         bindings.homes[i] = next(number for number, slot in enumerate(bindings.slots)
-                                 if isinstance(slot, State) and slot.array is owner)  # fmt: skip
+                                 if isinstance(slot, State) and slot.array is owner)
     return bindings.homes[i]
 
 

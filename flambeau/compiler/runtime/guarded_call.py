@@ -60,7 +60,7 @@ class Program:
         self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
         environment: Environment, proof: Proof, modes: AmbientModes, backward: Any = None,
         sample: Sample | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`backward`: the second program, of a step whose outputs are part of a graph."""
         self.backward = None
         if bindings.backward is not None:
@@ -136,7 +136,7 @@ class _Writer:
             "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "CHOSEN": MatmulPrecision,
             "together": are_together, "apart": are_apart, "kinship": kinship,
-        }  # fmt: skip
+        }
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
         self.tensors: list[int] = []  # the leaves that are tensors or arrays
@@ -193,7 +193,7 @@ class _Writer:
             if id(owner_of(value._array)) in self.reachable:
                 self.test(f"b{leaf} is not {self.name(value._array)}")
             self.test(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
-                      f"{bool(value._tracked and value.requires_grad)}")  # fmt: skip
+                      f"{bool(value._tracked and value.requires_grad)}")
         elif isinstance(value, np.ndarray):
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
@@ -221,7 +221,7 @@ class _Writer:
         else:
             self.test(f"autocast() != {self.name(modes.autocast)}")
         self.test("(CHANGES.count != program.changes or HANDLES.count != program.handles "
-                  "or AMBIENT.changes != program.ambient) and not program.recheck()")  # fmt: skip
+                  "or AMBIENT.changes != program.ambient) and not program.recheck()")
         self.names.update(self.program.proof.constants)
         failures = list(self.program.proof.failures(self.name))
         if not failures:
@@ -237,7 +237,7 @@ class _Writer:
         of_optimisers = {
             id(state) for ticker in self.program.tickers
             for _, states in ticker.rows for state in states.values()
-        }  # fmt: skip
+        }
         states = [s for s in self.program.modules.states if id(s[0]) not in of_optimisers]
         if 0 < len(states) <= FEW:
             self.test(" or ".join(self.moved(*state) for state in states))
@@ -247,7 +247,7 @@ class _Writer:
             self.names["held"] = [(array, flag) for _, array, flag in states]
             self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
                            "            return MISS", "    except ValueError:",
-                           "        return MISS"]  # fmt: skip
+                           "        return MISS"]
         self.aliases()
         self.checks()
         arguments = {id(leaf): i for i, leaf in enumerate(flat((self.args, self.kwargs)))}
@@ -266,7 +266,7 @@ class _Writer:
         """What holds where a tensor has other memory or another flag than when it was recorded."""
         name = self.name(tensor)
         return (f"{name}._array is not {self.name(array)} or "
-                f"{name}._requires_grad is not {self.name(requires_grad)}")  # fmt: skip
+                f"{name}._requires_grad is not {self.name(requires_grad)}")
 
     def aliases(self) -> None:
         """Guards which arguments share memory, where the step writes."""
@@ -310,7 +310,7 @@ class _Writer:
         lines += ["        n = ran[0]", "        try:"]
         if self.bindings.updates:
             lines += ["            s = advance()", "            if s is None:",
-                      "                return MISS"]  # fmt: skip
+                      "                return MISS"]
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
         for slot in self.bindings.slots:

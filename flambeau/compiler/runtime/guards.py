@@ -75,7 +75,7 @@ class Modules:
         places: list[Any] = [
             global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
             global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
-        ]  # fmt: skip
+        ]
         for optimizer in self.optimizers:
             places += [optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
         for tensor in self.tensors:
@@ -87,7 +87,7 @@ class Modules:
         """Looks no more at the attributes that each call sets to another tensor."""
         places = {(id(effect.place), effect.key) for effect in effects}
         self.ignored |= {(i, key) for i, module in enumerate(self.found)
-                         for key in vars(module) if (id(vars(module)), key) in places}  # fmt: skip
+                         for key in vars(module) if (id(vars(module)), key) in places}
 
 
 def change_counts() -> tuple[int, int, int]:
@@ -156,7 +156,7 @@ class Environment:
         cells = {id(effect.place) for effect in effects if isinstance(effect.place, types.CellType)}
         self.inside.ignore(effects)
         self.ignored |= {entry for entry, (_, place, key, _) in self.entries.items()
-                         if (id(place), key) in places or id(place) in cells}  # fmt: skip
+                         if (id(place), key) in places or id(place) in cells}
 
     def changed(self) -> list[str]:
         """The entries whose value is another now, for people."""
@@ -216,7 +216,7 @@ class Environment:
             code = stack.pop()
             self._codes.update(code.co_names)
             names.update(i.argval for i in dis.get_instructions(code)
-                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))  # fmt: skip
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
             stack += [c for c in code.co_consts if isinstance(c, types.CodeType)]
         space = function.__globals__
         for name in sorted(names):

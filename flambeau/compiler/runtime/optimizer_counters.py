@@ -30,7 +30,7 @@ class Ticker:
         self.params = group["params"]
         self.params_before = [*map(id, self.params)]
         self.rows = [(self.params[i], optimiser.state.get(self.params[i], {}))
-                     for i in update.positions]  # fmt: skip
+                     for i in update.positions]
         self.state = optimiser.state
         self.first_param, self.first_state = self.rows[0]
         self.begin, self.plan = optimiser._flambeau_begin, optimiser._flambeau_plan
@@ -84,7 +84,7 @@ class Ticker:
             and (self.shared is None
                  or optimiser._flambeau_counters.get(self.number) is self.shared)
             and self._is_held()
-        )  # fmt: skip
+        )
 
     def _held(self) -> list[Any]:
         return _state_tensors(self.state)
@@ -196,4 +196,4 @@ def recorded_groups(bindings: Bindings) -> list[RecordedGroup]:
 def _state_tensors(state: Any) -> list[Any]:
     """The tensors that an optimiser's state consists of."""
     return [x for x in chain.from_iterable(map(dict.values, state.values()))
-            if isinstance(x, Tensor)]  # fmt: skip
+            if isinstance(x, Tensor)]

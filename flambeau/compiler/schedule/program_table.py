@@ -112,7 +112,7 @@ def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
     target = host()
     names = " ".join(f"{stage.__module__}.{stage.__qualname__}" for stage in stages)
     return disk_cache.make_key("table", str(_VERSION), llvm_version(), target.triple, target.cpu,
-                     target.features, sources, names, str(threads()), text)  # fmt: skip
+                     target.features, sources, names, str(threads()), text)
 
 
 def _graph_lines(graph: Graph) -> list[str]:
@@ -182,7 +182,7 @@ def _deserialize(data: bytes) -> ProgramTable:
     head, _, body = data.partition(b"\n")
     rows, constants, size, work = json.loads(head)
     entries = [TableEntry(code, flags, [(Home[h], n, at) for h, n, at in cells])
-               for code, flags, cells in rows]  # fmt: skip
+               for code, flags, cells in rows]
     arrays, at = [], 0
     for kind, shape in constants:
         empty = np.empty(shape, numpy_type(Type(kind)))

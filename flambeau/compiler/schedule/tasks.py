@@ -100,7 +100,7 @@ def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
     new = [_make_tasks(group, fusion, layout) for group in fusion.groups]
     ordered = order_kernels(fusion.groups, lambda g: _all_memories(new[g.position], layout))
     for groups in fuse_horizontally(ordered, lambda g: _can_wait(new[g.position]),
-                       lambda g: _is_pointwise(new[g.position])):  # fmt: skip
+                       lambda g: _is_pointwise(new[g.position])):
         result = [task for group in groups for task in new[group.position]]
         tasks += [merge_tasks(result)] if len(groups) > 1 else result
     return tasks + [_copy_task(source, target) for source, target in layout.copies], layout
@@ -156,7 +156,7 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
         work=sum(task.work for task in tasks), flops=sum(task.flops for task in tasks),
         origins=list(dict.fromkeys(origin for task in tasks for origin in task.origins)),
         group=together,
-    )  # fmt: skip
+    )
     new.offsets = [*offsets]
     return new
 
@@ -193,7 +193,7 @@ def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) ->
         node = group.special
         if node.op is Op.CALL:
             return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins,
-                         group=group)]  # fmt: skip
+                         group=group)]
         if node.op in ATTENTIONS:
             kernels = attention_kernels(group, layout)
             flops = attention_flops(group)
@@ -201,7 +201,7 @@ def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) ->
                 Task(kernel.name, kernel, memories, work=flops // 32, flops=flops // len(kernels),
                      origins=origins, group=group)
                 for kernel, memories in kernels
-            ]  # fmt: skip
+            ]
         if node.op in RECURRENCES:
             panels, steps = recurrent_kernels(group, layout)
             flops, elements = recurrent_flops(group), panels[2][1].elements
@@ -224,7 +224,7 @@ def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) ->
     if not any(layout.targets(node) for node in group.nodes):
         return []
     return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins,
-                 group=group)]  # fmt: skip
+                 group=group)]
 
 
 def _estimate_work(group: FusionGroup) -> tuple[int, int]:

@@ -20,7 +20,7 @@ def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPla
                 life = lives.setdefault(id(memory), [memory, k, k])
                 life[2] = k
     spans = sorted((plan.offsets[key], plan.offsets[key] + memory.bytes, first, last)
-                   for key, (memory, first, last) in lives.items())  # fmt: skip
+                   for key, (memory, first, last) in lives.items())
     open_spans: list[tuple[int, int, int, int]] = []
     for span in spans:
         open_spans = [element for element in open_spans if element[1] > span[0]]

@@ -246,7 +246,7 @@ def is_repeatable(bindings: Bindings) -> bool:
 def number_bumps(bumps: list[tuple[Any, int]], leaves: list[Any]) -> list[tuple[Any, int]]:
     """Version bumps with the numbers of leaves in place of arguments."""
     numbers = {id(leaf._counter): number for number, leaf in enumerate(leaves)
-               if isinstance(leaf, Tensor)}  # fmt: skip
+               if isinstance(leaf, Tensor)}
     return [(numbers.get(id(tensor._counter), tensor), writes) for tensor, writes in bumps]
 
 
@@ -254,7 +254,7 @@ def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     """Whether two arrays lie on one memory, so many bytes apart."""
     return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
-    )  # fmt: skip
+    )
 
 
 class OuterMemory:
@@ -300,7 +300,7 @@ def window_on(memory: np.ndarray, value: Value) -> np.ndarray:
 def live(storage: Storage, value: Value) -> np.ndarray:
     """The window of a Value on the storage itself."""
     return np.ndarray(value.shape, value.dtype, _as_bytes(storage.owner), value.offset,
-                      value.strides)  # fmt: skip
+                      value.strides)
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

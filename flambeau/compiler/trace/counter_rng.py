@@ -59,7 +59,7 @@ class Counted:
 
 
 def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
-            ) -> tuple[Counted, Generator] | None:  # fmt: skip
+            ) -> tuple[Counted, Generator] | None:
     """A draw as a counted one, and its generator; None where there is none for it."""
     if original.__name__ not in FORMULAS:
         return None
@@ -159,9 +159,9 @@ def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Nod
 FORMULAS: dict[str, Callable[..., Node]] = {
     "fill_uniform": _uniform, "fill_bernoulli": _bernoulli, "fill_dropout": _dropout,
     "fill_normal": _normal,
-}  # fmt: skip
+}
 LEGAL: dict[str, Callable[..., bool]] = {
     "fill_uniform": lambda low, high: -math.inf < low <= high < math.inf,
     "fill_bernoulli": lambda p: 0 <= p <= 1, "fill_dropout": lambda p: 0 <= p <= 1,
     "fill_normal": lambda mean, std: std >= 0,
-}  # fmt: skip
+}

@@ -17,7 +17,7 @@ def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
     """All the parameters of an operator in order, as its body gets them; None for a misfit."""
     result: list[Any] = []
     supplied = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
-             for k, v in kwargs.items() if k != "out" or "out" in operator.names}  # fmt: skip
+             for k, v in kwargs.items() if k != "out" or "out" in operator.names}
     at = 0
     for p in operator.parameters:
         if p.kind is p.VAR_POSITIONAL:

@@ -20,7 +20,7 @@ def plain_key(x: Any) -> tuple[type, Any]:
 def same_plain(a: Any, b: Any) -> bool:
     """Whether two values are one object, or the same plain value."""
     return a is b or (a.__class__ is b.__class__ and isinstance(a, (*PLAIN, np.generic))
-                      and plain_key(a) == plain_key(b))  # fmt: skip
+                      and plain_key(a) == plain_key(b))
 
 
 def unlike(now: str, value: Any, name: Callable[[Any], str]) -> str:

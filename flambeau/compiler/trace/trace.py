@@ -271,7 +271,7 @@ class Trace:
     def absent(self) -> list[tuple[Any, bool]]:
         """For each leaf whose grad the call looked at, whether there was none."""
         return [(grad.tensor, grad.before is None) for grad in self.grads.values()
-                if grad.read and grad.outside]  # fmt: skip
+                if grad.read and grad.outside]
 
     def accumulated(self) -> list[int]:
         """The grads that were there before the call, as ids of tensors that are held."""
@@ -330,7 +330,7 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
     """
     apart = {storage.number: two.start - storage.start
              for storage, two in zip(a.storages, b.storages, strict=False)
-             if storage.start != two.start}  # fmt: skip
+             if storage.start != two.start}
     for item, two in zip(a.events, b.events, strict=False):
         what = _event_difference(item, two, apart)
         if what is not None:
@@ -354,7 +354,7 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         if old.external != new.external or (old.external and not _same_external(old, new)):
             return (f"it works on {new.name or 'memory'} of another identity in each call "
                     "(a tensor carried over from the call before, or made outside anew)",
-                    _first_use(b, new.number))  # fmt: skip
+                    _first_use(b, new.number))
     return None
 
 
@@ -398,7 +398,7 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
         return a.tobytes() == b.tobytes()
     a, b = _as_bytes(a), _as_bytes(b)
     return all(np.array_equal(a[at : at + _PIECE], b[at : at + _PIECE])
-               for at in range(0, a.size, _PIECE))  # fmt: skip
+               for at in range(0, a.size, _PIECE))
 
 
 def _alike(a: Any, b: Any, apart: dict[int, int]) -> bool:

@@ -66,7 +66,7 @@ class Precedent:
                 len(trace.events) == len(self.given) and trace.backward is None
                 and not trace.problems and _head(trace) == self.head
                 and [_storage(storage) for storage in trace.storages] == self.storages
-            )  # fmt: skip
+            )
         except _Unnamed:
             return False
 
@@ -127,7 +127,7 @@ def precedent(trace: Trace, function: Callable) -> Precedent | None:
 
 
 def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
-          roots: Sequence[Module], options: dict[str, Any]) -> str | None:  # fmt: skip
+          roots: Sequence[Module], options: dict[str, Any]) -> str | None:
     """The key under which it is kept what such a call does; None for those that have no name.
 
     `roots`: the modules that the function's names stand for.
@@ -236,7 +236,7 @@ def _unpacked(data: bytes) -> Precedent:
                Value(v[0], v[1], tuple(v[2]), tuple(v[3]), kinds.get(v[4]) or np.dtype(v[4]))
                for v in result) for result in results],
         [(many, tuple(parts)) for many, parts in forms], files, *rest,
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------- as text

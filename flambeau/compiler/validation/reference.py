@@ -20,7 +20,7 @@ class Reference:
         kinds = [source.kind for source in graph.sources]
         self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
         self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
-                       if kind == "state"}  # fmt: skip
+                       if kind == "state"}
 
     def move(self, slot: int, array: np.ndarray) -> None:
         """Gives a state other memory."""
@@ -33,7 +33,7 @@ class Reference:
         sources = [supplied[k] for k in range(len(self.graph.sources))]
         outputs, writes = evaluate(self.graph, sources)
         outputs = [np.array(y, numpy_type(n.type), order="C")
-                   for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
+                   for y, n in zip(outputs, self.graph.outputs, strict=True)]
         for slot, value in [(slot, value.copy()) for slot, value in writes]:
             supplied[slot][...] = value
         self.ran[0] += 1

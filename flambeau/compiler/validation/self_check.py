@@ -25,7 +25,7 @@ _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-
 
 
 def check(step: Any, bindings: Bindings, backward: Any = None,
-          take: Callable[[list[np.ndarray]], None] | None = None) -> str | None:  # fmt: skip
+          take: Callable[[list[np.ndarray]], None] | None = None) -> str | None:
     """The first result that differs from the recorded call's; None where all agree.
 
     `take` is then given the program's outputs, where what it wrote is to stay.
@@ -60,13 +60,13 @@ class _States:
     def __init__(self, step: Any, bindings: Bindings) -> None:
         written = {slot for slot, _ in step.edges.writes}
         self.arrays = {i: slot.array for i, slot in enumerate(bindings.slots)
-                       if isinstance(slot, State)}  # fmt: skip
+                       if isinstance(slot, State)}
         self.recorded = bindings.recorded
         self.written = written
         self.changed = [
             i for i, array in self.arrays.items() if self.recorded[i] is not array
             and (i in written or not same_bits(array, self.recorded[i]))
-        ]  # fmt: skip
+        ]
         self.kept: dict[int, np.ndarray] = {}
         self.moved = 0.0
         for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
@@ -101,7 +101,7 @@ def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
 def _first_mismatch(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
     states: _States, least: float,
-) -> str | None:  # fmt: skip
+) -> str | None:
     """The first of all results that differs; what is below `least` may be rounding alone."""
     for number, (actual, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
         if not agree(actual, wanted, least):
@@ -154,7 +154,7 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
     gap = sum(squared_distance(a, b) for a, b in pairs)
     if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
-                f"{states.moved**0.5:.2g})")  # fmt: skip
+                f"{states.moved**0.5:.2g})")
     return None
 
 

@@ -70,7 +70,7 @@ class Join:
     def __init__(
         self, joinables: list[Joinable], enable: bool = True,
         throw_on_early_termination: bool = False, **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not joinables:
             raise ValueError("The join context manager requires at least one joinable")
         self._joinables = joinables
@@ -79,7 +79,7 @@ class Join:
         for at, joinable in enumerate(joinables):
             joinable._join_config = _JoinConfig(enable, throw_on_early_termination, at == 0)
         groups = {id(joinable.join_process_group): joinable.join_process_group
-                  for joinable in joinables}  # fmt: skip
+                  for joinable in joinables}
         if len(groups) > 1:
             raise ValueError("Using join context manager with multiple process groups")
         self._process_group = next(iter(groups.values()))
@@ -90,7 +90,7 @@ class Join:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Shadows the others' steps until all are done."""
         if not self._enable or kind:
             return
@@ -107,7 +107,7 @@ class Join:
             if rounds == 1000:
                 warn("Detected uneven input skew of greater than 1000. This means that "
                      f"rank {self._rank} has at least 1000 fewer inputs than other "
-                     "currently-active ranks.")  # fmt: skip
+                     "currently-active ranks.")
             for hook in self._join_hooks:
                 hook.main_hook()
         for hook in self._join_hooks:
@@ -140,5 +140,5 @@ class Join:
             collectives.all_reduce(ended, group=group)
             if ended.item():
                 raise RuntimeError("Detected at least one rank that exhausted inputs. "
-                                   "Throwing across all ranks.")  # fmt: skip
+                                   "Throwing across all ranks.")
         return work

@@ -43,7 +43,7 @@ class _MetadataUnpickler(pickle.Unpickler):
             ours == "builtins" and name not in _SAFE_BUILTINS
         ):
             raise pickle.UnpicklingError(f".metadata asks for {module}.{name}, which is no part of "
-                                         "a checkpoint's description")  # fmt: skip
+                                         "a checkpoint's description")
         return super().find_class(ours, name)
 
 

@@ -18,7 +18,7 @@ from ...tensor.size import Size
 __all__ = [
     "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex", "StorageMeta",
     "TensorProperties", "TensorStorageMetadata",
-]  # fmt: skip
+]
 
 
 @dataclass

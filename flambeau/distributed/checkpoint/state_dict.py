@@ -9,7 +9,7 @@ from typing import Any
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict",
     "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict",
-]  # fmt: skip
+]
 
 _WRAPPER = "module."  # what DistributedDataParallel puts before each name
 _COMPILED = "_orig_mod."
@@ -36,7 +36,7 @@ def _inner(model: Any) -> Any:
 
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Any = None
-                         ) -> dict[str, Any]:  # fmt: skip
+                         ) -> dict[str, Any]:
     """The model's state, without the prefixes of wrappers."""
     module = _inner(model)
     state = dict(module.state_dict())
@@ -56,7 +56,7 @@ def _optimizers(optimizers: Any) -> Sequence[Any]:
 
 
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
-                             options: Any = None) -> dict[str, Any]:  # fmt: skip
+                             options: Any = None) -> dict[str, Any]:
     """The optimizers' states, by names of parameters instead of numbers."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
@@ -70,28 +70,28 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
 
 
 def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, options: Any = None
-                   ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+                   ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the model's state, the optimizers')."""
     return (get_model_state_dict(model, options=options),
-            get_optimizer_state_dict(model, optimizers, options=options))  # fmt: skip
+            get_optimizer_state_dict(model, optimizers, options=options))
 
 
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: Any = None
-                         ) -> Any:  # fmt: skip
+                         ) -> Any:
     """Loads a state of `get_model_state_dict`."""
     strict = options is None or options.strict
     return _inner(model).load_state_dict(model_state_dict, strict=strict)
 
 
 def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *,
-                             options: Any = None) -> None:  # fmt: skip
+                             options: Any = None) -> None:
     """Loads a state of `get_optimizer_state_dict`."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _optimizers(optimizers):
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         state = {at: optim_state_dict["state"][name] for at, name in enumerate(numbers)
-                 if name in optim_state_dict["state"]}  # fmt: skip
+                 if name in optim_state_dict["state"]}
         own, groups = groups[: len(optimizer.param_groups)], groups[len(optimizer.param_groups) :]
         number = {name: at for at, name in enumerate(numbers)}
         own = [{**group, "params": [number[name] for name in group["params"]]} for group in own]
@@ -99,7 +99,7 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 
 
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],
-                   optim_state_dict: dict[str, Any], options: Any = None) -> Any:  # fmt: skip
+                   optim_state_dict: dict[str, Any], options: Any = None) -> Any:
     """Loads what `get_state_dict` gave."""
     if optim_state_dict:
         set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)

@@ -21,7 +21,7 @@ def load(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike | None = None,
     storage_reader: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Fills the tensors of a state dict in place, and replaces its other values.
 
     Objects with `load_state_dict` get their states. RuntimeError for an entry that the checkpoint
@@ -70,7 +70,7 @@ def _loaded(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
 def load_state_dict(
     state_dict: dict[str, Any], storage_reader: Any, process_group: Any = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
-) -> None:  # fmt: skip
+) -> None:
     """The old form of `load`."""
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist)
 

@@ -18,7 +18,7 @@ from .flat_names import flatten
 from .metadata import (
     BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties,
     TensorStorageMetadata,
-)  # fmt: skip
+)
 from .stateful import Stateful
 
 __all__ = ["async_save", "save", "save_state_dict"]
@@ -72,7 +72,7 @@ def save(
     state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike | None = None,
     storage_writer: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False, use_collectives: bool = True,
-) -> Metadata:  # fmt: skip
+) -> Metadata:
     """Saves a state dict into the folder `checkpoint_id`; all processes of the group call it.
 
     Tensors and objects that several processes have are saved once. The checkpoint can be loaded by
@@ -123,7 +123,7 @@ def _index(name: str, value: Any) -> MetadataIndex:
 def _folder(checkpoint_id: Any) -> Any:
     if checkpoint_id is None:
         raise ValueError("Must provide either `checkpoint_id` or `storage_writer` "
-                         "or `storage_reader`.")  # fmt: skip
+                         "or `storage_reader`.")
     return checkpoint_id
 
 
@@ -143,10 +143,10 @@ class CheckpointException(BaseException):
 def save_state_dict(
     state_dict: Mapping[str, Any], storage_writer: Any, process_group: Any = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
-) -> Metadata:  # fmt: skip
+) -> Metadata:
     """The old form of `save`."""
     return save(state_dict, storage_writer=storage_writer, process_group=process_group,
-                no_dist=no_dist)  # fmt: skip
+                no_dist=no_dist)
 
 
 def _copied(value: Any) -> Any:
@@ -161,7 +161,7 @@ def _copied(value: Any) -> Any:
 def async_save(
     state_dict: Mapping[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None,
     planner: Any = None, process_group: Any = None, **options: Any,
-) -> Future:  # fmt: skip
+) -> Future:
     """As `save`, of copies, in a thread; returns a Future.
 
     With several processes the group must be one that nothing else uses in the meantime.
@@ -174,7 +174,7 @@ def async_save(
     def run() -> None:
         try:
             future.set_result(save(copies, checkpoint_id=checkpoint_id, process_group=process_group,
-                                   storage_writer=storage_writer))  # fmt: skip
+                                   storage_writer=storage_writer))
         except BaseException as error:
             future.set_exception(error)
 

@@ -30,7 +30,7 @@ class Reducer:
     def __init__(
         self, parameters: Sequence[Tensor], names: Sequence[str], group: ProcessGroup,
         cap_bytes: int, gradient_as_bucket_view: bool = False, finds_unused: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group, self.names, self.finds_unused = group, list(names), finds_unused
         self.as_view = gradient_as_bucket_view
         self.parameters = list(parameters)
@@ -98,7 +98,7 @@ class Reducer:
             "num_parameter_tensors": len(self.parameters),
             "total_parameter_size_bytes": sum(sizes), "bucket_sizes": ", ".join(map(str, sizes)),
             "find_unused_parameters": self.finds_unused, "gradient_as_bucket_view": self.as_view,
-        }  # fmt: skip
+        }
 
     def _prepare_recording(self) -> None:
         """In a step that is being recorded, whose collectives become nodes of its graph."""
@@ -116,7 +116,7 @@ class Reducer:
     def _refuse_unfinished(self) -> None:
         missing = [
             at for at, p in enumerate(self.parameters) if id(p) not in self._ready
-        ]  # fmt: skip
+        ]
         error = RuntimeError(
             "Expected to have finished reduction in the prior iteration before starting a new one. "
             "This error indicates that your module has parameters that were not used in producing "
@@ -195,7 +195,7 @@ class Reducer:
         transfer = bucket.transfer = Transfer(
             self._recorder, "all_reduce", 1 / self.divisor, bucket,
             partial(self._start, bucket), partial(self._result, bucket),
-        )  # fmt: skip
+        )
         transfer.sends([bucket.buffer._array])
 
     @staticmethod

@@ -90,7 +90,7 @@ class Agent:
             {rank: tuple(macros.substitute(spec.args, str(rank))) for rank in ranks},
             {rank: self._environment(rank, attempt) for rank in ranks},
             spec.logs_specs, self._prefixes(), spec.start_method,
-        )  # fmt: skip
+        )
         return self._watch(self._workers)
 
     def _watch(self, workers: PContext) -> RunProcsResult | None:
@@ -131,7 +131,7 @@ class Agent:
             "TORCHELASTIC_USE_AGENT_STORE": str(self._rendezvous.use_agent_store),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING",
                                                               "1"),
-        }  # fmt: skip
+        }
         if spec.virtual_local_rank:
             devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
             env["LOCAL_RANK"] = "0"
@@ -147,6 +147,6 @@ def _show_first(failures: dict[int, ProcessFailure], attempt: int, last: bool) -
     failure = failures[rank]
     where = f"rank {rank} (local rank {failure.local_rank}, pid {failure.pid})"
     print(f"{where} failed first, with exit code {failure.exitcode}:\n{failure.traceback()}",
-          file=sys.stderr)  # fmt: skip
+          file=sys.stderr)
     if not last:
         print(f"All workers start again: restart {attempt + 1}.", file=sys.stderr, flush=True)

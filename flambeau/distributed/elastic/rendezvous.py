@@ -86,7 +86,7 @@ class StoreRendezvous:
     def __init__(
         self, host: str, port: int, run_id: str, nodes: tuple[int, int], node_rank: int | None,
         timeout_s: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._host, self._port, self._run_id = host, port, run_id
         self._least, self._most = nodes
         self._node_rank, self._timeout_s = node_rank, timeout_s
@@ -103,7 +103,7 @@ class StoreRendezvous:
         if serves:
             try:
                 store = TCPStore(self._host, self._port, is_master=True, wait_for_workers=False,
-                                 timeout=timeout)  # fmt: skip
+                                 timeout=timeout)
                 self._serves = True
                 return store
             except (DistNetworkError, OSError):

@@ -23,10 +23,10 @@ _DTYPES = {
     "b": "glooInt8", "B": "glooUint8", "i": "glooInt32", "I": "glooUint32", "l": "glooInt64",
     "q": "glooInt64", "L": "glooUint64", "Q": "glooUint64", "e": "glooFloat16",
     "f": "glooFloat32", "d": "glooFloat64",
-}  # fmt: skip
+}
 _BITWISE = {
     ReduceOp.BAND: np.bitwise_and, ReduceOp.BOR: np.bitwise_or, ReduceOp.BXOR: np.bitwise_xor,
-}  # fmt: skip
+}
 # Below, fewer rounds (BCUBE) are faster; above, the ring sends each byte only once each way. With
 # no more elements than members the ring has few messages, each of which is on its way at once.
 _RING_MIN_BYTES = 1 << 20
@@ -115,10 +115,10 @@ class GlooEngine(Engine):
             name: library.bind(self._context, name)
             for name in ("allreduce", "reduce", "broadcast", "allgather", "gather", "all_to_all",
                          "barrier", "send", "recv")
-        }  # fmt: skip
+        }
         self._types = {char: int(getattr(module, name)) for char, name in _DTYPES.items()}
         self._ops = {op: int(getattr(module.ReduceOp, op.name)) for op in ReduceOp
-                     if hasattr(module.ReduceOp, op.name)}  # fmt: skip
+                     if hasattr(module.ReduceOp, op.name)}
 
     def _connect(self, store: Store) -> None:
         meeting = _Meeting(store, self.size)
@@ -143,7 +143,7 @@ class GlooEngine(Engine):
             )
         else:
             failure.add_note("Another rank of the group has ended, or its network failed. Look at "
-                             "the first error that any rank printed.")  # fmt: skip
+                             "the first error that any rank printed.")
         return failure
 
     def _do(self, name: str, *arguments: Any) -> None:
@@ -163,7 +163,7 @@ class GlooEngine(Engine):
         is_ring = array.nbytes >= _RING_MIN_BYTES or array.size <= self.size
         algorithm = "RING" if is_ring else "BCUBE"
         self._do("allreduce", where, where, array.size, self._types[array.dtype.char],
-                 self._ops[op], getattr(self._module, algorithm), 0)  # fmt: skip
+                 self._ops[op], getattr(self._module, algorithm), 0)
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
         if op in _BITWISE:
@@ -171,7 +171,7 @@ class GlooEngine(Engine):
             return
         output = np.empty_like(array)
         self._do("reduce", array.ctypes.data, output.ctypes.data, array.size,
-                 self._types[array.dtype.char], self._ops[op], root, 0)  # fmt: skip
+                 self._types[array.dtype.char], self._ops[op], root, 0)
         if self.rank == root:
             np.copyto(array, output)
 
@@ -184,10 +184,10 @@ class GlooEngine(Engine):
             copies = np.empty((self.size, array.nbytes), np.uint8)
             copies[:] = bytes_of(array)
             self._do("all_to_all", copies.ctypes.data, output.ctypes.data, copies.nbytes,
-                     self._types["B"], 0)  # fmt: skip
+                     self._types["B"], 0)
             return
         self._do("allgather", array.ctypes.data, output.ctypes.data, array.nbytes,
-                 self._types["B"], 0)  # fmt: skip
+                 self._types["B"], 0)
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
         where = array.ctypes.data if output is None else output.ctypes.data

@@ -111,5 +111,5 @@ def load_gloo() -> GlooLibrary:
         raise ModuleNotFoundError(
             "torch.distributed with backend='gloo' and more than one process needs Gloo: "
             "pip install 'flambeau[gloo]'", name="xoscar",
-        )  # fmt: skip
+        )
     return GlooLibrary(path)

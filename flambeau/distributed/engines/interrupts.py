@@ -67,6 +67,6 @@ class interruptible:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._is_main:
             _watches[0].abort = None

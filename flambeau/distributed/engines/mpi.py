@@ -75,7 +75,7 @@ class MPIEngine(Engine):
             ReduceOp.SUM: mpi.SUM, ReduceOp.PRODUCT: mpi.PROD, ReduceOp.MIN: mpi.MIN,
             ReduceOp.MAX: mpi.MAX, ReduceOp.BAND: mpi.BAND, ReduceOp.BOR: mpi.BOR,
             ReduceOp.BXOR: mpi.BXOR,
-        }  # fmt: skip
+        }
 
     def subgroup(self, ranks: Sequence[int], number: int) -> MPIEngine:
         """An engine of some members; all of those call this."""
@@ -102,7 +102,7 @@ class MPIEngine(Engine):
                     "ranks of an MPI group"
                 )
                 failure.add_note("A rank is slow, gone, or called other collectives: "
-                                 "torch.distributed.monitored_barrier() names it.")  # fmt: skip
+                                 "torch.distributed.monitored_barrier() names it.")
                 raise failure
             time.sleep(sleep_s)
             sleep_s = min(sleep_s * 1.5, _MAX_SLEEP_S)

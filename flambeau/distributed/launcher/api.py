@@ -92,7 +92,7 @@ def launch_agent(
         config.monitor_interval, config.logs_specs, config.start_method,
         config.shutdown_timeout or 0, config.log_line_prefix_template, config.virtual_local_rank,
         name_of(entrypoint, args),
-    )  # fmt: skip
+    )
     raise_on_signals()
     return Agent(spec, _rendezvous(config)).run()
 
@@ -130,4 +130,4 @@ def _rendezvous(config: LaunchConfig) -> LocalRendezvous | StoreRendezvous:
         host, port, config.run_id, (config.min_nodes, config.max_nodes),
         config.rdzv_configs.get("rank") if static else None,
         float(config.rdzv_configs["timeout"]),
-    )  # fmt: skip
+    )

@@ -19,7 +19,7 @@ from ..reduce_op import ReduceOp
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",
     "reduce_scatter", "scatter",
-]  # fmt: skip
+]
 
 
 def _rank(group: Any) -> int:
@@ -143,7 +143,7 @@ class _AllToAll(Function):
 class _AllToAllSingle(Function):
     @staticmethod
     def forward(ctx: Any, group: Any, output: Tensor, out_splits: Any, in_splits: Any,
-                tensor: Tensor) -> Tensor:  # fmt: skip
+                tensor: Tensor) -> Tensor:
         ctx.group, ctx.like = group, ops.empty_like(tensor)
         ctx.splits = in_splits, out_splits
         filled = ops.empty_like(output)
@@ -176,7 +176,7 @@ def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = N
 
 
 def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM,
-                   group: Any = None) -> Tensor:  # fmt: skip
+                   group: Any = None) -> Tensor:
     """This process's element of the processes' lists, reduced; `output` says its shape."""
     return _ReduceScatter.apply(op, group, output, *input_list)
 
@@ -187,13 +187,13 @@ def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
 
 
 def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor],
-               group: Any = None) -> tuple[Tensor, ...]:  # fmt: skip
+               group: Any = None) -> tuple[Tensor, ...]:
     """What the processes have for this one; the first argument says the shapes."""
     return _AllToAll.apply(group, output_tensor_list, *input_tensor_list)
 
 
 def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Any = None,
-                      input_split_sizes: Any = None, group: Any = None) -> Tensor:  # fmt: skip
+                      input_split_sizes: Any = None, group: Any = None) -> Tensor:
     """As `all_to_all`, with the parts of one tensor; `output` says the result's shape."""
     return _AllToAllSingle.apply(group, output, output_split_sizes, input_split_sizes, input)
 

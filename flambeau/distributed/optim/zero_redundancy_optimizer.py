@@ -46,10 +46,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def __init__(
         self, params: Iterable[Any], optimizer_class: type[Optimizer], process_group: Any = None,
         parameters_as_bucket_view: bool = False, overlap_with_ddp: bool = False, **defaults: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if overlap_with_ddp:
             raise NotImplementedError("ZeroRedundancyOptimizer with overlap_with_ddp=True is not "
-                                      "implemented in flambeau")  # fmt: skip
+                                      "implemented in flambeau")
         self.process_group = member(process_group)
         self.world_size, self.rank = self.process_group.size(), self.process_group.rank()
         self._optim_constructor, self._optim_defaults = optimizer_class, defaults
@@ -95,7 +95,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         loss = self.optim.step(**kwargs) if closure is None else self.optim.step(closure, **kwargs)
         for rank in range(self.world_size):
             owned = [p for group in self.param_groups for p in group["params"]
-                     if self._owners[id(p)] == rank]  # fmt: skip
+                     if self._owners[id(p)] == rank]
             broadcast_tensors(owned, self.process_group, rank)
         return loss
 
@@ -118,7 +118,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         numbers = self._numbers()
         for rank, theirs in enumerate(self._all_state_dicts):
             owned = [p for group in self.param_groups for p in group["params"]
-                     if self._owners[id(p)] == rank]  # fmt: skip
+                     if self._owners[id(p)] == rank]
             for at, value in theirs["state"].items():
                 whole["state"][numbers[id(owned[at])]] = value
         whole["state"] = dict(sorted(whole["state"].items()))
@@ -133,10 +133,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         numbers = self._numbers()
         owned = [p for group in self.param_groups for p in self._mine(group)]
         state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
-                 if numbers[id(p)] in state_dict["state"]}  # fmt: skip
+                 if numbers[id(p)] in state_dict["state"]}
         groups = self.optim.state_dict()["param_groups"]
         for group, theirs, saved in zip(self.param_groups, groups, state_dict["param_groups"],
-                                        strict=True):  # fmt: skip
+                                        strict=True):
             settings = {k: v for k, v in saved.items() if k != "params"}
             group.update(settings)
             theirs.update(settings)
@@ -147,5 +147,5 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return _ZeroJoinHook(self)
 
     join_device = property(lambda self: self.param_groups[0]["params"][0].device,
-                           doc="Where the parameters are.")  # fmt: skip
+                           doc="Where the parameters are.")
     join_process_group = property(lambda self: self.process_group, doc="The group.")

@@ -85,7 +85,7 @@ class FileStore(Store):
 
     def get(self, key: str) -> bytes:
         self._wait([key], self._timeout, f"Timeout waiting for key: {key} after "
-                   f"{self._timeout // timedelta(milliseconds=1)} ms")  # fmt: skip
+                   f"{self._timeout // timedelta(milliseconds=1)} ms")
         return self._table.values[key]
 
     def add(self, key: str, amount: int) -> int:

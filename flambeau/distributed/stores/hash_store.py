@@ -29,7 +29,7 @@ class HashStore(Store):
         end_s = deadline_s(timeout)
         while not self._table.has(list(keys)):
             if not self._changed.wait(max(0.0, end_s - time.monotonic())) \
-                    and not self._table.has(list(keys)):  # fmt: skip
+                    and not self._table.has(list(keys)):
                 raise DistStoreError(f"Wait timeout {timeout.total_seconds():g}")
 
     def set(self, key: str, value: str | bytes) -> None:

@@ -18,7 +18,7 @@ def listen(port: int) -> socket.socket:
         return socket.create_server(
             ("", port), family=socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET,
             dualstack_ipv6=socket.has_dualstack_ipv6(), backlog=1024,
-        )  # fmt: skip
+        )
     except OSError as error:
         name = "EADDRINUSE" if error.errno == 98 else str(error.errno)
         failure = DistNetworkError(

@@ -77,7 +77,7 @@ class TCPStore(Store):
         self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False,
         timeout: timedelta = DEFAULT_TIMEOUT, wait_for_workers: bool = True,
         multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._timeout, self._host = timeout, host_name
         self._server = None
         if is_master:
@@ -115,7 +115,7 @@ class TCPStore(Store):
     def _ask(
         self, request: Request, *fields: bytes, timeout: timedelta | None = None,
         waits_for: Sequence[str] = (),
-    ) -> list[bytes]:  # fmt: skip
+    ) -> list[bytes]:
         """The fields of the server's reply. A reply to a request that timed out is skipped."""
         with self._lock:
             number = next(self._numbers)
@@ -145,7 +145,7 @@ class TCPStore(Store):
             raise QueueEmptyError("queue is empty")
         if reply.code == Status.NOT_A_NUMBER:
             raise ValueError(f"the value of {waits_for[0] if waits_for else fields[0]!r} is no "
-                             "number")  # fmt: skip
+                             "number")
         return reply.fields
 
     def set(self, key: str, value: str | bytes) -> None:
@@ -163,7 +163,7 @@ class TCPStore(Store):
         return self._ask(
             Request.COMPARE_SET, key.encode(), encoded(expected_value, "compare_set"),
             encoded(desired_value, "compare_set"), waits_for=[key],
-        )[0]  # fmt: skip
+        )[0]
 
     def delete_key(self, key: str) -> bool:
         return self._ask(Request.DELETE, key.encode(), waits_for=[key]) == [b"1"]

@@ -42,7 +42,7 @@ class Rule:
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_mask", "finish",
-    )  # fmt: skip
+    )
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -50,7 +50,7 @@ class Rule:
     def report(
         self, what: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
         **evidence: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Hands a finding over. `places`: spots or places, that of the line to mend first; `level`
         and `fix` where they are not the rule's own; `evidence` numbers by name."""
         lines: dict[tuple[str, int], Place] = {}
@@ -61,11 +61,11 @@ class Rule:
         evidence = {
             name: list(value) if isinstance(value, list) else value
             for name, value in evidence.items() if value is not None
-        }  # fmt: skip
+        }
         self.session.report(
             self.id, level or self.level, what, tuple(lines.values()), evidence,
             self.fix if fix is None else fix,
-        )  # fmt: skip
+        )
 
     def origin(self, node: Any) -> list[Spot]:
         """The lines that a node comes from: the call, and where its layer was constructed. That of
@@ -149,7 +149,7 @@ class Rule:
         """Two tensors were compared for equality, while watched."""
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    spot: Spot | None) -> None:  # fmt: skip
+                    spot: Spot | None) -> None:
         """Another function of interest was called, while watched."""
 
     def on_grad_read(self, tensor: Any) -> None:

@@ -24,7 +24,7 @@ class FoldedGraphModule(GraphModule):
     def __init__(
         self, root: Any, graph: Graph, const_subgraph: Graph | None = None,
         fx_const_folded_attrs_name: str | None = None, device_for_folded_attrs: str = "cuda",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(root, graph)
         self.const_subgraph_module = (
             None if const_subgraph is None else GraphModule(root, const_subgraph)
@@ -76,7 +76,7 @@ def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) 
     if not isinstance(inner, GraphModule):
         raise AssertionError(f"Expected GraphModule, got {type(inner)}")
     call = next((n for n in gm.graph.nodes
-                 if n.op == "call_module" and n.target == inline_mod_name), None)  # fmt: skip
+                 if n.op == "call_module" and n.target == inline_mod_name), None)
     if call is None:
         raise AssertionError(f"Could not find call_module node for {inline_mod_name}")
     values: dict[Node, Any] = {}
@@ -108,7 +108,7 @@ def _replace_call(gm: GraphModule, call: Node, result: Any) -> None:
     if isinstance(result, (tuple, list)):
         for user in list(call.users):
             if user.op == "call_function" and getattr(user.target, "__name__", "") == "getitem" \
-                    and isinstance(user.args[1], int):  # fmt: skip
+                    and isinstance(user.args[1], int):
                 user.replace_all_uses_with(result[user.args[1]])
                 gm.graph.erase_node(user)
     for user in list(call.users):
@@ -152,7 +152,7 @@ def _constant_nodes(
 def split_const_subgraphs(
     module: Any, skip_folding_node_fn: Callable[[Node], bool] | None = None,
     device_for_folded_attrs: str = "cpu",
-) -> FoldedGraphModule:  # fmt: skip
+) -> FoldedGraphModule:
     """The module with what depends on its parameters alone computed once, on the first call.
 
     `skip_folding_node_fn`: nodes for which it is true are computed on every call.
@@ -169,7 +169,7 @@ def split_const_subgraphs(
             if node.op == "call_module":
                 setattr(split, node.target, getattr(part, node.target))
     call = next(n for n in split.graph.nodes
-                if n.op == "call_module" and n.target == "submod_0")  # fmt: skip
+                if n.op == "call_module" and n.target == "submod_0")
     constants = GraphModule(split, folded.graph)
     sources = iter(call.args)
     for node in constants.graph.nodes:

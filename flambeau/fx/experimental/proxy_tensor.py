@@ -34,7 +34,7 @@ def get_proxy_mode() -> None:
 def make_fx(
     f: Callable[..., Any], decomposition_table: Any = None, tracing_mode: str = "real",
     **options: Any,
-) -> Callable[..., GraphModule]:  # fmt: skip
+) -> Callable[..., GraphModule]:
     """A function that takes `f`'s arguments, runs it, and gives what it called as a GraphModule.
 
     `decomposition_table`, `tracing_mode` and further options are accepted: sizes are those of the
@@ -58,7 +58,7 @@ def make_fx(
 
         recorder = Recorder(graph, lift, twins=False)
         inputs = [_input(recorder, graph, name, value)
-                  for name, value in zip(_names(f, args), args, strict=True)]  # fmt: skip
+                  for name, value in zip(_names(f, args), args, strict=True)]
         with no_grad(), recorder:
             result = f(*inputs)
         graph.output(pytree.tree_map(recorder.node_of, result))

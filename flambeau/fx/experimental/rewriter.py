@@ -33,7 +33,7 @@ class AST_Rewriter(ast.NodeTransformer):
         name = fn.__name__ if not added else next(iter(added))
         new = space[name]
         result = FunctionType(new.__code__, fn.__globals__, new.__name__, new.__defaults__,
-                              new.__closure__)  # fmt: skip
+                              new.__closure__)
         functools.update_wrapper(result, new)
         result.__kwdefaults__ = copy.copy(new.__kwdefaults__)
         return result
@@ -49,7 +49,7 @@ class AST_Rewriter(ast.NodeTransformer):
         name = ast.Name(id="annotate", ctx=ast.Load())
         args: Any = [node.value, node.annotation]
         return ast.Assign(targets=[node.target],
-                          value=ast.Call(func=name, args=args, keywords=[]))  # fmt: skip
+                          value=ast.Call(func=name, args=args, keywords=[]))
 
 
 def _rewritten(fn: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from .infra.pass_manager import _check_order, this_before_that_pass_constraint
 
 __all__ = ["PassManager", "inplace_wrapper", "loop_pass", "these_before_those_pass_constraint",
-           "this_before_that_pass_constraint"]  # fmt: skip
+           "this_before_that_pass_constraint"]
 
 
 def inplace_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +27,7 @@ def inplace_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
 def loop_pass(
     base_pass: Callable[..., Any], n_iter: int | None = None,
     predicate: Callable[..., bool] | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+) -> Callable[..., Any]:
     """A pass that runs another `n_iter` times, or while `predicate` of its result is true."""
     if (n_iter is None) == (predicate is None):
         raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")

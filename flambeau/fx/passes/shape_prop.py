@@ -38,7 +38,7 @@ def _extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) ->
         formats += {4: [channels_last], 5: [channels_last_3d]}.get(result.dim(), [])
         form = next((f for f in formats if result.is_contiguous(memory_format=f)), None)
     return TensorMetadata(result.shape, result.dtype, result.requires_grad, result.stride(), form,
-                          result.is_quantized, {})  # fmt: skip
+                          result.is_quantized, {})
 
 
 @compatibility(is_backward_compatible=True)
@@ -89,5 +89,5 @@ class ShapeProp(Interpreter):
         """Runs the graph on these inputs."""
         if self.fake_mode is not None:
             args = tuple(self.fake_mode.from_tensor(a) if isinstance(a, Tensor) else a
-                         for a in args)  # fmt: skip
+                         for a in args)
         return super().run(*args)

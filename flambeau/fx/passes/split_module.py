@@ -45,7 +45,7 @@ class _Splitter:
     def __init__(
         self, module: GraphModule, place: Callable[[Node], Any], names: dict[str, str] | None,
         options: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.module, self.place, self.new_names, self.options = module, place, names, options
         self.partitions: dict[str, Partition] = {}
         self.home: dict[Node, str] = {}
@@ -57,7 +57,7 @@ class _Splitter:
     def split(self) -> GraphModule:
         """The module of submodules."""
         inner = [n for n in self.module.graph.nodes
-                 if n.op not in ("placeholder", "get_attr", "output")]  # fmt: skip
+                 if n.op not in ("placeholder", "get_attr", "output")]
         affix = self.options["partition_affix"]
         for node in inner:
             name = str(self.place(node))
@@ -156,7 +156,7 @@ class _Splitter:
             self.copy_outer(node)
         while left:
             name = next(n for n in left
-                        if all(i in self.values for i in self.partitions[n].inputs))  # fmt: skip
+                        if all(i in self.values for i in self.partitions[n].inputs))
             left.remove(name)
             self.call(self.partitions[name])
 
@@ -201,7 +201,7 @@ def split_module(
     qualname_map: dict[str, str] | None = None, keep_original_order: bool | None = False,
     keep_original_node_name: bool | None = False, keep_original_input_name: bool = True, *,
     partition_affix: str | None = None, tuple_return: bool = False,
-) -> GraphModule:  # fmt: skip
+) -> GraphModule:
     """A module of submodules `submod_0`, `submod_1`, ...: `split_callback` numbers the nodes.
 
     `qualname_map`: filled with the old path of each submodule by its new one.
@@ -218,5 +218,5 @@ def split_module(
         "keep_original_order": keep_original_order, "partition_affix": partition_affix,
         "keep_original_node_name": keep_original_node_name, "tuple_return": tuple_return,
         "keep_original_input_name": keep_original_input_name,
-    }  # fmt: skip
+    }
     return _Splitter(m, split_callback, qualname_map, options).split()

@@ -69,7 +69,7 @@ def _called(frame: FrameType, line: int, keyword: str) -> list[Any]:
     functions = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0) \
-                and any(k.arg == keyword for k in node.keywords):  # fmt: skip
+                and any(k.arg == keyword for k in node.keywords):
             function = value_of(node.func, frame)
             if function is not None:
                 functions.append(function)

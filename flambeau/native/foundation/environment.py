@@ -37,7 +37,7 @@ class Flag(Generic[T]):
             pass
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         warn(f"{self.name}={text!r} is not {kind} from {self.minimum} up, and is not "
-             "heeded")  # fmt: skip
+             "heeded")
         return self.default
 
 
@@ -46,7 +46,7 @@ DEBUG = Flag(
     "Prints each program that `compile` makes to stderr, once: 1 its kernels with their times, "
     "2 also the graph, 3 the groups of nodes that one kernel computes, 4 the loops, 5 LLVM IR, "
     "6 assembly. `compiled.explain(level)` gives the same text.",
-)  # fmt: skip
+)
 CHECK = Flag(
     "FLAMBEAU_CHECK", 0, 0, "0",
     "1: programs that an earlier process checked against the eager step are checked in this one "
@@ -60,7 +60,7 @@ CACHE_SIZE = Flag(
     "FLAMBEAU_CACHE_SIZE", 512.0, 0.0, "512",
     "How many megabytes that folder may hold; what was not used for longest goes first. 0 keeps "
     "nothing.",
-)  # fmt: skip
+)
 THREADS = Flag(
     "FLAMBEAU_THREADS", 0, 1, "`OMP_NUM_THREADS`, else every core that the process may use",
     "How many threads kernels, programs and matrix products run on, as `set_num_threads`.",
@@ -70,12 +70,12 @@ CPU = Flag(
     "The processor that machine code is made for: `avx512-bf16`, `avx512`, `avx2` or `sse4`, to "
     "see how a program does on a lesser one; `amx`, to have all large float32 products made of "
     "bfloat16 parts on the matrix unit (see docs/compile.md).",
-)  # fmt: skip
+)
 COMPILE_WORKERS = Flag(
     "FLAMBEAU_MAKERS", -1, 0, "as many as are worth it, up to the threads",
     "How many processes at most make machine code, in which neither Python's lock nor the memory "
     "of the program is used. 0: it is made on threads of the program.",
-)  # fmt: skip
+)
 TRACEBACK = Flag(
     "FLAMBEAU_TRACEBACK", "", "", "ends at your line",
     "`full`: tracebacks show every frame inside flambeau, in programs that `flambeau` runs, in "
@@ -92,7 +92,7 @@ def flags_page() -> str:
         "All that flambeau reads from the environment. Written by "
         "`python -m flambeau.native.foundation.environment > docs/flags.md`.", "",
         "| Flag | Default | |", "|---|---|---|", *rows, "",
-    ])  # fmt: skip
+    ])
 
 
 if __name__ == "__main__":

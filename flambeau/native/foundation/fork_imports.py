@@ -24,7 +24,7 @@ def _foreign_locks() -> list[tuple[str, Any]]:
     mine = threading.get_ident()
     locks = [(name, reference()) for name, reference in references.items()]
     return [(name, lock) for name, lock in locks
-            if getattr(lock, "owner", None) not in (None, mine)]  # fmt: skip
+            if getattr(lock, "owner", None) not in (None, mine)]
 
 
 def _wait_for_imports() -> None:

@@ -16,7 +16,7 @@ def renamed(function: Any, qualname: str) -> Any:
     copy.__annotations__ = function.__annotations__
     copy.__doc__, copy.__qualname__, copy.__module__ = (
         function.__doc__, qualname, function.__module__
-    )  # fmt: skip
+    )
     return copy
 
 

@@ -83,7 +83,7 @@ def format_shortened(error: BaseException, trace: TracebackType | None) -> Itera
     """The text of an uncaught error, in pieces."""
     told = traceback.TracebackException(type(error), error, trace)
     if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
-            and not getattr(error, "__notes__", None):  # fmt: skip
+            and not getattr(error, "__notes__", None):
         told._str += _suggestion(error, trace)  # type: ignore[attr-defined]
     if not hasattr(told, "exceptions"):
         told.exceptions = None
@@ -127,7 +127,7 @@ def shorten_in_notebooks(shell: Any) -> None:
 
 def _show_in_shell(
     shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     advise(error, trace)
     frames = [] if trace is None else list(_links(trace))
     shown = visible([link.tb_frame.f_code.co_filename for link in frames])

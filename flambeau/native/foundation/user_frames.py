@@ -62,7 +62,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         message, category, frame.f_code.co_filename, frame.f_lineno,
         module=names.get("__name__", "<unknown>"),
         registry=names.setdefault("__warningregistry__", {}),
-    )  # fmt: skip
+    )
 
 
 def noted(error: E, *notes: str | None) -> E:

@@ -40,7 +40,7 @@ def hash_emitter() -> str | None:
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
-              ) -> dict[str, int]:  # fmt: skip
+              ) -> dict[str, int]:
     """The addresses of functions by name. A name stands for a kernel's canonical text.
 
     Compile workers (`worker_pool`) do the work if there is enough of it; otherwise the caller's
@@ -71,18 +71,18 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
         left = WORKERS.compile(
             missing, finish, lambda name: finish_text(name, _emit_text(kernels[name], name)),
             threads, aside,
-        )  # fmt: skip
+        )
         if left:  # the dearest first: nobody is to wait for one at the end
             left.sort(key=lambda name: -compile_time_s(kernels[name]))
             _compile_here(left, lambda name: _emit_text(kernels[name], name), finish_text,
-                  min(threads, _MAX_LLVM_THREADS), aside)  # fmt: skip
+                  min(threads, _MAX_LLVM_THREADS), aside)
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
 
 def _key(name: str, version: str) -> str:
     target = host()
     return disk_cache.make_key("kernel", llvm_version(), target.triple, target.cpu, target.features,
-                     f"{target.near} {target.last}", version, name)  # fmt: skip
+                     f"{target.near} {target.last}", version, name)
 
 
 def load_cached(names: Sequence[str]) -> dict[str, int] | None:
@@ -134,7 +134,7 @@ def import_emitter() -> None:
 def _compile_here(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Runs finish(name, text(name)) for all names; raises the first error.
 
     The caller's thread emits texts, since Python runs one thread at a time; daemon threads finish
@@ -201,7 +201,7 @@ def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
         thread = get_native_id()
         try:
             os.setpriority(os.PRIO_PROCESS, thread,
-                           max(level, os.getpriority(os.PRIO_PROCESS, thread)))  # fmt: skip
+                           max(level, os.getpriority(os.PRIO_PROCESS, thread)))
         except OSError:
             pass  # not allowed here: it competes with the others
 

@@ -90,7 +90,7 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
             symbols += [_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
         elif kind == _RELA and info in sections:
             places += [Relocation(info, where, which >> 32, addend, which & 0xFFFFFFFF)
-                       for where, which, addend in _RELOCATION.iter_unpack(content)]  # fmt: skip
+                       for where, which, addend in _RELOCATION.iter_unpack(content)]
     for place in places:
         section = symbols[place.symbol][1]
         if place.kind not in _KNOWN_RELOCATIONS or not (section is None or section in sections):
@@ -153,7 +153,7 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
     functions = [
         {name: starts[i, section] + offset for name, section, offset in file.symbols
          if name and section in file.sections} for i, file in enumerate(files)
-    ]  # fmt: skip
+    ]
     return LinkedImage(memory, executed, functions, based)
 
 
@@ -164,7 +164,7 @@ def _slot(i: int, file: ObjectFile, place: Relocation) -> tuple:
 
 
 def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
-              ) -> tuple[dict[tuple[int, int], int], int]:  # fmt: skip
+              ) -> tuple[dict[tuple[int, int], int], int]:
     """Where sections begin, one after another from `size` on; and where the last one ends."""
     starts = {}
     for i, file in enumerate(files):
@@ -179,7 +179,7 @@ def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
 def _relocate(
     memory: bytearray, i: int, file: ObjectFile, starts: dict[tuple[int, int], int],
     slots: dict[tuple, int],
-) -> None:  # fmt: skip
+) -> None:
     """Writes the distances that a file's code asks for."""
     for place in file.places:
         _, section, offset = file.symbols[place.symbol]

@@ -204,7 +204,7 @@ def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) 
             errors.append(error)
 
     others = [threading.Thread(target=take, name="flambeau-compile", daemon=True)
-              for _ in range(min(threads, len(keys)) - 1)]  # fmt: skip
+              for _ in range(min(threads, len(keys)) - 1)]
     for other in others:
         other.start()
     take()

@@ -58,7 +58,7 @@ def compile_kernel(kernel: Kernel) -> KernelFunction:
 
 
 def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
-                ) -> list[KernelFunction]:  # fmt: skip
+                ) -> list[KernelFunction]:
     """`compile_kernel` for many kernels; new ones compile on several threads.
 
     `aside`: other work is going on, to which the threads yield the processor.

@@ -112,7 +112,7 @@ class _Worker:
             [sys.executable, *options, "-c", _BOOT, str(os.getpid()), PACKAGE, *path], bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if self.said is None else self.said, **others,
-        )  # fmt: skip
+        )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.pipes: list[IO[bytes]] = [self.process.stdin, self.process.stdout]
@@ -197,7 +197,7 @@ class WorkerPool:
     def compile(
         self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
         here: Callable[[str], None], threads: int, aside: bool,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Runs finish(name, external functions, code) for all kernels that workers compile.
 
         Returns the names of the others. While fewer workers than `threads` are ready, here(name)

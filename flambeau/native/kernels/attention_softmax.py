@@ -26,7 +26,7 @@ def probabilities(type: Type, causal: bool) -> Kernel:
     value: Expression = two(Scalar.MUL, Load(scores, at), Load(scale, Affine()))
     if causal:
         seen = Apply(Scalar.LE, (IndexValue(Affine(0, ((column, 1),))),
-                                 IndexValue(Affine(0, ((row, 1),)))), Type.BOOL)  # fmt: skip
+                                 IndexValue(Affine(0, ((row, 1),)))), Type.BOOL)
         value = Apply(Scalar.WHERE, (seen, value, Constant(type, -math.inf)), type)
     top, total = Accumulator(ReduceOp.MAXIMUM, type, "top"), Accumulator(ReduceOp.SUM, type)
     shifted = Apply(Scalar.EXP, (two(Scalar.SUB, value, top),), type)
@@ -36,7 +36,7 @@ def probabilities(type: Type, causal: bool) -> Kernel:
         [Update(total, shifted), Store(scores, at, shifted)],
         [Store(scores, at, two(Scalar.MUL, Load(scores, at),
                                two(Scalar.DIV, Constant(type, 1), total)))],
-    ]  # fmt: skip
+    ]
     loops = [Loop(column, columns, inside, LoopKind.VECTORIZED) for inside in steps]
     body: list[Statement] = [Begin(top), loops[0], Begin(total), loops[1], loops[2]]
     nest = Loop(batch, batches, [Loop(row, rows, body, LoopKind.PARALLEL)], LoopKind.PARALLEL)

@@ -88,7 +88,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
         (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),
         Load(weight, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
         [Store(y, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
-    )  # fmt: skip
+    )
     return named.kernel("conv_windows", [x, weight, bias, y], contract)
 
 
@@ -102,7 +102,7 @@ def weight(type: Type, grouped: bool = False) -> Kernel:
         (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),
         Load(gy, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw")), total,
         [Store(gw, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww"), total)],
-    )  # fmt: skip
+    )
     return named.kernel("conv_weight", [x, gy, gw], contract)
 
 
@@ -142,7 +142,7 @@ def _forward_sizes(g: Geometry) -> tuple[int, ...]:
         "dw": g.dilation[1], "ph": g.padding[0], "pw": g.padding[1], **_strides("x", g.x),
         **_strides("w", g.weight), **_strides("y", g.y),
         "groups": g.groups, "xg": x, "wg": weight, "yg": y,
-    })  # fmt: skip
+    })
 
 
 def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
@@ -171,13 +171,13 @@ def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
         meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
         first = [meet[0] if meet else 0 for meet, _, _ in meets]
         places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
-                  phase[0] * g.x[2] + phase[1] * g.x[3])  # fmt: skip
+                  phase[0] * g.x[2] + phase[1] * g.x[3])
         apart = (y, weight, g.inputs_each, x)
         yield from _calls_per_group(g, grouped, places, apart, _phase(g, counts, meets))
 
 
 def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
-           ) -> tuple[int, ...]:  # fmt: skip
+           ) -> tuple[int, ...]:
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     o, i, *entries = g.weight
     apart = [stride * s for stride, s in zip(g.x[2:], g.stride, strict=True)]
@@ -190,4 +190,4 @@ def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], 
         "wh": entries[0] * steps[0], "ww": entries[1] * steps[1],
         "yn": g.x[0], "yc": g.x[1], "yh": apart[0], "yw": apart[1],
         "groups": g.groups, "xg": y, "wg": weight, "yg": x,
-    })  # fmt: skip
+    })

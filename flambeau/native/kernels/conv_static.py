@@ -58,7 +58,7 @@ class Geometry:
             s * (o - 1) + d * (k - 1) < n
             for s, o, d, k, n in zip(self.stride, self.output, self.dilation, self.kernel,
                                      self.spatial, strict=True)
-        )  # fmt: skip
+        )
 
 
 def strides_of(shape: Sequence[int], last: bool) -> NchwStrides:
@@ -83,7 +83,7 @@ def _bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
 def image(
     buffer: Buffer, strides: NchwStrides, others: Sequence[Term | None],
     where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
-) -> Load:  # fmt: skip
+) -> Load:
     """An element of an image at (h, w) positions that are affine, with or without padding."""
     terms, base = list(others), 0
     for position, offset, stride in zip(where, offsets, strides[2:], strict=True):
@@ -110,18 +110,18 @@ def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
 
 
 def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
-            steps: Sequence[int] = (1, 1)) -> Affine:  # fmt: skip
+            steps: Sequence[int] = (1, 1)) -> Affine:
     """A weight's position; `steps`: entries of the kernel that a round of kh and kw moves."""
     o, i, h, w = g.weight
     return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
-                  (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))  # fmt: skip
+                  (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))
 
 
 def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
     return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
-               _group_term(g, group, k * g.outputs_each))  # fmt: skip
+               _group_term(g, group, k * g.outputs_each))
 
 
 def _loop_over_groups(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
@@ -137,7 +137,7 @@ def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
     return Affine(base, tuple([
         (term[0].index if isinstance(term[0], Axis) else term[0], term[1])
         for term in terms if term is not None
-    ]))  # fmt: skip
+    ]))
 
 
 def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
@@ -145,7 +145,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     x, weight, y = (Buffer(g.type, name) for name in ("x", "weight", "y"))
     shift = Buffer(g.type, "bias")
     a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
+              ic=g.inputs_each, oc=g.outputs_each)
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
@@ -156,7 +156,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     contract = Contract(
         (a["n"], a["oh"], a["ow"]), a["oc"], (a["kh"], a["kw"], a["ic"]), _input(g, x, a, group),
         Load(weight, _weight(g, a, group)), total, [Store(y, _output(g, a, group), value)],
-    )  # fmt: skip
+    )
     buffers = [x, weight, *([shift] if bias else []), y]
     return Kernel("conv_forward", buffers, _loop_over_groups(g.groups, group, [contract]))
 
@@ -187,16 +187,16 @@ def phase_taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]
 
 
 def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group: Index
-           ) -> list[Statement]:  # fmt: skip
+           ) -> list[Statement]:
     gy, weight, gx = buffers
     counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
     meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
     a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]), kw=len(meets[1][0]),
-              oc=g.outputs_each, ic=g.inputs_each)  # fmt: skip
+              oc=g.outputs_each, ic=g.inputs_each)
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
     place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
-                (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))  # fmt: skip
+                (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))
     if not prod(counts):
         return []
     if not meets[0][0] or not meets[1][0]:
@@ -218,7 +218,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
     factor = Load(weight, _weight(g, a, group, base, steps))
     total = Accumulator(ReduceOp.SUM, g.type)
     return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), read,
-                     factor, total, [Store(gx, place, total)])]  # fmt: skip
+                     factor, total, [Store(gx, place, total)])]
 
 
 def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
@@ -237,7 +237,7 @@ def backward_weight(g: Geometry) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight."""
     x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
     a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
+              ic=g.inputs_each, oc=g.outputs_each)
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     # Neighbouring rows of a tile read neighbouring elements of x, or else write those of gw.
     taps = (a["kh"], a["kw"])
@@ -245,7 +245,7 @@ def backward_weight(g: Geometry) -> Kernel:
     contract = Contract(
         rows, a["oc"], (a["n"], a["oh"], a["ow"]), _input(g, x, a, group),
         Load(gy, _output(g, a, group)), total, [Store(gw, _weight(g, a, group), total)],
-    )  # fmt: skip
+    )
     return Kernel(
         "conv_backward_weight", [x, gy, gw], _loop_over_groups(g.groups, group, [contract])
     )

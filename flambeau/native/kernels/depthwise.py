@@ -122,7 +122,7 @@ class _BlockNest:
 
     def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
         return Affine(0, tuple([
-            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))  # fmt: skip
+            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
 
     def position(self, *terms: tuple[Index, Extent | str]) -> IndexValue:
         return IndexValue(self.at(*terms))
@@ -136,12 +136,12 @@ class _BlockNest:
         return all_of(low, self.below(at, f"{axis}_high"))
 
     def loop(self, index: Index, extent: Extent | str, body: Sequence[Statement],
-             kind: LoopKind = LoopKind.SERIAL) -> Loop:  # fmt: skip
+             kind: LoopKind = LoopKind.SERIAL) -> Loop:
         stop = self.sizes[extent] if isinstance(extent, str) else extent
         return Loop(index, stop, list(body), kind)
 
     def nest(self, loops: Sequence[tuple[Index, Extent | str]], body: Sequence[Statement],
-             shared: int = 0) -> Statement:  # fmt: skip
+             shared: int = 0) -> Statement:
         """Loops inside one another, the first ones shared out among threads."""
         nest = list(body)
         for depth, (index, extent) in reversed(list(enumerate(loops))):
@@ -150,7 +150,7 @@ class _BlockNest:
         return nest[0]
 
     def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, statement: Statement,
-             there: Expression | None = None) -> Statement:  # fmt: skip
+             there: Expression | None = None) -> Statement:
         """LANES columns of all rows (that are `there`), then the next: columns' masks are kept."""
         body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
         if there is not None:
@@ -182,13 +182,13 @@ class _BlockNest:
     def source(self) -> list[tuple[Index, Extent | str]]:
         """The terms of x's block."""
         return [(self.n, "x_group"), (self.g, "x_n"), (self.c, "x_c"), (self.m, "x_m"),
-                (self.down, "x_down"), (self.across, "x_across")]  # fmt: skip
+                (self.down, "x_down"), (self.across, "x_across")]
 
     @property
     def result(self) -> list[tuple[Index, Extent | str]]:
         """The terms of y's block."""
         return [(self.n, "y_group"), (self.g, "y_n"), (self.c, "y_c"), (self.k, "y_k"),
-                (self.down, "y_down"), (self.across, "y_across")]  # fmt: skip
+                (self.down, "y_down"), (self.across, "y_across")]
 
     def fill_block(self) -> Statement:
         """The block of x with its padding, part by part of the stride."""
@@ -222,14 +222,14 @@ class _BlockNest:
         """Adds the taps' products to the results of a block."""
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
-                                           (t, 1)))  # fmt: skip
+                                           (t, 1)))
         met = Load(
             self.tile, self.block_position("tile"), ((Load(self.offsets, self.at((t, 1))), 1),)
         )
         each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
         place = self.block_position("room")
         return self.flat(Begin(total, Load(self.made, place)), each,
-                         Store(self.made, place, total))  # fmt: skip
+                         Store(self.made, place, total))
 
     def store_results(self, bias: Buffer) -> Statement:
         """The results of a block, and the channel's bias."""
@@ -300,7 +300,7 @@ def weight(type: Type, step: int | None) -> Kernel:
     taps = b.loop(t, "taps", [
         Begin(total), b.each_image(b.flat(Update(total, product))),
         Store(gw, place, total, add=True),
-    ])  # fmt: skip
+    ])
     clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
     # What lies behind a block meets zeros, and must be numbers.
     blank = b.loop(
@@ -316,6 +316,6 @@ def weight(type: Type, step: int | None) -> Kernel:
         ],
     )
     blocks = b.nest([(b.n, "groups"), (b.m, "sums"), (b.down, "down"), (b.across, "across")],
-                    [b.each_image(b.fill_block(), *b.shares()), taps])  # fmt: skip
+                    [b.each_image(b.fill_block(), *b.shares()), taps])
     body = b.nest([(b.c, "channels"), (b.k, "each")], [blank, clear, blocks], 2)
     return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])

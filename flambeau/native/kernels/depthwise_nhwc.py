@@ -30,7 +30,7 @@ def windows(type: Type) -> Kernel:
     body = p.each_pixel([
         Begin(total, start), p.windows([Update(total, product)]),
         Store(p.y, p.place, total, mask=p.known),
-    ])  # fmt: skip
+    ])
     return p.kernel("depthwise_windows_last", [p.x, p.rows, p.columns, weight, bias, p.y], body)
 
 
@@ -46,12 +46,12 @@ def weight(type: Type) -> Kernel:
     along = p.lanes([
         Begin(total), Loop(p.q, p.sizes["columns"], [Update(total, product)]),
         Store(gw, entry, total, mask=p.known, add=True),
-    ])  # fmt: skip
+    ])
     row: list[Statement] = [Loop(p.j, p.sizes["window"], [along])]
     there = If(compare(Scalar.GE, p.row, number(0)), row)
     images = Loop(p.image, p.sizes["images"], [Loop(p.r, p.sizes["rows"], [there])])
     rows = Loop(p.i, p.sizes["taps"], [Loop(p.j, p.sizes["window"], [clear]), images],
-                LoopKind.PARALLEL)  # fmt: skip
+                LoopKind.PARALLEL)
     nest = Loop(p.v, p.sizes["vectors"], [rows], LoopKind.PARALLEL)
     return p.kernel("depthwise_weight_last", [p.x, p.rows, p.columns, p.y, gw], nest)
 

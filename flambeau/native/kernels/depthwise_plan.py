@@ -104,7 +104,7 @@ def _reach(g: Geometry) -> Pair:
 
 def _taps(g: Geometry) -> list[Pair]:
     return [(i * g.dilation[0], j * g.dilation[1])
-            for i, j in product(range(g.kernel[0]), range(g.kernel[1]))]  # fmt: skip
+            for i, j in product(range(g.kernel[0]), range(g.kernel[1]))]
 
 
 def _images(g: Geometry, outputs: bool) -> dict[str, int]:
@@ -117,11 +117,11 @@ def _images(g: Geometry, outputs: bool) -> dict[str, int]:
         return sizes | {
             "each": each, "sums": 1, "x_n": g.groups * x, "x_c": x, "w_k": taps,
             "y_n": g.groups * each * y, "y_c": each * y, "y_k": y,
-        }  # fmt: skip
+        }
     return sizes | {
         "each": 1, "sums": each, "x_n": g.groups * each * x, "x_c": each * x, "x_m": x,
         "w_m": taps, "y_n": g.groups * y, "y_c": y,
-    }  # fmt: skip
+    }
 
 
 def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
         "pitch": block.pitch, "y_row": output[1], "y_down": block.rows * output[1],
         "y_across": block.columns, "height": output[0], "width": output[1],
         "y_vectors": _round_up(block.columns, LANES), "wide": block.columns,
-    }  # fmt: skip
+    }
 
 
 def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
@@ -164,7 +164,7 @@ def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> d
         "lanes_apart": LANES * stride[1], "at_down": block.rows * stride[0],
         "at_across": block.columns * stride[1], "h_low": top, "h_high": h + top, "w_low": left,
         "w_high": w + left,
-    }  # fmt: skip
+    }
 
 
 def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
@@ -173,11 +173,11 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | Non
     if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:
         return None
     sizes = _images(g, True) | _output_sizes(block, g.output) | _input_sizes(
-        block, g.spatial, g.padding, g.stride)  # fmt: skip
+        block, g.spatial, g.padding, g.stride)
     part, stride = block.tall * block.pitch, g.stride[0]
     offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _taps(g)]
     return DepthwiseCall(builder, _static_step(g.stride[1]), np.array(offsets, np.int64),
-                _ordered_sizes(sizes, block, g.type.size))  # fmt: skip
+                _ordered_sizes(sizes, block, g.type.size))
 
 
 def forward(g: Geometry) -> DepthwiseCall | None:

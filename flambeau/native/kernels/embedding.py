@@ -33,7 +33,7 @@ def add_rows(type: Type) -> Kernel:
     number = Load(at, Affine(0, ((k, 1),)))
     here = ((block, size), (column, 1))
     store = Store(table, Affine(0, here), Load(g, Affine(0, ((k, width), *here))),
-                  ((number, width),), add=True)  # fmt: skip
+                  ((number, width),), add=True)
     body: list[Statement] = [Loop(column, size, [store], LoopKind.VECTORIZED)]
     nest = Loop(block, blocks, [Loop(k, count, body)], LoopKind.PARALLEL)
     return Kernel("add_rows", [g, at, table], [nest], sizes)
@@ -75,7 +75,7 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
     body: list[Statement] = [
         Begin(total), Loop(k, count, [Update(total, value)]),
         Store(y, Affine(0, ((bag, width), (column, 1))), total),
-    ]  # fmt: skip
+    ]
     nest = Loop(bag, bags, [Loop(column, width, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
     return Kernel("sum_even_bags", [table, at, *([by] if weighted else []), y], [nest], sizes)
 
@@ -91,7 +91,7 @@ def most_of_even_bags(type: Type) -> Kernel:
     bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
     most = Accumulator(ReduceOp.ARGMAX, Type.I64, "most")
     value = Load(table, Affine(0, ((column, 1),)),
-                 ((Load(at, Affine(0, ((bag, count), (k, 1)))), width),))  # fmt: skip
+                 ((Load(at, Affine(0, ((bag, count), (k, 1)))), width),))
     number = Load(at, Affine(0, ((bag, count),)), ((most, 1),))
     here = Affine(0, ((bag, width), (column, 1)))
     body: list[Statement] = [

@@ -215,7 +215,7 @@ def where(condition: Value, a: Any, b: Any) -> Value:
 _INTEGER_OPERATIONS = frozenset((
     Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.NEG, Scalar.ABS, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND, Scalar.MAXIMUM, Scalar.MINIMUM,
-))  # fmt: skip
+))
 
 
 def _operation_formula(operation: Scalar) -> Callable[..., Value]:
@@ -238,7 +238,7 @@ def _logical_formula(operation: Scalar) -> Callable[..., Value]:
         """Numbers are true where they are not zero."""
         return apply(operation, *[
             v if v.type is Type.BOOL else compare(Scalar.NE, v, 0) for v in operands
-        ])  # fmt: skip
+        ])
 
     return formula
 
@@ -326,25 +326,25 @@ UFUNCS: dict[str, Callable[..., Value]] = {
         "maximum": Scalar.MAXIMUM, "minimum": Scalar.MINIMUM, "copysign": Scalar.COPYSIGN,
         "arctan2": Scalar.ATAN2,
     }.items()
-}  # fmt: skip
+}
 UFUNCS |= {
     name: _comparison_formula(operation) for name, operation in {
         "equal": Scalar.EQ, "not_equal": Scalar.NE, "less": Scalar.LT, "less_equal": Scalar.LE,
         "greater": Scalar.GT, "greater_equal": Scalar.GE,
     }.items()
-}  # fmt: skip
+}
 UFUNCS |= {
     name: _logical_formula(operation) for name, operation in {
         "logical_and": Scalar.AND, "logical_or": Scalar.OR, "logical_xor": Scalar.XOR,
         "logical_not": Scalar.NOT,
     }.items()
-}  # fmt: skip
+}
 UFUNCS |= {
     name: _bitwise_formula(operation) for name, operation in {
         "bitwise_and": Scalar.AND, "bitwise_or": Scalar.OR, "bitwise_xor": Scalar.XOR,
         "invert": Scalar.NOT, "left_shift": Scalar.SHL, "right_shift": Scalar.SHR,
     }.items()
-}  # fmt: skip
+}
 UFUNCS |= {
     "square": lambda a: a * a, "positive": lambda a: a, "reciprocal": lambda a: 1 / a,
     "sign": _sign, "power": _power, "divide": _divide, "fmod": _fmod, "hypot": _hypot,
@@ -352,4 +352,4 @@ UFUNCS |= {
     "isnan": lambda a: compare(Scalar.NE, a, a),
     "isinf": lambda a: compare(Scalar.EQ, abs(a), math.inf),
     "isfinite": lambda a: compare(Scalar.LT, abs(a), math.inf),
-}  # fmt: skip
+}

@@ -39,7 +39,7 @@ def take_last_checked(type: Type) -> Kernel:
         Store(most, Affine(0, ((row, 1),)), greatest),
     ]
     return Kernel("take_last_checked", [x, at, last, most, y],
-                  [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)  # fmt: skip
+                  [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)
 
 
 def take_middle(type: Type) -> Kernel:
@@ -60,7 +60,7 @@ def take_middle(type: Type) -> Kernel:
 
 
 def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
-         how: bool | str) -> Store:  # fmt: skip
+         how: bool | str) -> Store:
     """Writes a value at a place of y; adds it, if True; the name of an operation combines them."""
     where = ((number, apart),)
     if isinstance(how, bool):

@@ -90,7 +90,7 @@ def sized(form: GemmForm) -> Kernel:
     stack its extent and its strides of a, b and c. In elements; c's matrices are contiguous."""
     m, n, k, a, b = (Size(name) for name in ("m", "n", "k", "a_apart", "b_apart"))
     stack = [[Size(f"{name}{i}") for name in ("stack", "a_step", "b_step", "c_step")]
-             for i in range(form.stack)]  # fmt: skip
+             for i in range(form.stack)]
     extents, *steps = (tuple(each) for each in zip(*stack, strict=True)) if stack else [()] * 4
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
@@ -126,7 +126,7 @@ def _body(
         (Axis(row, places.m),), Axis(column, places.n), (Axis(depth, places.k),),
         Load(a, at(places.a, row, depth)), Load(b, at(places.b, depth, column)), sums,
         [Store(c, at(places.c, row, column), value)], precision, near,
-    )]  # fmt: skip
+    )]
     for number, extent in zip(reversed(numbers), reversed(places.stack), strict=True):
         body = [Loop(number, extent, body, LoopKind.PARALLEL)]
     return [*buffers, c], body

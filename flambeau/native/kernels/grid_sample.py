@@ -138,7 +138,7 @@ class _SampleBuilder:
         near = (a + 2, -(a + 3), 0.0, 1.0)
         weights = []
         for x, terms, sign in ((self.add(t, unit), far, 1), (t, near, 1), (after, near, -1),
-                               (self.sub(two, t), far, -1)):  # fmt: skip
+                               (self.sub(two, t), far, -1)):
             p, q, r, s = terms
             value = self.polynomial(x, (p, q, r, s))
             slope = self.polynomial(x, (3 * p, 2 * q, r))
@@ -155,7 +155,7 @@ class _SampleBuilder:
         """All taps of the point."""
         along = [self.axis_taps(axis) for axis in range(self.what.axes)]
         whole = [[self.whole(axis, place) for place, _, _ in taps]
-                 for axis, taps in enumerate(along)]  # fmt: skip
+                 for axis, taps in enumerate(along)]
         taps = []
         for corner in itertools.product(*(range(len(taps)) for taps in along)):
             at = [whole[axis][k] for axis, k in enumerate(corner)]
@@ -176,7 +176,7 @@ class _SampleBuilder:
         """A place along an axis as a part of the pixel's number, and whether it is inside."""
         inside = Apply(Scalar.AND, (self.test(Scalar.GE, place, self.of(0)),
                                     self.test(Scalar.LE, place, self.number(axis, 2))),
-                       Type.BOOL)  # fmt: skip
+                       Type.BOOL)
         within = Apply(Scalar.CAST, (self.where(inside, place, self.of(0)),), Type.I64)
         if axis == self.what.axes - 1:
             return within, inside
@@ -196,7 +196,7 @@ class _SampleBuilder:
 def _sizes() -> list[Size]:
     """What kernels that go over the points are told at each call, in order."""
     names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
-             "points")  # fmt: skip
+             "points")
     return [Size(name) for name in names]
 
 
@@ -245,7 +245,7 @@ def grid_backward(what: Sampling) -> Kernel:
     for axis, total_of_axis in enumerate(sums):
         total: Expression | None = None
         for tap, value in zip(taps, _values(x, taps, Affine(0, ((n, image), (c, pixels)))),
-                              strict=True):  # fmt: skip
+                              strict=True):
             part = maker.mul(value, tap.slopes[axis])
             total = part if total is None else maker.add(total, part)
         assert total is not None
@@ -277,7 +277,7 @@ def image_backward(what: Sampling) -> Kernel:
     g, grid, y = (Buffer(what.type, name) for name in ("g", "grid", "made"))
     n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
-             "image", "pixels", "part_given", "part_made")  # fmt: skip
+             "image", "pixels", "part_given", "part_made")
     sizes = [Size(name) for name in names]
     batch, parts, blocks, size, channels, cotangent_elements, points, *rest = sizes
     entry, line, image, pixels, part_given, part_made = rest
@@ -301,9 +301,9 @@ def image_backward(what: Sampling) -> Kernel:
         inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
         value = maker.mul(above, Load(weights, at))
         add.append(Store(y, Affine(0, ((n, image), (part, part_made), (c, pixels))), value,
-                         ((where, 1),), inside, add=True))  # fmt: skip
+                         ((where, 1),), inside, add=True))
     walk = Loop(block, blocks, [
         Loop(p, size, keep, LoopKind.VECTORIZED), Loop(c, channels, [Loop(q, size, add)]),
-    ])  # fmt: skip
+    ])
     nest = Loop(n, batch, [Loop(part, parts, [walk], LoopKind.PARALLEL)], LoopKind.PARALLEL)
     return Kernel("image_back", [g, grid, maker.numbers, maker.strides, y], [nest], sizes)

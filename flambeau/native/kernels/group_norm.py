@@ -81,7 +81,7 @@ def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     store = Store(y, r.place, normalized.expression)
     r.body += [Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]),
                Store(mean, r.of_group, centre.expression),
-               Store(rstd, r.of_group, root.expression)]  # fmt: skip
+               Store(rstd, r.of_group, root.expression)]
     return r.kernel("group_norm")
 
 

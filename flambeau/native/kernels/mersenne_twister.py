@@ -71,7 +71,7 @@ def twist() -> Kernel:
         next_words = _next_word(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE_WORD)))
         output_position = Affine(0, ((group, size * STATE_WORDS), *here))
         renew: list[Statement] = [Store(out, output_position, _temper(next_words)),
-                                  Store(line, Affine(STATE_WORDS, here), next_words)]  # fmt: skip
+                                  Store(line, Affine(STATE_WORDS, here), next_words)]
         parts = Loop(
             part,
             STATE_WORDS // _LANES_PER_PART,

@@ -71,7 +71,7 @@ def reduce_middle(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     body: list[Statement] = [
         Begin(accumulator), Loop(row, rows, [Update(accumulator, value.expression)]),
         Store(y, Affine(0, ((plane, columns), (column, 1))), accumulator),
-    ]  # fmt: skip
+    ]
     inner = Loop(column, columns, body, LoopKind.PARALLEL)
     nest = Loop(plane, planes, [inner], LoopKind.PARALLEL)
     return Kernel("reduce_middle", [x, y], [nest], [planes, rows, columns, each])

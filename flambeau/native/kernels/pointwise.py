@@ -16,7 +16,7 @@ SECOND = "second"
 
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
-              result: Type | None = None) -> Kernel:  # fmt: skip
+              result: Type | None = None) -> Kernel:
     """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand has either.
 
     `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
@@ -29,12 +29,12 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     places = {
         FULL: Affine(0, ((column, 1),) if plain else ((row, columns), (column, 1))),
         NUMBER: Affine(), ROW: Affine(0, ((column, 1),)), COLUMN: Affine(0, ((row, 1),)),
-    }  # fmt: skip
+    }
     buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
     steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands)
-             if layout in (APART, SECOND)}  # fmt: skip
+             if layout in (APART, SECOND)}
     own = {k: Affine(0, ((row, step), (column, 1 if operands[k][1] == APART else 2)))
-           for k, step in steps.items()}  # fmt: skip
+           for k, step in steps.items()}
     values = [
         Value(Load(b, own.get(k) or places[layout])).cast(compute_type(b.type))
         for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))

@@ -87,7 +87,7 @@ def cast(value: Expression, type: Type) -> Expression:
 def first_of_equals(value: Expression, top: Expression, place: Expression) -> Expression:
     """The place of a value that is the greatest, or NaN; else NOWHERE. The least of them counts."""
     hit = Apply(Scalar.OR, (compare(Scalar.EQ, value, top), compare(Scalar.NE, value, value)),
-                Type.BOOL)  # fmt: skip
+                Type.BOOL)
     return Apply(Scalar.WHERE, (hit, place, number(NO_PLACE, Type.I32)), Type.I32)
 
 
@@ -132,7 +132,7 @@ class _StripNest:
         """All rows of the result, shared out."""
         body = list(steps)
         for index, extent in ((self.block, "blocks"), (self.group, "groups"),
-                              (self.image, "images")):  # fmt: skip
+                              (self.image, "images")):
             body = [Loop(index, self.sizes[extent], body, LoopKind.PARALLEL)]
         return body[0]
 
@@ -188,7 +188,7 @@ class _StripNest:
             return Load(local, at), None
         known = self.at((self.block, "padded"), *self.strip())
         mask = compare(Scalar.LT, cast(IndexValue(self.at((self.j, 1))), Type.I32),
-                       Load(self.counts, known))  # fmt: skip
+                       Load(self.counts, known))
         start = cast(Load(self.starts, known), Type.I64)
         at = self.at((self.r, "pitch"), (self.j, "apart"))
         return Load(local, at, ((start, 1),), mask), mask
@@ -197,7 +197,7 @@ class _StripNest:
     def place(self) -> Affine:
         """Where an element of the result is."""
         return self.at((self.image, "y_image"), (self.group, "y_group"), (self.r, "length"),
-                       (self.block, "block"), *self.strip())  # fmt: skip
+                       (self.block, "block"), *self.strip())
 
     @property
     def column_exists(self) -> Expression:
@@ -238,7 +238,7 @@ def sums(type: Type, step: int | None) -> Kernel:
     fold_columns: list[Statement] = [
         Begin(across), s.window([Update(across, s.cell(cells)[0])]),
         Store(s.y, s.place, value, mask=s.column_exists),
-    ]  # fmt: skip
+    ]
     body = s.each_row(s.columns("cells", fold_rows), s.columns("vectors", fold_columns))
     return s.kernel("pool_sums", [s.x, *s.tables, by_row, by_column, s.y], body)
 
@@ -260,7 +260,7 @@ def maxima(type: Type, step: int | None) -> Kernel:
             Begin(across), s.window([Update(across, s.or_lowest(mask, value))]),
             Store(s.y, s.place, across, mask=s.column_exists),
         ]),
-    )  # fmt: skip
+    )
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
 
 
@@ -278,11 +278,11 @@ def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
         Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
         Store(cells, s.strip_position, top),
         Store(rows, s.strip_position, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
-    ])  # fmt: skip
+    ])
 
 
 def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statement],
-                   top: Accumulator, place: Accumulator) -> Statement:  # fmt: skip
+                   top: Accumulator, place: Accumulator) -> Statement:
     """Each window's greatest element, and its place: the first of all in the image's order."""
     load, mask = s.cell(cells)
     value = s.or_lowest(mask, load)
@@ -292,7 +292,7 @@ def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statem
     else:
         known = s.at((s.block, "padded"), *s.strip())
         column = Apply(Scalar.ADD, (cast(Load(s.starts, known), Type.I64),
-                                    IndexValue(s.at((s.j, "apart")))), Type.I64)  # fmt: skip
+                                    IndexValue(s.at((s.j, "apart")))), Type.I64)
     column = Apply(Scalar.ADD, (column, s.column), Type.I64)
     at: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
     if mask is not None:
@@ -300,7 +300,7 @@ def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statem
     return s.columns("vectors", [
         Begin(top), s.window([Update(top, value)]),
         Begin(place), s.window([Update(place, first_of_equals(value, top, at))]), *then,
-    ])  # fmt: skip
+    ])
 
 
 @cache
@@ -309,7 +309,7 @@ def places(type: Type, step: int | None) -> Kernel:
     s, where = _StripNest(type, step), Buffer(Type.I64, "places")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
-                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
+                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
     then: list[Statement] = [
         Store(s.y, s.place, top, mask=s.column_exists),
         Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
@@ -329,23 +329,23 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
     places_found = s.local("found", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
-                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))  # fmt: skip
+                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
     z, w = Index("z"), Index("w")
     zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
     clear = Loop(z, s.sizes["x_image"], [zero], LoopKind.VECTORIZED)
     keep: list[Statement] = [Store(places_found, s.at((s.r, "padded"), *s.strip()), place)]
     share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
-                 (s.block, "block"), (w, 1))  # fmt: skip
+                 (s.block, "block"), (w, 1))
     exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
-                   SizeValue(s.sizes["length"]))  # fmt: skip
+                   SizeValue(s.sizes["length"]))
     there = cast(Load(places_found, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
-        mask=exists, add=True)])  # fmt: skip
+        mask=exists, add=True)])
     body: list[Statement] = [
         _column_maxima(s, cells, rows), _window_maxima(s, cells, rows, keep, top, place),
         s.rows_of_group(spread),
-    ]  # fmt: skip
+    ]
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):
         body = [Loop(index, s.sizes[extent], body)]
     nest = Loop(s.image, s.sizes["images"], [clear, *body], LoopKind.PARALLEL)

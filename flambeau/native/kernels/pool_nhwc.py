@@ -60,14 +60,14 @@ class Pixels:
             *[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)]
         )
         self.known = compare(Scalar.LT, IndexValue(self.at((self.v, LANES), (self.lane, 1))),
-                             SizeValue(self.sizes["channels"]))  # fmt: skip
+                             SizeValue(self.sizes["channels"]))
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
         return Kernel(name, buffers, [body], list(self.sizes.values()))
 
     def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
         return Affine(0, tuple([
-            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))  # fmt: skip
+            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
 
     def channels(self, image: str) -> Affine:
         return self.at((self.image, image), (self.v, LANES), (self.lane, 1))
@@ -76,7 +76,7 @@ class Pixels:
     def place(self) -> Affine:
         """Where an element of the result is."""
         return self.at((self.image, "y_image"), (self.r, "y_row"), (self.q, "channels"),
-                       (self.v, LANES), (self.lane, 1))  # fmt: skip
+                       (self.v, LANES), (self.lane, 1))
 
     @property
     def steps(self) -> tuple[tuple[Expression, Extent], ...]:
@@ -115,11 +115,11 @@ def sums(type: Type) -> Kernel:
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
     divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
-                    type)  # fmt: skip
+                    type)
     body = p.each_pixel([
         Begin(total), p.windows([Update(total, p.met)]),
         Store(p.y, p.place, Apply(Scalar.DIV, (total, divisor), type), mask=p.known),
-    ])  # fmt: skip
+    ])
     return p.kernel("pool_sums_last", [p.x, p.rows, p.columns, by_row, by_column, p.y], body)
 
 
@@ -129,7 +129,7 @@ def maxima(type: Type) -> Kernel:
     p, top = Pixels(type), Accumulator(ReduceOp.MAXIMUM, type)
     body = p.each_pixel([
         Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
-    ])  # fmt: skip
+    ])
     return p.kernel("pool_maxima_last", [p.x, p.rows, p.columns, p.y], body)
 
 

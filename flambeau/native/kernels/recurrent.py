@@ -158,7 +158,7 @@ def pack_weights(cell: Cell, width: int, weight: SequenceLayout, backward: bool)
 def _panel(
     cell: Cell, width: int, weight: SequenceLayout, into: Buffer, backward: bool,
     panel: tuple[int, Terms, int, int],
-) -> list[Statement]:  # fmt: skip
+) -> list[Statement]:
     """One panel: its number, how many columns (of a gate) it has, and how many there are."""
     first, index, count, valid = panel
     gates = 1 if backward else cell.gates
@@ -184,7 +184,7 @@ def _panel(
         if valid < count:
             k, u = Index("depth"), Index("column")
             zero = Store(into, Affine(base + valid, ((k, across), (u, 1))),
-                         Constant(into.type, 0))  # fmt: skip
+                         Constant(into.type, 0))
             statements_of_panel.append(
                 Loop(k, depth, [Loop(u, count - valid, [zero], LoopKind.VECTORIZED)])
             )
@@ -240,7 +240,7 @@ class _StepLoop:
         return Apply(Scalar.LT, (at, self.extents.batch), Type.BOOL)
 
     def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
-             first: int = 0) -> Value:  # fmt: skip
+             first: int = 0) -> Value:
         """An element of what is given."""
         grid = self.inputs[name]
         return Value(Load(grid.buffer, grid.at(step, self.rows(row), columns, first), (), mask))
@@ -256,13 +256,13 @@ class _StepLoop:
         return Store(grid.buffer, grid.at(None, self.rows(row), columns, first), value.expression)
 
     def stores(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
-               parts: Sequence[Value]) -> list[Statement]:  # fmt: skip
+               parts: Sequence[Value]) -> list[Statement]:
         """Writes the parts of a result, each the layer's width of columns, wherever it belongs."""
         return [
             Store(grid.buffer, grid.at(step, self.rows(row), columns, k * self.extents.width),
                   part.expression, (), mask)
             for grid in self.results.get(name, ()) for k, part in enumerate(parts)
-        ]  # fmt: skip
+        ]
 
     def prefetch_next_step(self, names: Sequence[str], columns: Terms) -> list[Statement]:
         """Asks for lines of the next step of what is given and wanted, each the layer's width of
@@ -270,7 +270,7 @@ class _StepLoop:
         row, prefetches = Index("row"), []
         for name in names:
             for grid in (*([self.inputs[name]] if name in self.inputs else ()),
-                         *self.results.get(name, ())):  # fmt: skip
+                         *self.results.get(name, ())):
                 for part in range(self.cell.parts(name)):
                     at = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
                     if grid.later is not None:
@@ -284,7 +284,7 @@ class _StepLoop:
         return [Loop(row, self.extents.rows, list(prefetches))] if prefetches else []
 
     def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
-                  columns: int) -> Statement:  # fmt: skip
+                  columns: int) -> Statement:
         return Loop(
             row, self.extents.rows, [Loop(column, columns, list(body), LoopKind.VECTORIZED)]
         )
@@ -329,7 +329,7 @@ class _StepLoop:
             Load(panels, Affine(0, (*((i, n * depth * across) for i, n in panel),
                                    (k, across), (column, 1)))),
             total, [Store(buffer, into, total, add=add)],
-        )  # fmt: skip
+        )
 
     def written(self, name: str, body: list[Statement]) -> RecurrentKernel:
         loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
@@ -345,7 +345,7 @@ class _StepLoop:
 def forward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
-) -> RecurrentKernel:  # fmt: skip
+) -> RecurrentKernel:
     """All steps of a layer.
 
     Given: x (steps, rows, gates * width), the sums from the inputs; panels; and where there are
@@ -388,7 +388,7 @@ class _ForwardKernel(_StepLoop):
         product = Loop(part, many, [self.product(
             ((panel, many), (part, 1)), self.h, self.extents.width, into, row, column,
             across // many, sums, False,
-        )])  # fmt: skip
+        )])
         row, unit = Index("row"), Index("unit")
         columns = ((panel, self.count), (unit, 1))
         mask = self._mask(row, columns)
@@ -400,17 +400,17 @@ class _ForwardKernel(_StepLoop):
             stores.append(self.store_own(self.c, row, columns, results["cells"][0]))
         names = ("x", "y", *self.cell.keeps)
         return [*self.prefetch_next_step(names, ((panel, self.count),)), product,
-                self.over_rows(stores, row, unit, self.count)]  # fmt: skip
+                self.over_rows(stores, row, unit, self.count)]
 
     def _values(self, row: Index, unit: Index, columns: Terms, sums: Buffer, across: int,
-                mask: Expression | None) -> dict[str, Any]:  # fmt: skip
+                mask: Expression | None) -> dict[str, Any]:
         width, gates = self.extents.width, range(self.cell.gates)
         values: dict[str, Any] = {
             "x": [self.load("x", self.step, row, columns, mask, k * width) for k in gates],
             "s": [Value(Load(sums, Affine(k * self.count, ((row, across), (unit, 1)))))
                   for k in gates],
             "h": self.load_own(self.h, row, columns),
-        }  # fmt: skip
+        }
         if self.cell.carries:
             values["c"] = self.load_own(self.c, row, columns)
         if "bias" in self.inputs:
@@ -446,7 +446,7 @@ class _ForwardKernel(_StepLoop):
 def backward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
-) -> RecurrentKernel:  # fmt: skip
+) -> RecurrentKernel:
     """The cotangents of all steps' sums; steps are taken from the last one on.
 
     Given: panels, what the cell keeps, and where there are such: gy (steps, rows, width), dh and dc
@@ -485,7 +485,7 @@ class _BackwardKernel(_StepLoop):
         results = self.cell.backward(self._values(row, columns, mask))
         width = self.extents.width
         stores: list[Statement] = [self.store_own(self.d, row, columns, part, k * width)
-                                   for k, part in enumerate(results["d"])]  # fmt: skip
+                                   for k, part in enumerate(results["d"])]
         for name in ("d", "dx"):
             if name in results:
                 stores += self.stores(name, self.step, row, columns, mask, results[name])
@@ -502,7 +502,7 @@ class _BackwardKernel(_StepLoop):
         values: dict[str, Any] = {"dh": dh}
         for name, parts in self.cell.keeps.items():
             values[name] = [self.load(name, self.step, row, columns, mask, k * width)
-                            for k in range(parts)]  # fmt: skip
+                            for k in range(parts)]
         if self.cell.carries:
             values["dc"] = self.load_own(self.dc, row, columns)
         if self.cell.before is not None:
@@ -530,5 +530,5 @@ class _BackwardKernel(_StepLoop):
         into = self.dh.at(None, self.rows(row), ((panel, self.count), (column, 1)))
         depth = self.cell.gates * self.extents.width
         product = self.product(((panel, 1),), self.d, depth, into, row, column, self.count,
-                               self.dh.buffer, self.cell.partly)  # fmt: skip
+                               self.dh.buffer, self.cell.partly)
         return Loop(panel, self.panels, [product])

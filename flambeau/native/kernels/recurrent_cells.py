@@ -67,7 +67,7 @@ def _lstm_backward(v: Mapping[str, Any]) -> Values:
     t = _tanh(c)
     dc = v["dc"] + dh * (o * (1 - t * t))
     d = [dc * (i * (1 - i) * g), dc * (f * (1 - f) * v["before"]), dc * (i * (1 - g * g)),
-         dh * (o * (1 - o) * t)]  # fmt: skip
+         dh * (o * (1 - o) * t)]
     return {"d": d, "dc": [dc * f]}
 
 
@@ -113,4 +113,4 @@ CELLS = {cell.name: cell for cell in (
          apart=True),
     Cell("tanh", 1, _tanh_step, _tanh_backward, {"y": 1}),
     Cell("relu", 1, _relu_step, _relu_backward, {"y": 1}),
-)}  # fmt: skip
+)}

@@ -67,9 +67,9 @@ class RowKernelBuilder:
         sums = [Accumulator(fold, value.type) for fold, value in folds]
         self.body += [Begin(total) for total in sums]
         inside: list[Statement] = [Store(b, self.whole, v.cast(b.type).expression)
-                                   for b, v in stores]  # fmt: skip
+                                   for b, v in stores]
         inside += [Update(total, value.expression)
-                   for total, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
+                   for total, (_, value) in zip(sums, folds, strict=True)]
         self.body.append(Loop(self.column, self.columns, inside, LoopKind.VECTORIZED))
         return [Value(total) for total in sums]
 
@@ -191,7 +191,7 @@ def reduce_over_rows(
     body: list[Statement] = [
         *map(Begin, sums), Loop(r.row, r.rows, inside),
         *[Store(b, r.along, total) for total, (_, _, b) in zip(sums, folds, strict=True)],
-    ]  # fmt: skip
+    ]
     return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, LoopKind.PARALLEL)], r.sizes)
 
 
@@ -232,7 +232,7 @@ def column_dots(type: Type) -> Kernel:
 FORMULAS: dict[str, Callable[[Value], Value]] = {
     "same": lambda x: x, "square": lambda x: x * x, "absolute": lambda x: abs(x),
     "known": lambda x: where(compare(Scalar.EQ, x, x), x, 0),
-}  # fmt: skip
+}
 
 
 def accumulator_type(type: Type, fold: ReduceOp) -> Type | None:
@@ -291,5 +291,5 @@ def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
         Begin(total), Loop(piece, pieces, folded(part, in_piece, each, PIECE_ELEMENTS)),
         *folded(last, Load(tail, Affine(0, ((beyond, 1),))), beyond, rest),
         Store(y, Affine(), total),
-    ]  # fmt: skip
+    ]
     return Kernel("reduce_all", [x, tail, y], body, [pieces, rest])

@@ -32,7 +32,7 @@ class _Scan:
         steps: list[Statement] = [
             Update(self.total, x.expression),
             Store(self.y, place, total.cast(self.type).expression),
-        ]  # fmt: skip
+        ]
         if self.where is None:
             return steps
         reached = (x == total) | ((x != x) & (total != total))
@@ -56,7 +56,7 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
         Loop(column, sizes[1], [statement for s in scans for statement in s.step(place, column)])
     )
     buffers = [s.x for s in scans] + [s.y for s in scans] \
-        + [s.where for s in scans if s.where is not None]  # fmt: skip
+        + [s.where for s in scans if s.where is not None]
     return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, LoopKind.PARALLEL)], sizes)
 
 
@@ -88,5 +88,5 @@ def scan_scaled(type: Type) -> Kernel:
     scaled = Value(Load(y, before)) * Value(Load(scale, here)) + Value(Load(x, here))
     body: list[Statement] = [
         Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, scaled.expression)]),
-    ]  # fmt: skip
+    ]
     return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)

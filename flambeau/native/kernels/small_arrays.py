@@ -53,14 +53,14 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
     total, picked, has_target = r.sweep([(ReduceOp.SUM, _exp(shifted)),
                                     (ReduceOp.SUM, where(hit, shifted, constant(0, type))),
-                                    (ReduceOp.ANY, hit)])  # fmt: skip
+                                    (ReduceOp.ANY, hit)])
     level = _log(total)
     row_loss = where(has_target, level - picked, constant(math.nan, type))
     r.body += [Update(all_rows, row_loss.expression), Update(count, Constant(type, 1))]
     r.sweep(stores=[(y, shifted - level)])
     loss_value = Value(all_rows) / Value(count) if mean else Value(all_rows)
     body: list[Statement] = [Begin(all_rows), Begin(count), Loop(r.row, r.rows, r.body),
-                             Store(loss, Affine(), loss_value.expression)]  # fmt: skip
+                             Store(loss, Affine(), loss_value.expression)]
     return Kernel("small_cross_entropy", r.buffers, body, [r.rows, r.columns])
 
 

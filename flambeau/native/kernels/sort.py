@@ -118,7 +118,7 @@ class _RowProgram:
             with self.while_(moving.now > 0):
                 moving.put(0)
                 with (self.where(j.now > first),
-                      self.where(current.key.now < self.key(j.now - 1))):  # fmt: skip
+                      self.where(current.key.now < self.key(j.now - 1))):
                     self.move(j.now, j.now - 1)
                     j.put(j.now - 1)
                     moving.put(1)
@@ -166,7 +166,7 @@ class _RowProgram:
             at.put(child.now)
         even = Value(Apply(Scalar.AND, (count.expression, Constant(Type.I64, 1)), Type.I64)) < 1
         with self.where(even & (child.now + child.now < count - 1) & (child.now >= halve(count - 2))
-                        & (count > 1)):  # fmt: skip
+                        & (count > 1)):
             child.put((child.now + 1) * 2)
             self.move(first + at.now, first + child.now - 1)
             at.put(child.now - 1)
@@ -329,7 +329,7 @@ def quickselect(type: Type) -> Kernel:
         pivot = _Variable(code, "pivot", type)
         pivot.put(code.key(start))
         i, j, apart = (code.integer(n, v) for n, v in
-                       (("i", start + 1), ("j", high.now), ("apart", 1)))  # fmt: skip
+                       (("i", start + 1), ("j", high.now), ("apart", 1)))
         with code.while_(apart.now > 0):
             i.put(i.now + 1)
             with code.while_(pivot.now > code.key(i.now)):

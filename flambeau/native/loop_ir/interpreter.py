@@ -114,7 +114,7 @@ class _Machine:
             position = int(self.value(update.position))
             if current is None or _is_better(fold, value, current) or (
                 not _is_better(fold, current, value) and position < at
-            ):  # fmt: skip
+            ):
                 current, at = value, position
             self.accumulators[update.accumulator] = (current, at)
             return
@@ -217,7 +217,7 @@ def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
     return {
         ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
         ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
-    }[fold](current, value)  # fmt: skip
+    }[fold](current, value)
 
 
 def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
@@ -272,12 +272,12 @@ NUMPY_FUNCTIONS: dict[Scalar, Callable[..., Any]] = {
     Scalar.LE: np.less_equal, Scalar.GT: np.greater, Scalar.GE: np.greater_equal,
     Scalar.AND: np.bitwise_and, Scalar.OR: np.bitwise_or, Scalar.XOR: np.bitwise_xor,
     Scalar.NOT: np.invert,
-}  # fmt: skip
+}
 NUMPY_NAMES = {
     Scalar.POW: "power", Scalar.ATAN2: "arctan2", Scalar.ASIN: "arcsin", Scalar.ACOS: "arccos",
     Scalar.ATAN: "arctan", Scalar.ASINH: "arcsinh", Scalar.ACOSH: "arccosh",
     Scalar.ATANH: "arctanh",
-}  # fmt: skip
+}
 
 
 def _convert(value: Any, kind: np.dtype) -> Any:

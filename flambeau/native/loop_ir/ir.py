@@ -51,7 +51,7 @@ _SIGNED = frozenset((Type.I8, Type.I16, Type.I32, Type.I64))
 _SIZES = {
     Type.BOOL: 1, Type.U8: 1, Type.I8: 1, Type.I16: 2, Type.I32: 4, Type.I64: 8, Type.U32: 4,
     Type.U64: 8, Type.F16: 2, Type.BF16: 2, Type.F32: 4, Type.F64: 8,
-}  # fmt: skip
+}
 
 
 class Scalar(Enum):

@@ -18,7 +18,7 @@ def philox_words(counter: Any, stream: Any, key: Any) -> tuple[np.ndarray, ...]:
     c0, c1, c2, c3, k0, k1 = (
         part for whole in (counter, stream, key)
         for part in (np.asarray(whole, np.uint64) & _LOW, np.asarray(whole, np.uint64) >> _HALF)
-    )  # fmt: skip
+    )
     first, second = map(np.uint64, MULTIPLIERS)
     for _ in range(ROUNDS):
         p, q = c0 * first, c2 * second

@@ -16,7 +16,7 @@ OPERATOR_SYMBOLS = {
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
     Scalar.GE: ">=", Scalar.AND: "&", Scalar.OR: "|", Scalar.XOR: "^", Scalar.SHL: "<<",
     Scalar.SHR: ">>",
-}  # fmt: skip
+}
 
 
 def format_kernel(kernel: Kernel) -> str:

@@ -35,7 +35,7 @@ class TensorFacade:
     def _scaled(self, value: Any, scale: Any) -> Any:
         return value if isinstance(scale, int) and scale == 1 else self._do(
             Scalar.MUL, value, scale
-        )  # fmt: skip
+        )
 
     def __neg__(self) -> Any:
         return self._do(Scalar.NEG, self)

@@ -19,14 +19,14 @@ _ANY_NUMBER = frozenset((
     Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.DIV, Scalar.FMA, Scalar.NEG, Scalar.ABS,
     Scalar.MAXIMUM, Scalar.MINIMUM, Scalar.REM, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC,
     Scalar.ROUND,
-))  # fmt: skip
+))
 _INTEGER = _BOOLEAN | {Scalar.SHL, Scalar.SHR}
 _COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.PHILOX_WORD: 3, Scalar.WHERE: 3} | dict.fromkeys(
     (Scalar.NEG, Scalar.ABS, Scalar.SQRT, Scalar.EXP, Scalar.EXP2, Scalar.EXPM1, Scalar.LOG,
      Scalar.LOG2, Scalar.LOG10, Scalar.LOG1P, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ASIN,
      Scalar.ACOS, Scalar.ATAN, Scalar.SINH, Scalar.COSH, Scalar.TANH, Scalar.ASINH, Scalar.ACOSH,
      Scalar.ATANH, Scalar.ERF, Scalar.ERFC, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND,
-     Scalar.NOT, Scalar.CAST, Scalar.BITCAST), 1)  # fmt: skip
+     Scalar.NOT, Scalar.CAST, Scalar.BITCAST), 1)
 _HALVES = (Type.F16, Type.BF16)
 
 
@@ -82,7 +82,7 @@ class _Check:
         if min(buffer.parts) < 1:
             self.fail(f"{buffer.name} has parts of {buffer.parts}")
         if any(place.buffer is buffer and not (isinstance(place, Store) and place.add)
-               for place in accesses(self.kernel.body)):  # fmt: skip
+               for place in accesses(self.kernel.body)):
             self.fail(f"{buffer.name} has parts, and is only added to")
 
     # ------------------------------------------------------------------ statements

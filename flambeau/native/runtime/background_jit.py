@@ -195,7 +195,7 @@ def _tell(key: Hashable, error: Exception) -> None:
     failed_builds[key] = error
     with suppress(RuntimeWarning):  # warnings that are errors would end the thread
         warn(f"the kernel {key} could not be made, and NumPy does its work: "
-             f"{type(error).__name__}: {error}", RuntimeWarning)  # fmt: skip
+             f"{type(error).__name__}: {error}", RuntimeWarning)
 
 
 class Small(dict[Any, int]):

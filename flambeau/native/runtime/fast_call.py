@@ -145,7 +145,7 @@ class _Definition(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
-                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))  # fmt: skip
+                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
 def _probe_array_layout() -> tuple[int, int] | None:
@@ -264,7 +264,7 @@ def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
 
 def _cells(arguments: tuple) -> ctypes.Array:
     values = [a.__array_interface__["data"][0] if a.__class__ is np.ndarray else a
-              for a in arguments]  # fmt: skip
+              for a in arguments]
     if any(v.__class__ is not int for v in values):
         raise TypeError("A kernel takes arrays and 64-bit integers")
     return (ctypes.c_int64 * max(len(values), 1))(*values)

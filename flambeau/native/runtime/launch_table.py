@@ -84,7 +84,7 @@ class LaunchTable:
     """
 
     def __init__(self, records: Sequence[Record], patches: Sequence[Patch] = (), slots: int = 0,
-                 keep: object = None):  # fmt: skip
+                 keep: object = None):
         self.keep = keep
         self.lock = threading.RLock()  # for callers whose arena must stay theirs beyond a run
         self._cells = (ctypes.c_int64 * max(sum(len(r.cells) for r in records), 1))()
@@ -103,7 +103,7 @@ class LaunchTable:
         self._memory, self._address = allocate_aligned(2 * thread_pool_ir.LINE_BYTES)
         head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
-                    len(patches), ctypes.addressof(self._table)]  # fmt: skip
+                    len(patches), ctypes.addressof(self._table)]
         self._head = head
         self.ran = (ctypes.c_int64 * 1).from_address(self._address + 64)  # how often, to its end
         self._run = _start_function("start")
@@ -173,7 +173,7 @@ def _drop_needless_barriers(records: Sequence[Record]) -> list[int]:
 
 
 def _patch(patch: Patch, records: Sequence[Record], starts: Sequence[int], slots: int
-           ) -> list[int]:  # fmt: skip
+           ) -> list[int]:
     if not 0 <= patch.slot < slots or not 0 <= patch.cell < len(records[patch.record].cells):
         raise IndexError(f"{patch} does not fit a table of {slots} slots and its record's cells")
     return [starts[patch.record] + 8 * patch.cell, patch.slot, patch.offset]

@@ -35,7 +35,7 @@ def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
     starts = [f"  %a{i} = load {vector}, ptr %q{i}, align 4" for i in chains]
     phis = [f"  %s{i} = phi {vector} [%a{i}, %entry], [%t{i}, %round]" for i in chains]
     steps = [f"  %t{i} = call {vector} @llvm.fma.{suffix}({vector} %x, {vector} %y, "
-             f"{vector} %s{i})" for i in chains]  # fmt: skip
+             f"{vector} %s{i})" for i in chains]
     stores = [f"  store {vector} %t{i}, ptr %q{i}, align 4" for i in chains]
     text = "\n".join([
         f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
@@ -45,7 +45,7 @@ def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
         "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
         "  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds",
         "  br i1 %more, label %round, label %done", "done:", *stores, "  ret void", "}",
-    ])  # fmt: skip
+    ])
     kinds = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     address = load(text, ["chains"])["chains"]
     return ctypes.CFUNCTYPE(None, *kinds)(address), 2 * len(chains) * lanes

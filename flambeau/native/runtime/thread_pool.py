@@ -137,7 +137,7 @@ class Workers:
                 if prepare(self.state + thread_pool_ir.THREAD_BLOCK_BYTES * tid):
                     raise RuntimeError(f"could not prepare worker {tid} of {threads}")
                 thread = threading.Thread(target=worker, args=(self.state, tid, ticks),
-                                          name=f"flambeau-{tid}", daemon=True)  # fmt: skip
+                                          name=f"flambeau-{tid}", daemon=True)
                 thread.start()
                 self._running.append(thread)
         except BaseException:
@@ -193,7 +193,7 @@ class Pool:
                     workers = self._more(threads)
                 except RuntimeError as error:  # a limit of the system, or the interpreter's end
                     warn(f"running on one thread instead of {threads}: {error}",
-                         RuntimeWarning)  # fmt: skip
+                         RuntimeWarning)
                     native(0, *arguments, 1)
                     return
             self.busy = True

@@ -453,7 +453,7 @@ _TIMES = {
 }
 
 FUNCTION_NAMES = ("ticks", "prepare", "worker", "stop", "launch", "drive", "start", "drive_timed",
-         "start_timed")  # fmt: skip
+         "start_timed")
 
 
 def _driver(name: str, timed: bool) -> str:
@@ -473,7 +473,7 @@ def emit_runtime(target: Target, system: str = sys.platform) -> str:
     pool = (_POOL + _BARRIER).replace("BLOCK", str(THREAD_BLOCK_BYTES))
     pool = pool.replace("PATIENT", str(_SPINS_BEFORE_YIELD))
     return "\n".join((_PAUSE[processor], waiting, pool, _driver("", False),
-                      _driver("_timed", True)))  # fmt: skip
+                      _driver("_timed", True)))
 
 
 @lru_cache(maxsize=4)

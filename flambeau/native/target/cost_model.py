@@ -170,7 +170,7 @@ def gemm_cycles(
 def largest_share_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
     registers: int, shares: int,
-) -> float:  # fmt: skip
+) -> float:
     """Cycles of the largest thread share on the best grid of row groups by column panels."""
     def part(across: int) -> tuple[int, int]:
         rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
@@ -178,4 +178,4 @@ def largest_share_cycles(
 
     return min(gemm_cycles(rows, columns, tile, depth, packed, registers)
                + depth / 2 * (rows + columns * lanes)
-               for rows, columns in map(part, range(1, shares + 1)))  # fmt: skip
+               for rows, columns in map(part, range(1, shares + 1)))

@@ -14,7 +14,7 @@ _CPUINFO = "/proc/cpuinfo"
 # Lines that are the same whenever the processor is: x86's, then Arm's.
 _IDENTITY_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
             "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
-            "Features")  # fmt: skip
+            "Features")
 
 
 def describe_cpu(version: str) -> tuple[str, str, list[str]]:
@@ -35,7 +35,7 @@ def _query_llvm() -> tuple[str, str, str]:
     import llvmlite.binding as llvm
 
     return (llvm.get_process_triple(), llvm.get_host_cpu_name(),
-            llvm.get_host_cpu_features().flatten())  # fmt: skip
+            llvm.get_host_cpu_features().flatten())
 
 
 def _read_identity() -> list[str] | None:

@@ -60,7 +60,7 @@ class Target:
 _TILES = {
     32: (TileShape(6, 4), TileShape(8, 3), TileShape(12, 2), TileShape(24, 1)),
     16: (TileShape(4, 3), TileShape(6, 2), TileShape(12, 1)),
-}  # fmt: skip
+}
 TARGETS = {
     "amx": Target("x86_64-unknown-linux-gnu", "sapphirerapids", "-prefer-256-bit", 64, 32,
                   _TILES[32], parts=3, pairs=True),
@@ -72,7 +72,7 @@ TARGETS = {
     "sse4": Target("x86_64-unknown-linux-gnu", "x86-64-v2", "", 16, 16, _TILES[16],
                    halves=False),
     "neon": Target("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, _TILES[32]),
-}  # fmt: skip
+}
 
 
 class _Gate:
@@ -89,7 +89,7 @@ class _Gate:
         self._mine = threading.local()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open,
-                                after_in_child=self._open)  # fmt: skip
+                                after_in_child=self._open)
         atexit.register(self._shut)
 
     def _shut(self) -> None:
@@ -154,7 +154,7 @@ def host() -> Target:
     if lesser is not None:
         return replace(lesser, triple=triple, near=near, last=last)
     return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
-                   near=near, last=last)  # fmt: skip
+                   near=near, last=last)
 
 
 def _request_amx_permission() -> bool:
@@ -175,11 +175,11 @@ def _select_target(like: Target) -> Target | None:
         return None
     can = {key: target for key, target in TARGETS.items()
            if target.triple == like.triple and target.vector_bytes <= like.vector_bytes
-           and target.parts <= like.parts and target.pairs <= like.pairs}  # fmt: skip
+           and target.parts <= like.parts and target.pairs <= like.pairs}
     if name in can:
         return can[name]
     warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
-         "can run, and is not heeded")  # fmt: skip
+         "can run, and is not heeded")
     return None
 
 

@@ -14,7 +14,7 @@ _DEFAULT_SPARSE_BLOCK_SIZE = 128
 _PARTS = (
     "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks",
     "q_indices", "full_q_num_blocks", "full_q_indices",
-)  # fmt: skip
+)
 
 
 def places(shape: Sequence[int]) -> list[Tensor]:
@@ -84,7 +84,7 @@ class BlockMask:
         full_q_num_blocks: Tensor | None = None, full_q_indices: Tensor | None = None,
         BLOCK_SIZE: tuple[int, int] = (128, 128), mask_mod: Callable[..., Tensor] = noop_mask,
         **options: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
         self.seq_lengths, self.BLOCK_SIZE, self.mask_mod = seq_lengths, BLOCK_SIZE, mask_mod
@@ -99,11 +99,11 @@ class BlockMask:
         full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = 128,
         mask_mod: Callable[..., Tensor] | None = None,
         seq_lengths: tuple[int, int] | None = None, compute_q_blocks: bool = True, **options: Any,
-    ) -> BlockMask:  # fmt: skip
+    ) -> BlockMask:
         """A mask of the blocks of keys that each block of queries looks at."""
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
             raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or "
-                                 "omitted")  # fmt: skip
+                                 "omitted")
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
         lengths = seq_lengths or (kv_indices.size(-2) * size[0], kv_indices.size(-1) * size[1])
         parts: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
@@ -163,7 +163,7 @@ class BlockMask:
             name: None if part is None else change(part) for name, part in parts.items()
         }
         return BlockMask(self.seq_lengths, **retained, BLOCK_SIZE=self.BLOCK_SIZE,
-                         mask_mod=self.mask_mod)  # fmt: skip
+                         mask_mod=self.mask_mod)
 
     def __getitem__(self, index: Any) -> BlockMask:
         return self._with(lambda part: part[index])
@@ -173,7 +173,7 @@ class BlockMask:
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
         parts: list[Any] = []
         for count, indices in ((self.kv_num_blocks, self.kv_indices),
-                               (self.full_kv_num_blocks, self.full_kv_indices)):  # fmt: skip
+                               (self.full_kv_num_blocks, self.full_kv_indices)):
             if count is None or indices is None:
                 parts += [None, None]
             else:
@@ -188,14 +188,14 @@ class BlockMask:
 
     def __str__(self) -> str:
         return (f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n"
-                f"{self.to_string()}\n)")  # fmt: skip
+                f"{self.to_string()}\n)")
 
 
 def create_block_mask(
     mask_mod: Callable[..., Tensor], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
     device: Any = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False, separate_full_blocks: bool = True, **options: Any,
-) -> BlockMask:  # fmt: skip
+) -> BlockMask:
     """The block mask of `mask_mod(b, h, q_idx, kv_idx)`, True where a key is seen.
 
     >>> from flambeau.nn.attention.flex_attention import create_block_mask
@@ -215,4 +215,4 @@ def create_block_mask(
     whole_ones = (None, None) if full is None else _ordered(full)
     retained: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
     return BlockMask.from_kv_blocks(**retained, BLOCK_SIZE=size, mask_mod=mask_mod,
-                                    seq_lengths=(Q_LEN, KV_LEN))  # fmt: skip
+                                    seq_lengths=(Q_LEN, KV_LEN))

@@ -21,7 +21,7 @@ from .block_mask import BlockMask, and_masks, create_block_mask, noop_mask, or_m
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask",
     "flex_attention", "noop_mask", "or_masks",
-]  # fmt: skip
+]
 
 _DEFAULT_SPARSE_BLOCK_SIZE = _blocks._DEFAULT_SPARSE_BLOCK_SIZE
 _score_mod_signature = Callable[..., Tensor]
@@ -46,7 +46,7 @@ class AuxOutput(NamedTuple):
 def create_mask(
     mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
     device: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """What a mask_mod, or a score_mod of zeros, gives at all places.
 
     >>> from flambeau.nn.attention.flex_attention import create_mask
@@ -68,15 +68,15 @@ def _check(query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> None:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
     if query.size(-1) != key.size(-1):
         raise ValueError("Expect query and key/value to have the same embedding dimension but got "
-                         f"E={query.size(-1)} and E={key.size(-1)}.")  # fmt: skip
+                         f"E={query.size(-1)} and E={key.size(-1)}.")
     ours, theirs = query.size(1), key.size(1)
     if not gqa and ours != theirs:
         raise ValueError("Expect query and key/value to have the same number of heads but got "
                          f"Hq={ours} and Hkv={theirs}. Try setting enable_gqa=True for GQA."
-                         )  # fmt: skip
+                         )
     if gqa and ours % theirs:
         raise ValueError("Expect number of query heads to be a multiple of kv heads for GQA but "
-                         f"got Hq={ours} and Hkv={theirs}.")  # fmt: skip
+                         f"got Hq={ours} and Hkv={theirs}.")
 
 
 def _check_lengths(mask: BlockMask, queries: int, keys: int) -> None:
@@ -96,7 +96,7 @@ def flex_attention(
     block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
     return_lse: bool = False, kernel_options: dict | None = None, *,
     return_aux: AuxRequest | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Attention over (batch, heads, length, width) with scores changed by `score_mod(score, b, h,
     q_idx, kv_idx)` and masked by the block mask's function; rows that are masked whole give zeros.
 
@@ -132,9 +132,9 @@ def _output(
     if return_lse:
         warn("return_lse is deprecated and will be removed in v2.10. Please use "
              "return_aux=AuxRequest(lse=True) instead.", FutureWarning
-             )  # fmt: skip
+             )
         return y, lse
     if return_aux is None:
         return y
     return y, AuxOutput(lse if return_aux.lse else None,
-                        scores.amax(-1) if return_aux.max_scores else None)  # fmt: skip
+                        scores.amax(-1) if return_aux.max_scores else None)

@@ -14,7 +14,7 @@ from .parametercontainer import ParameterDict, ParameterList, _index_key, _pairs
 
 __all__ = [
     "Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential",
-]  # fmt: skip
+]
 
 
 class Container(Module):

@@ -66,7 +66,7 @@ class _Loss(Module):
             if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
                 name = self._get_name()
                 error.add_note(f"nn.{name} is a class: construct it first, nn.{name}()(input, "
-                               f"target), or call the function in nn.functional")  # fmt: skip
+                               f"target), or call the function in nn.functional")
             raise
 
 

@@ -96,7 +96,7 @@ class RNNBase(Module):
     def _flambeau_check_settings(self) -> None:
         kinds: dict[str, Any] = {
             "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
-        }  # fmt: skip
+        }
         for name, kind in kinds.items():
             value: Any = getattr(self, name)
             if not isinstance(value, kind):
@@ -123,7 +123,7 @@ class RNNBase(Module):
         incoming = self.input_size if layer == 0 else hidden * directions
         shapes: dict[str, tuple[int, ...]] = {
             "weight_ih": (width, incoming), "weight_hh": (width, hidden),
-        }  # fmt: skip
+        }
         if self.bias:
             shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
         if self.proj_size > 0:

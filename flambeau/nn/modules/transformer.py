@@ -475,7 +475,7 @@ class Transformer(Module):
     ) -> None:
         options = {"bias": bias, "device": device, "dtype": dtype}
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-                 batch_first, norm_first, bias, device, dtype)  # fmt: skip
+                 batch_first, norm_first, bias, device, dtype)
         super().__init__()
         if custom_encoder is None:
             encoder_layer = TransformerEncoderLayer(*layer)

@@ -67,7 +67,7 @@ class DistributedDataParallel(Module):
         param_to_hook_all_reduce: Any = None, mixed_precision: Any = None,
         device_mesh: Any = None, skip_all_reduce_unused_params: bool = False,
         device: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if device_mesh is not None:
             process_group = device_mesh.get_group()
@@ -75,7 +75,7 @@ class DistributedDataParallel(Module):
         named = _trainable(module)
         if not named:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
-                               "any parameter that requires a gradient.")  # fmt: skip
+                               "any parameter that requires a gradient.")
         if device_ids:
             raise ValueError(
                 f"DistributedDataParallel: device_ids={list(device_ids)} names GPUs, and flambeau "
@@ -111,7 +111,7 @@ class DistributedDataParallel(Module):
             [p for _, p in named], [name for name, _ in named], self.process_group,
             self.bucket_bytes_cap, self.gradient_as_bucket_view,
             self.find_unused_parameters or self.static_graph,
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------------------- forward
 
@@ -167,7 +167,7 @@ class DistributedDataParallel(Module):
         self.reducer.set_comm_hook(state, hook)
 
     def _register_buffer_comm_hook(self, state: Any, hook: Callable, comm_hook_location: Any = None
-                                   ) -> None:  # fmt: skip
+                                   ) -> None:
         """Has hook(state, {name: buffer}) synchronize the buffers instead of rank 0's copy."""
         self._flambeau_buffer_hook = state, hook
 
@@ -196,7 +196,7 @@ class DistributedDataParallel(Module):
         tools.check_same_parameters(parameters, self.process_group)
         ignored = self.parameters_to_ignore
         frozen = [p for name, p in self.module.named_parameters()
-                  if not p.requires_grad and name not in ignored]  # fmt: skip
+                  if not p.requires_grad and name not in ignored]
         state = [*parameters, *frozen, *self._named_buffers().values()]
         tools.broadcast_tensors(state, self.process_group)
 
@@ -218,7 +218,7 @@ class DistributedDataParallel(Module):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True,
         throw_on_early_termination: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """A context for loops of which some processes have fewer inputs than others.
 
         Gradients are divided by the number of all processes, or of those that still have inputs.
@@ -226,7 +226,7 @@ class DistributedDataParallel(Module):
         return _distributed(".algorithms.join").Join(
             [self], enable, throw_on_early_termination,
             divide_by_initial_world_size=divide_by_initial_world_size,
-        )  # fmt: skip
+        )
 
     def join_hook(self, **kwargs: Any) -> Any:
         """What torch.distributed.algorithms.Join calls once this process has no inputs left."""
@@ -234,7 +234,7 @@ class DistributedDataParallel(Module):
         return _JoinHook(self, self._flambeau_divides_by_all)
 
     join_device = property(lambda self: next(self.module.parameters()).device,
-                           doc="Where the parameters are.")  # fmt: skip
+                           doc="Where the parameters are.")
     join_process_group = property(lambda self: self.process_group, doc="The group.")
 
     def _announce_input(self, syncs: bool) -> bool:

@@ -11,7 +11,7 @@ from ..parameter import Parameter
 
 __all__ = [
     "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
-]  # fmt: skip
+]
 
 
 def _check_eval(layer: Any, bn: Any) -> None:
@@ -34,7 +34,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     fused.weight, fused.bias = fuse_conv_bn_weights(
         conv.weight, conv.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
         transpose,
-    )  # fmt: skip
+    )
     return fused
 
 
@@ -105,7 +105,7 @@ def fuse_linear_bn_weights(
 def _fuse(
     weight: Tensor, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float,
     gain: Tensor | None, shift: Tensor | None, shape: list[int],
-) -> tuple[Parameter, Parameter]:  # fmt: skip
+) -> tuple[Parameter, Parameter]:
     """`shape` puts one factor per output channel on the weight's axis of outputs."""
     bias_dtype = weight.dtype if bias is None else bias.dtype
     bias_trains = bias is not None and bias.requires_grad

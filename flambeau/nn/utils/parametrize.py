@@ -22,7 +22,7 @@ __all__ = [
     "ParametrizationList", "cached", "is_parametrized", "register_parametrization",
     "remove_parametrizations", "transfer_parametrizations_and_params",
     "type_before_parametrizations",
-]  # fmt: skip
+]
 
 
 class _Cache:
@@ -152,7 +152,7 @@ class ParametrizationList(ModuleList):
             before, value,
             "Registering a parametrization may not change the {} of the tensor",
             ("unparametrized {}", "parametrized {}"),
-        )  # fmt: skip
+        )
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals so that the parametrized tensor becomes `value`."""
@@ -311,7 +311,7 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
     _check_same(
         before, after, "Registering a parametrization may not change the {} of the tensor",
         (mine, f"parametrization(module.{name}).{{}}"),
-    )  # fmt: skip
+    )
     if not hasattr(parametrization, "right_inverse"):
         return
     try:
@@ -327,7 +327,7 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
         "The tensor returned by parametrization.right_inverse must have the same {} as "
         f"module.{name}",
         (mine, "returned {}"),
-    )  # fmt: skip
+    )
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -408,7 +408,7 @@ def transfer_parametrizations_and_params(
         target = to_module.parametrizations[name]
         originals = ["original"] if source.is_tensor else [
             f"original{i}" for i in range(source.ntensors)
-        ]  # fmt: skip
+        ]
         for original in originals:
             setattr(target, original, getattr(source, original))
     return to_module

@@ -19,7 +19,7 @@ from ...tensor import Tensor, dtypes, wrap
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
     "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
-]  # fmt: skip
+]
 
 
 class PackedSequence_(NamedTuple):

@@ -17,7 +17,7 @@ from ..parameter import Parameter, is_lazy
 __all__ = [
     "SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook",
     "remove_spectral_norm", "spectral_norm",
-]  # fmt: skip
+]
 
 
 class SpectralNorm:

@@ -34,7 +34,7 @@ def _elu(x: np.ndarray, below_scale: float, scale: float, rate: float) -> np.nda
 
 
 @pointwise(name="_elu", node="EluBackward0", ref=_elu_ref, samples=_parameters, expose=(),
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def elu_of(input: Array, alpha=1.0, scale=1.0, input_scale=1.0) -> Array:
     """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
     return blockwise(lambda x: _elu(x, alpha * scale, scale, input_scale), input)
@@ -59,7 +59,7 @@ def _elu_slope(
 
 
 @pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
-    (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+    (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))
 def elu_backward(grad: Array, input: Array, below, above, rate) -> Array:
     """grad times a slope: `above` where input > 0, else below * exp(rate * input)."""
     return blockwise(lambda g, x: _elu_slope(g, x, below, above, rate), grad, input)

@@ -17,7 +17,7 @@ from .sigmoids import logistic, sigmoid_backward
 
 @pointwise(name="_prelu_kernel", node="PreluKernelBackward0", expose=(), inplace=False,
            ref=lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0), samples=pairs_nonzero,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def leaky_by(input: Array, weight: Array) -> Array:
     """input where positive, else weight * input."""
     return choose(input > 0, input, weight * input)
@@ -48,10 +48,10 @@ def prelu(input, weight):
     """
     if input.dtype is not weight.dtype:
         raise RuntimeError("prelu: Type promoting not supported. Got "
-                           f"{input.dtype} and {weight.dtype}")  # fmt: skip
+                           f"{input.dtype} and {weight.dtype}")
     if weight.ndim > 1:
         raise RuntimeError("prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
-                           f"{weight.ndim}")  # fmt: skip
+                           f"{weight.ndim}")
     if weight.numel() != 1:
         if input.ndim == 0:
             raise RuntimeError("Not allow zero-dim input tensor.")
@@ -72,7 +72,7 @@ _glu_floats = dtype_refusals.Refusal(BOOL, INTEGER, error=dtype_refusals.as_kern
 
 
 @pointwise(name="_glu", node="GluBackward0", expose=(), inplace=False, samples=pairs_nonzero,
-           ref=lambda x, gate: x / (1 + np.exp(-gate)), refuse=_glu_floats)  # fmt: skip
+           ref=lambda x, gate: x / (1 + np.exp(-gate)), refuse=_glu_floats)
 def gated(input: Array, gate: Array) -> Array:
     """input * sigmoid(gate)."""
     return input * logistic(gate)

@@ -65,7 +65,7 @@ def _both(samples):
 
 
 @pointwise(ref=_gelu_ref, samples=_both(real_line), expose=("nn.functional",), inplace=False,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def gelu(input: Array, *, approximate="none") -> Array:
     """input times the normal distribution's area up to input; `approximate="tanh"` is cheaper.
 

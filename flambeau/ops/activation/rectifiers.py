@@ -45,7 +45,7 @@ def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
-           ufunc=_rectified, refuse=_ordered, expose=())  # fmt: skip
+           ufunc=_rectified, refuse=_ordered, expose=())
 def rectify(input: Array) -> Array:
     """max(input, 0).
 
@@ -63,7 +63,7 @@ def _(g, y):
 @pointwise(name="threshold_backward", expose=(),
            ref=lambda g, x, threshold: np.where(x <= threshold, 0, g),
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
-           inplace=False)  # fmt: skip
+           inplace=False)
 def masked(grad: Array, input: Array, threshold) -> Array:
     """0 where input <= threshold, else grad: NaN lets its gradient pass, as in PyTorch."""
     return blockwise(
@@ -109,7 +109,7 @@ _publish_twin(rectify, "relu", ("torch", "Tensor", "nn.functional"))
 
 @pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_ordered, expose=(),
            ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
-           samples=_with(min_val=-0.5, max_val=2.0))  # fmt: skip
+           samples=_with(min_val=-0.5, max_val=2.0))
 def hardtanh_of(input: Array, min_val=-1.0, max_val=1.0) -> Array:
     """min(max(input, min_val), max_val)."""
     if min_val > max_val:
@@ -132,7 +132,7 @@ def _within_samples(rng):
 
 
 @pointwise(ref=lambda g, x, low, high, closed=False: g * ((x > low) & (x < high)), expose=(),
-           inplace=False, samples=_within_samples)  # fmt: skip
+           inplace=False, samples=_within_samples)
 def within(grad: Array, input: Array, low, high, closed=False) -> Array:
     """grad where low < input < high, else 0; the ends count too if `closed`."""
     if closed:
@@ -178,7 +178,7 @@ def relu6(input, inplace=False):
 
 @pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", expose=(),
            refuse=dtype_refusals.integers,
-           ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
+           ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
 def hardsigmoid_of(input: Array) -> Array:
     """min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
@@ -200,7 +200,7 @@ def hardsigmoid(input, inplace=False):
 
 
 @pointwise(name="_hardswish", node="HardswishBackward0", refuse=dtype_refusals.integers, expose=(),
-           ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
+           ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
 def hardswish_of(input: Array) -> Array:
     """input * min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
@@ -217,7 +217,7 @@ def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
-           expose=(), inplace=False)  # fmt: skip
+           expose=(), inplace=False)
 def hardswish_backward(grad: Array, input: Array) -> Array:
     """The cotangent of hardswish's input: slope 0 up to -3, 1 from 3 on, straight between."""
     return blockwise(_hardswish_slope, grad, input)
@@ -254,7 +254,7 @@ def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
 
 @pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=dtype_refusals.integers,
            ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
-           samples=_with(negative_slope=-0.3))  # fmt: skip
+           samples=_with(negative_slope=-0.3))
 def leaky_relu_of(input: Array, negative_slope=0.01) -> Array:
     """input where positive, else negative_slope * input."""
     return blockwise(lambda x: _leaky(x, negative_slope), input)
@@ -267,7 +267,7 @@ def _(g, input, negative_slope):
 
 @pointwise(ref=lambda g, x, negative_slope: np.where(x > 0, g, g * negative_slope), expose=(),
            samples=lambda rng: ((a, {"negative_slope": 0.2}) for a, _ in pairs_nonzero(rng)),
-           inplace=False)  # fmt: skip
+           inplace=False)
 def leaky_relu_backward(grad: Array, input: Array, negative_slope) -> Array:
     """grad where input > 0, else negative_slope * grad."""
     return blockwise(lambda g, x: choose(x > 0, g, g * negative_slope), grad, input)
@@ -307,7 +307,7 @@ def _threshold_samples(rng):
 
 @pointwise(name="_threshold", node="ThresholdBackward0", expose=(), samples=_threshold_samples,
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
-           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)
 def threshold_of(input: Array, threshold, value) -> Array:
     """input where above the threshold, else value.
 
@@ -340,7 +340,7 @@ _publish_twin(threshold_of, "threshold", ("torch", "nn.functional"))
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
            expose=("torch", "Tensor", "nn.functional"), inplace=False,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def hardshrink(input: Array, lambd=0.5) -> Array:
     """input where |input| > lambd, else 0.
 
@@ -357,7 +357,7 @@ def _(g, input, lambd):
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
            samples=_with(lambd=1.0), expose=("nn.functional",), inplace=False,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def softshrink(input: Array, lambd=0.5) -> Array:
     """input moved towards 0 by lambd, and no further than 0; RuntimeError for negative lambd.
 

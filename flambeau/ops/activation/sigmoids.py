@@ -23,7 +23,7 @@ def logistic(x: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=lambda x: 0.5 * (np.tanh(0.5 * x) + 1), samples=real_line,
            promotion=Promotion.FLOATING,
-           aliases=("special.expit", "nn.functional.sigmoid"))  # fmt: skip
+           aliases=("special.expit", "nn.functional.sigmoid"))
 def sigmoid(input: Array) -> Array:
     """Logistic function, 1 / (1 + exp(-input)).
 
@@ -73,7 +73,7 @@ def _silu(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_silu", node="SiluBackward0", expose=(), samples=real_line,
-           ref=lambda x: x * (np.tanh(x / 2) + 1) / 2, refuse=dtype_refusals.integers)  # fmt: skip
+           ref=lambda x: x * (np.tanh(x / 2) + 1) / 2, refuse=dtype_refusals.integers)
 def _silu_operator(input: Array) -> Array:
     """input * sigmoid(input)."""
     return blockwise(_silu, input)
@@ -90,7 +90,7 @@ def _silu_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=lambda g, x: g * (np.exp(-x) * (1 + x) + 1) / (1 + np.exp(-x)) ** 2, expose=(),
-           samples=pairs_nonzero, inplace=False)  # fmt: skip
+           samples=pairs_nonzero, inplace=False)
 def silu_backward(grad: Array, input: Array) -> Array:
     """The cotangent of silu's input."""
     return blockwise(_silu_slope, grad, input)

@@ -95,7 +95,7 @@ def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
             f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
     if input.size > MIDDLE and kind == input.dtype \
-            and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:  # fmt: skip
+            and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:
         return y
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
@@ -141,7 +141,7 @@ def _(g, y, dim):
 @opaque(name="_softmax_backward_data", node="SoftmaxBackwardBackward0", expose=("torch",),
         ref=lambda g, y, dim, kind: y * (g - (g * y).sum(dim, keepdims=True)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.random(size=(3, 4)), 1, None),
-                                   {})]))  # fmt: skip
+                                   {})]))
 def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
     """The cotangent of softmax's input."""
     if not output.ndim:
@@ -204,7 +204,7 @@ def _(g, y, dim):
 @opaque(name="_log_softmax_backward_data", node="LogSoftmaxBackwardBackward0", expose=("torch",),
         ref=lambda g, y, dim, kind: g - np.exp(y) * g.sum(dim, keepdims=True),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), 1, None),
-                                   {})]))  # fmt: skip
+                                   {})]))
 def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
     """The cotangent of log_softmax's input."""
     if not output.ndim:
@@ -237,7 +237,7 @@ def _shifted_exp(x: Array, top: Array) -> Array:
 
 @opaque(ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
-        aliases=("special.logsumexp",))  # fmt: skip
+        aliases=("special.logsumexp",))
 def logsumexp(input: Array, dim, keepdim=False) -> Array:
     """Logarithm of the sum of exponentials over the axes `dim`, without overflow.
 
@@ -250,7 +250,7 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
     inside = compute_dtype(kind)
     axes = axes_of(dim, input.ndim) if input.ndim else None
     if input.size > MIDDLE and axes == (input.ndim - 1,) \
-            and (y := rows_logsumexp(input, keepdim)) is not None:  # fmt: skip
+            and (y := rows_logsumexp(input, keepdim)) is not None:
         return np.asarray(y, kind)
     x = input.astype(inside, copy=False)
     if x.size:

@@ -37,7 +37,7 @@ def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
 
 
 @pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def softplus(input: Array, beta=1, threshold=20) -> Array:
     """log(1 + exp(beta * input)) / beta; the input itself where beta * input > threshold.
 
@@ -91,7 +91,7 @@ def _log_logistic(x: np.ndarray) -> np.ndarray:
 
 @pointwise(node="LogSigmoidBackward0", samples=real_line, inplace=False,
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def logsigmoid(input: Array) -> Array:
     """log(sigmoid(input)), without overflow.
 

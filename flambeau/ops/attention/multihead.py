@@ -28,7 +28,7 @@ def multi_head_attention_forward(
     need_weights=True, attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None,
     k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
     average_attn_weights=True, is_causal=False,
-):  # fmt: skip
+):
     """(attention's output, its weights or None), for nn.MultiheadAttention, which says the shapes.
 
     query (l, n, e), key (s, n, k), value (s, n, v), or all without n; AssertionError and
@@ -45,7 +45,7 @@ def multi_head_attention_forward(
     if not batched:
         query, key, value = (query.unsqueeze(1),) * 3 if query is key is value else tuple(
             x.unsqueeze(1) for x in (query, key, value)
-        )  # fmt: skip
+        )
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     length, batch, width = query._array.shape
     attn_mask, key_padding_mask, is_causal = _masks(
@@ -92,23 +92,23 @@ def _refuse(message: str) -> NoReturn:
 def _check_ranks(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None,
     heads: int,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether the inputs have a batch axis."""
     rank = query.dim()
     if rank not in (2, 3):
         _refuse("query should be unbatched 2D or batched 3D tensor but received "
-                f"{rank}-D query tensor")  # fmt: skip
+                f"{rank}-D query tensor")
     case = f"For {'batched (3-D)' if rank == 3 else 'unbatched (2-D)'} `query`, expected"
     if key.dim() != rank or value.dim() != rank:
         _refuse(f"{case} `key` and `value` to be {rank}-D but found {key.dim()}-D and "
-                f"{value.dim()}-D tensors respectively")  # fmt: skip
+                f"{value.dim()}-D tensors respectively")
     if padding is not None and padding.dim() != rank - 1:
         _refuse(f"{case} `key_padding_mask` to be `None` or {rank - 1}-D but found "
-                f"{padding.dim()}-D tensor instead")  # fmt: skip
+                f"{padding.dim()}-D tensor instead")
     if mask is not None:
         if mask.dim() not in (2, 3):
             _refuse(f"{case} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor "
-                    "instead")  # fmt: skip
+                    "instead")
         expected = (heads, query.shape[0], key.shape[0])
         if rank == 2 and mask.dim() == 3 and tuple(mask.shape) != expected:
             _refuse(f"Expected `attn_mask` shape to be {expected} but got {mask.shape}")
@@ -125,7 +125,7 @@ def _check_sizes(
         _refuse(f"embed_dim {width} not divisible by num_heads {heads}")
     if apart and key.shape[:2] != value.shape[:2]:
         _refuse(f"key's sequence and batch dims {key.shape[:2]} do not match value's "
-                f"{value.shape[:2]}")  # fmt: skip
+                f"{value.shape[:2]}")
     if not apart and key.shape != value.shape:
         _refuse(f"key shape {key.shape} does not match value shape {value.shape}")
 
@@ -191,7 +191,7 @@ def _merged(
     for axis, n in enumerate((batch, source)):
         if padding.shape[axis] != n:
             _refuse(f"Expected key_padded_mask.shape[{axis}] to be {n}, but got "
-                    f"{padding.shape[axis]}")  # fmt: skip
+                    f"{padding.shape[axis]}")
     padding = padding.reshape(batch, 1, 1, source)
     return padding if mask is None else mask + padding
 
@@ -242,7 +242,7 @@ def _with_bias(
         _refuse("bias cannot be added to static value.")
     batch = k._array.shape[1]
     return (*(cat([x, b.expand(1, batch, b._array.shape[-1])])
-              for x, b in ((k, bias_k), (v, bias_v))), 1)  # fmt: skip
+              for x, b in ((k, bias_k), (v, bias_v))), 1)
 
 
 # ---------------------------------------------------------------------------------------- heads

@@ -49,7 +49,7 @@ def _fits(count: int, q: Array) -> bool:
 
 @native_route
 def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
-            ) -> tuple[Array, Array] | None:  # fmt: skip
+            ) -> tuple[Array, Array] | None:
     """(attention's output, probabilities)."""
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
@@ -64,7 +64,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
 
 
 def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
-           ) -> tuple[Array, Array] | None:  # fmt: skip
+           ) -> tuple[Array, Array] | None:
     """forward of few scores, from a fixed call on."""
     kernel = PROBABILITIES[causal][q.dtype]
     if not kernel or not KernelPolicy.allowed:

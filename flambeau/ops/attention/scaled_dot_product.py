@@ -120,7 +120,7 @@ def _softmax(scores: Array, masked: bool) -> Array:
 
 @opaque(layout=Layout.FREE,
         name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
-        constant_outputs=(1,), ref=_reference, samples=_samples)  # fmt: skip
+        constant_outputs=(1,), ref=_reference, samples=_samples)
 def attention(
     query: Array, key: Array, value: Array, mask: Array | None, scale, is_causal, keep
 ) -> tuple[Array, Array | None]:
@@ -151,7 +151,7 @@ def attention(
         for window in _windows(shape):
             target = y[window]
             new = retained[window] if keep == _PROBABILITIES else \
-                np.empty((*target.shape[:-1], shape[-1]), inside)  # fmt: skip
+                np.empty((*target.shape[:-1], shape[-1]), inside)
             if shape[-1]:
                 sums = _softmax(scores.of(window, new), scores.masked)
                 if keep == _LOG_SUMS:
@@ -179,7 +179,7 @@ def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
 def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, kept: Array,
     scale, is_causal, keep,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array]:
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
@@ -243,7 +243,7 @@ def _probabilities(
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
     enable_gqa=False,
-):  # fmt: skip
+):
     """softmax(query @ key.T * scale + attn_mask) @ value.
 
     query (..., heads, l, d), key (..., heads, s, d), value (..., heads, s, e): result

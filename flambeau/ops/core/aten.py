@@ -46,7 +46,7 @@ class Overload:
 
     def __repr__(self) -> str:
         return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', " \
-               f"overload='{self._overloadname}')>"  # fmt: skip
+               f"overload='{self._overloadname}')>"
 
 
 class Packet:
@@ -115,5 +115,5 @@ def _in_place(name: str) -> Callable[..., Any]:
 
 PUBLIC.setdefault("aten", {}).update(sym_size=_sym_size, index=_index)
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
-              "selu", "silu"):  # fmt: skip
+              "selu", "silu"):
     PUBLIC["aten"][f"{_name}_"] = _in_place(_name)

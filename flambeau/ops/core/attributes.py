@@ -191,11 +191,11 @@ def _publish() -> None:
     functions: list[Any] = [
         is_complex, is_floating_point, is_signed, is_conj, is_neg, is_inference, is_distributed,
         is_nonzero, is_same_size, numel, get_device, detach, detach_,
-    ]  # fmt: skip
+    ]
     for function in functions:
         publish(function, (function.__name__,), ("torch",))
     for function in (is_nonzero, is_same_size, is_distributed, dim_order, dense_dim, sparse_dim,
-                     to_dense):  # fmt: skip
+                     to_dense):
         publish(function, (function.__name__,), ("Tensor",))
 
 

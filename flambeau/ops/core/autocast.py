@@ -70,7 +70,7 @@ def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
         return tuple(values)
     if policy is Policy.WIDEST:
         kinds = {t.dtype for v in values for t in (v if isinstance(v, (tuple, list)) else (v,))
-                 if _eligible(t)}  # fmt: skip
+                 if _eligible(t)}
         if len(kinds) < 2:
             return tuple(values)
         target = types.float32
@@ -81,7 +81,7 @@ def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
 
 def _eligible(value: Any) -> bool:
     return (isinstance(value, Tensor) and value.dtype.category == FLOATING
-            and value.dtype is not types.float64)  # fmt: skip
+            and value.dtype is not types.float64)
 
 
 def _cast(value: Any, target: dtype) -> Any:

@@ -18,11 +18,11 @@ def _called(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Calla
     for tensor in (self, *others):
         if requires(tensor):
             raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use "
-                               f"var.detach().{name}() instead.")  # fmt: skip
+                               f"var.detach().{name}() instead.")
     for other in others:
         if other.dtype is not self.dtype:
             raise TypeError(f"{name}: expected {legacy_name(self.dtype)}, but got "
-                            f"{legacy_name(other.dtype)}")  # fmt: skip
+                            f"{legacy_name(other.dtype)}")
     array = self._array
     operands = [other.expand(array.shape)._array for other in others]
     for index in np.ndindex(array.shape):

@@ -46,7 +46,7 @@ class Schema:
         first = [a for a in self.arguments if not a.keyword]
         if len(args) > len(first):
             raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
-                              f"{len(args)} argument(s)")  # fmt: skip
+                              f"{len(args)} argument(s)")
         supplied = dict(zip([a.name for a in first], args, strict=False))
         for key in kwargs:
             if key in supplied or key not in {a.name for a in self.arguments}:
@@ -59,7 +59,7 @@ class Schema:
                 supplied[argument.name] = argument.default
             self._check(argument, supplied[argument.name], name)
         return (tuple(supplied[a.name] for a in first),
-                {a.name: supplied[a.name] for a in self.arguments if a.keyword})  # fmt: skip
+                {a.name: supplied[a.name] for a in self.arguments if a.keyword})
 
     def _check(self, argument: Argument, value: Any, name: str) -> None:
         if argument.kind == "Tensor" and not isinstance(value, Tensor):
@@ -135,7 +135,7 @@ class CustomOperator:
 
     def __repr__(self) -> str:
         return f"<OpOverload(op='{self.namespace}.{self._opname}', " \
-               f"overload='{self._overloadname}')>"  # fmt: skip
+               f"overload='{self._overloadname}')>"
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
@@ -315,7 +315,7 @@ def find(qualified: str) -> CustomOperator:
 # ------------------------------------------------------------------- schemas of annotated functions
 
 _SINGLE = {"Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str",
-           "dtype": "ScalarType", "device": "Device"}  # fmt: skip
+           "dtype": "ScalarType", "device": "Device"}
 
 
 def infer(function: Callable, mutated: Any, name: str = "") -> str:
@@ -328,7 +328,7 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
     for parameter in signature.parameters.values():
         if parameter.name not in hints:
             raise ValueError(f"infer_schema(func): Parameter {parameter.name} must have a type "
-                             f"annotation. Got func with signature {signature})")  # fmt: skip
+                             f"annotation. Got func with signature {signature})")
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
         kind = _kind(hints[parameter.name])

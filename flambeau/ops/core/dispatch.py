@@ -395,7 +395,7 @@ class _Writer:
 
     def _required(self, name: str) -> bool:
         return any(p.name == name and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
-                   for p in self.operator.parameters)  # fmt: skip
+                   for p in self.operator.parameters)
 
     def _with_default(self, parts: list[str], name: str) -> list[str]:
         at = parts.index(name)
@@ -453,7 +453,7 @@ class _Writer:
             note = str(p.annotation)
             if i in self.operator.sequence_positions:
                 self.lines += [f"    if {p.name}.__class__ not in SEQUENCES:",
-                               f"        check_sequence(operator, {i}, {p.name})"]  # fmt: skip
+                               f"        check_sequence(operator, {i}, {p.name})"]
                 result.append(f"[v._array for v in {p.name}]" if "None" not in note
                              else f"[None if v is None else v._array for v in {p.name}]")
             elif i not in self.operator.tensor_positions:
@@ -466,7 +466,7 @@ class _Writer:
                 result.append(f"{p.name}._array")
         return [f"*{a}" if p.kind is p.VAR_POSITIONAL else
                 f"{p.name}={a}" if p.kind is p.KEYWORD_ONLY else a
-                for a, p in zip(result, self.operator.parameters, strict=True)]  # fmt: skip
+                for a, p in zip(result, self.operator.parameters, strict=True)]
 
     def pointwise(self) -> list[str]:
         """The computation: straight on arrays of one plain floating dtype, else with promotion."""
@@ -487,7 +487,7 @@ class _Writer:
         if "Number" in notes[0] or "None" in notes[0]:
             return [f"        {general}"]
         same = "".join(f" and {self._meets(a, note)}" for a, note in
-                       zip(arrays[1:], notes[1:], strict=True))  # fmt: skip
+                       zip(arrays[1:], notes[1:], strict=True))
         return [
             *lines,
             f"        kind_ = {arrays[0]}.dtype",
@@ -563,13 +563,13 @@ class _Writer:
         ]
         if operator.differentiable and operator.tensor_positions:
             body += [f"    if {self.tracked()}:",
-                     f"        record(operator, made, {self.every()})"]  # fmt: skip
+                     f"        record(operator, made, {self.every()})"]
         if operator.kind is Kind.VIEW or "out" in operator.names:
             body.append(f"    return {self._result()}")
         else:
             body += ["    if out is not None:",
                      f"        return write_out(operator, {self._result()}, out, {self.every()})",
-                     f"    return {self._result()}"]  # fmt: skip
+                     f"    return {self._result()}"]
         return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
 
     def _answer(self) -> str:
@@ -663,7 +663,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "check_sequence": check_sequence,
         "LAYOUT": operator.layout,
         "named": None if result_type is None else lambda result: result_type(*result),
-    }  # fmt: skip
+    }
     define(source, f"<flambeau operator {operator.name}>", names)
     return source, names[operator.name]
 

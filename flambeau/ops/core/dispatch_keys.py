@@ -14,7 +14,7 @@ from .autocast import AUTOCAST, STATE
 __all__ = ["DispatchKey", "DispatchKeySet"]
 
 _BACKENDS = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 " \
-            "PrivateUse3 Meta".split()  # fmt: skip
+            "PrivateUse3 Meta".split()
 _SETS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
 # From the lowest priority to the highest, as PyTorch lists them.
 _ALONE = (

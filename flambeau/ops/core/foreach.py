@@ -26,13 +26,13 @@ _TAKING_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # the same, 
 def _listed(name: str, tensors: Any) -> Sequence[Tensor]:
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"{name}() received an invalid combination of arguments - got "
-                        f"({type(tensors).__name__}), but expected a tuple of Tensors")  # fmt: skip
+                        f"({type(tensors).__name__}), but expected a tuple of Tensors")
     if not tensors:
         raise RuntimeError("Tensor list must have at least one tensor.")
     for at, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"expected Tensor as element {at} in argument 0, but got "
-                            f"{type(tensor).__name__}")  # fmt: skip
+                            f"{type(tensor).__name__}")
     return tensors
 
 
@@ -41,14 +41,14 @@ def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
     if not isinstance(other, (list, tuple)):
         if isinstance(other, Tensor) and other.dim():
             raise RuntimeError(f"scalar tensor expected to be 0 dim but it has {other.dim()} "
-                               f"dimensions and {other.numel()} elements.")  # fmt: skip
+                               f"dimensions and {other.numel()} elements.")
         return repeat(other, len(tensors))
     if len(other) == len(tensors):
         return other
     if other and not isinstance(other[0], Tensor):
         raise RuntimeError("Tensor list must have same number of elements as scalar list.")
     raise RuntimeError("Tensor lists must have the same number of tensors, got "
-                       f"{len(tensors)} and {len(other)}")  # fmt: skip
+                       f"{len(tensors)} and {len(other)}")
 
 
 def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
@@ -57,7 +57,7 @@ def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
         return _beside(tensors, value)
     if value.numel() != len(tensors):
         raise RuntimeError(f"Expected length of scalars to match input of length {len(tensors)} "
-                           f"but got {value.numel()} instead.")  # fmt: skip
+                           f"but got {value.numel()} instead.")
     return value.tolist()
 
 
@@ -92,27 +92,27 @@ def _each(call: Callable, tensors: Sequence[Tensor]) -> list:
 
 def _with_other(call: Callable, tensors: Sequence[Tensor], other: Any, **options: Any) -> list:
     return [call(tensor, by, **options)
-            for tensor, by in zip(tensors, _beside(tensors, other), strict=True)]  # fmt: skip
+            for tensor, by in zip(tensors, _beside(tensors, other), strict=True)]
 
 
 def _with_product(
     call: Callable, tensors: Sequence[Tensor], tensor1: Any, tensor2: Any, value: Any = 1,
     *, scalars: Any = None,
-) -> list:  # fmt: skip
+) -> list:
     scales = _scales(tensors, value if scalars is None else scalars)
     operands = zip(tensors, _beside(tensors, tensor1), _beside(tensors, tensor2), scales,
-                   strict=True)  # fmt: skip
+                   strict=True)
     return [call(single, a, b, value=scale) for single, a, b, scale in operands]
 
 
 def _towards(
     call: Callable, tensors: Sequence[Tensor], tensors1: Any, weight: Any = None,
     *, weights: Any = None,
-) -> list:  # fmt: skip
+) -> list:
     steps = _beside(tensors, weight if weights is None else weights)
     return [call(tensor, end, by)
             for tensor, end, by in zip(tensors, _beside(tensors, tensors1), steps, strict=True)
-            ]  # fmt: skip
+            ]
 
 
 for _name in _UNARY:
@@ -150,7 +150,7 @@ def _foreach_max(self: Any) -> tuple[Tensor, ...]:
     listed = _listed("_foreach_max", self)
     if any(item.numel() == 0 for item in listed):
         raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor; max over "
-                           "zero elements is undefined.")  # fmt: skip
+                           "zero elements is undefined.")
     return tuple(item.max() for item in listed)
 
 
@@ -178,5 +178,5 @@ def _foreach_zero_(self: Any) -> Any:
 
 
 for _function in (_foreach_pow, _foreach_norm, _foreach_powsum, _foreach_max, _foreach_mm,
-                  _foreach_clone, _foreach_copy_, _foreach_zero_):  # fmt: skip
+                  _foreach_clone, _foreach_copy_, _foreach_zero_):
     publish(_function, (_function.__name__,), ("torch",))

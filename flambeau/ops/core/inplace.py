@@ -46,7 +46,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         recorded = MODE.grad and (
             check_writable(self, name_) or _requires(args)
             or (kwargs and _requires(kwargs.values()))
-        )  # fmt: skip
+        )
         if old_ordered and len(args) > 2:
             return in_order(twin, name_, (self, *args), kwargs)
         if recorded and operator.differentiable:
@@ -82,19 +82,19 @@ def _at_once(
     array = self._array
     kind = array.dtype
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
-            or self._stamp is not None or (self._tracked and MODE.grad):  # fmt: skip
+            or self._stamp is not None or (self._tracked and MODE.grad):
         return False
     supplied: tuple = ()
     for a in args:
         if isinstance(a, Tensor):
             b = a._array
             if b.dtype is not kind or (b.shape != array.shape and b.ndim) \
-                    or (a._tracked and MODE.grad):  # fmt: skip
+                    or (a._tracked and MODE.grad):
                 return False
             check_no_overlap(array, b)
             supplied += (b,)
         elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
-                and -ORDINARY < a < ORDINARY:  # fmt: skip
+                and -ORDINARY < a < ORDINARY:
             supplied += (number(a, kind),)
         else:
             return False
@@ -113,7 +113,7 @@ def _at_once(
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
     """Writes a pointwise operator's result over its first operand in machine code, where it can."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
-            or not array.flags.writeable or (order := dense_order(array)) is None:  # fmt: skip
+            or not array.flags.writeable or (order := dense_order(array)) is None:
         return False
     rest = operator.parameters[1:]
     values = {p.name: p.default for p in rest}
@@ -131,7 +131,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
         if supplied[-1].__class__ is np.ndarray and not _apart(supplied[-1], array):
             return False
     named = {p.name: values.pop(p.name) for p in rest
-             if p.kind is p.KEYWORD_ONLY and p.name in values}  # fmt: skip
+             if p.kind is p.KEYWORD_ONLY and p.name in values}
     if not array.flags.c_contiguous:  # seen in the order in which it lies
         if any(
             a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in supplied
@@ -148,7 +148,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
 def _apart(operand: np.ndarray, array: np.ndarray) -> bool:
     """Whether an operand is the array that is written, element for element, or lies elsewhere."""
     same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
-        and operand.strides == array.strides  # fmt: skip
+        and operand.strides == array.strides
     return same or not np.may_share_memory(operand, array)
 
 
@@ -241,6 +241,6 @@ def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
 def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs: Any) -> Tensor:
     """Writes function(self, ...) into `self`; where the tape may keep the old value, a copy."""
     recorded = MODE.grad and (check_writable(self, name) or _requires(args)
-                              or _requires(kwargs.values()))  # fmt: skip
+                              or _requires(kwargs.values()))
     old = before_write(self, True) if recorded else self
     return assign(self, function(old, *args, **kwargs), name)

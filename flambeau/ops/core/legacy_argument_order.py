@@ -18,13 +18,13 @@ from ...tensor.tensor import Tensor
 _FACTORS: dict[str, tuple[str, ...]] = {
     "add": ("alpha",), "sub": ("alpha",), "addcmul": ("value",), "addcdiv": ("value",),
     **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), ("beta", "alpha")),
-}  # fmt: skip
+}
 _TENSORS: dict[str, tuple[str, ...]] = {
     "add": ("other",), "sub": ("other",),
     **dict.fromkeys(("addcmul", "addcdiv"), ("tensor1", "tensor2")),
     "addmm": ("mat1", "mat2"), "addmv": ("mat", "vec"), "addr": ("vec1", "vec2"),
     **dict.fromkeys(("addbmm", "baddbmm"), ("batch1", "batch2")),
-}  # fmt: skip
+}
 OLD_ORDERED = frozenset(_FACTORS)
 
 

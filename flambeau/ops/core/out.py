@@ -154,7 +154,7 @@ _RULES: dict[str, str] = {
     "where": "Expected out type to be {want} but got {got}",
     "quantile": "quantile() out tensor must be same dtype as the input tensor",
     "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
-}  # fmt: skip
+}
 _JOINS = ("cat", "stack", "hstack", "vstack", "dstack", "column_stack")
 
 _CPP_NAMES = {
@@ -162,7 +162,7 @@ _CPP_NAMES = {
     "int64": "long int", "int32": "int", "int16": "short int", "int8": "signed char",
     "uint8": "unsigned char", "bool": "bool", "complex64": "c10::complex<float>",
     "complex128": "c10::complex<double>",
-}  # fmt: skip
+}
 
 
 def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
@@ -177,7 +177,7 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
             name=name, want=legacy_name(result), got=legacy_name(out), narrow=narrow,
             cwant=_CPP_NAMES.get(result.name, result.name),
             cgot=_CPP_NAMES.get(out.name, out.name),
-        ))  # fmt: skip
+        ))
     if name in ("all", "any"):
         if out.name != "uint8":
             raise RuntimeError(

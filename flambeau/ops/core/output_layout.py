@@ -187,7 +187,7 @@ def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Str
     at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
     strides = strides_of(input)
     moved = [strides[a] if y.shape[i + block * (i >= at)] != 1 or input.shape[a] == 1 else 0
-             for i, a in enumerate(axes)]  # fmt: skip
+             for i, a in enumerate(axes)]
     source = (*moved[:at], *(0,) * block, *moved[at:])
     inside = contiguous_strides(y.shape[at : at + block])
     index = (*(0,) * at, *inside, *(0,) * (y.ndim - at - block))

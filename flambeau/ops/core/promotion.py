@@ -63,7 +63,7 @@ def _halves(
     if not isinstance(first, Tensor) or first._array.size <= MIDDLE:
         return None
     supplied = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
-             else _cast(x, types.float32.numpy, common) for x in operands]  # fmt: skip
+             else _cast(x, types.float32.numpy, common) for x in operands]
     return large_with(body, tuple(supplied), attributes, options)
 
 
@@ -71,11 +71,11 @@ def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | N
     """The same by a kernel that reads each operand in its own dtype, for large arrays."""
     first, body = operands[0], operator.ufunc or operator.body
     if not isinstance(first, Tensor) or first._array.size <= least(body) \
-            or any(x is None for x in operands):  # fmt: skip
+            or any(x is None for x in operands):
         return None
     kind = common.numpy
     arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common)
-                    for x in operands])  # fmt: skip
+                    for x in operands])
     return mixed(body, arrays, kind)
 
 

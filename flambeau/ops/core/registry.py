@@ -201,7 +201,7 @@ class Operator:
 def _missing(operator: Operator, name: str) -> Callable:
     def vjp(g: Any) -> Any:
         raise RuntimeError(f"derivative for '{operator.name}' with respect to '{name}' is not "
-                           "implemented")  # fmt: skip
+                           "implemented")
 
     return vjp
 

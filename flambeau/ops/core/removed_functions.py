@@ -22,7 +22,7 @@ _INSTEAD = {
 def _refuse(name: str, instead: str) -> None:
     def function(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("This function was deprecated since version 1.9 and is now removed. "
-                           f"torch.{name} is replaced by {instead}.")  # fmt: skip
+                           f"torch.{name} is replaced by {instead}.")
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Removed: RuntimeError. Call {instead}.
@@ -89,7 +89,7 @@ def _record_stream(self: Tensor, s: Any) -> NoReturn:
 def _reinforce(self: Tensor, reward: Any) -> NoReturn:
     """RuntimeError: removed long ago."""
     raise RuntimeError("reinforce() was removed.\nUse torch.distributions instead.\n"
-                       "See https://pytorch.org/docs/main/distributions.html")  # fmt: skip
+                       "See https://pytorch.org/docs/main/distributions.html")
 
 
 def _delete_item(self: Tensor, index: Any) -> NoReturn:
@@ -142,7 +142,7 @@ def _set_volatile(self: Tensor, value: Any) -> None:
     warn(
         "volatile was removed (Variable.volatile is always False), and now has no effect. Use "
         "'with torch.no_grad():' instead.", UserWarning,
-    )  # fmt: skip
+    )
 
 
 attach(
@@ -150,4 +150,4 @@ attach(
     reinforce=_reinforce, __delitem__=_delete_item, xpu=_xpu, mtia=_mtia, ipu=_ipu,
     grad_dtype=property(_grad_dtype, _set_grad_dtype),
     volatile=property(_volatile, _set_volatile),
-)  # fmt: skip
+)

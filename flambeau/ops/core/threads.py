@@ -20,7 +20,7 @@ def _blas() -> tuple[Any, Any] | None:
         for ending in ("64_", ""):
             try:
                 return (getattr(library, f"scipy_openblas_get_num_threads{ending}"),
-                        getattr(library, f"scipy_openblas_set_num_threads{ending}"))  # fmt: skip
+                        getattr(library, f"scipy_openblas_set_num_threads{ending}"))
             except AttributeError:
                 continue
     return None

@@ -36,7 +36,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
     if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and is_plain(array) \
-            and form is preserve_format:  # fmt: skip
+            and form is preserve_format:
         return array.astype(dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(
@@ -90,7 +90,7 @@ def _(g, input_dtype):
 def _to(
     self: Tensor, *args: Any, device: Any = None, dtype: Dtype | None = None,
     non_blocking: bool = False, copy: bool = False, memory_format: Any = None, other: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """This tensor in another dtype or on another device; itself when nothing changes.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)`, or `to(other)` for those of another tensor.
@@ -101,7 +101,7 @@ def _to(
     (tensor([1]), True)
     """
     if len(args) == 1 and args[0].__class__ is Dtype and not copy \
-            and device is memory_format is other is dtype is None:  # fmt: skip
+            and device is memory_format is other is dtype is None:
         kind = args[0].numpy
         return self if kind is self._array.dtype else _to_copy(self, kind, preserve_format)
     dtype = types.as_dtype(dtype)
@@ -125,7 +125,7 @@ def _to(
         self = _moved(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
-                 or is_contiguous(self._array, memory_format)):  # fmt: skip
+                 or is_contiguous(self._array, memory_format)):
         return self
     return _to_copy(self, kind, memory_format or preserve_format)
 
@@ -160,7 +160,7 @@ def _method_of(name: str, dtype: Dtype) -> None:
 for _name, _dtype in types.ALIASES.items():
     _method_of(_name, _dtype)
 for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", types.int8),
-                      ("bfloat16", types.bfloat16)):  # fmt: skip
+                      ("bfloat16", types.bfloat16)):
     _method_of(_name, _dtype)
 
 
@@ -181,7 +181,7 @@ _LEGACY = {
     "torch.ShortTensor": types.int16, "torch.IntTensor": types.int32,
     "torch.LongTensor": types.int64, "torch.BoolTensor": types.bool_,
     "torch.ComplexFloatTensor": types.complex64, "torch.ComplexDoubleTensor": types.complex128,
-}  # fmt: skip
+}
 _LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
 
 
@@ -214,7 +214,7 @@ def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
 
 @public(spaces=("Tensor",))
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
-         memory_format: Any = preserve_format) -> Tensor:  # fmt: skip
+         memory_format: Any = preserve_format) -> Tensor:
     """Raises: there is no GPU in flambeau.
 
     >>> torch.zeros(2).cuda()

@@ -51,7 +51,7 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
     if len(size) == 1 and size[0].__class__ is not int:
         first = size[0]
         if first.__class__ is tuple or first.__class__ is list \
-                or (hasattr(first, "__iter__") and getattr(first, "ndim", 1)):  # fmt: skip
+                or (hasattr(first, "__iter__") and getattr(first, "ndim", 1)):
             size = tuple(first)
     result = tuple([n if n.__class__ is int else _length(n) for n in size])
     for n in result:
@@ -141,7 +141,7 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         *size: Any, out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
         names: Any = None, memory_format: Any = None, **named: Any,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         if named:
             size = (_only_size(name, named),)
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
@@ -220,7 +220,7 @@ def full(
     size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
     names: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor of shape `size` filled with one value, whose type decides the dtype.
 
     >>> torch.full((2,), 3)
@@ -243,7 +243,7 @@ def full(
 def scalar_tensor(
     s: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor without axes that holds one number, in the default dtype where none is given.
 
     >>> torch.scalar_tensor(2)
@@ -260,7 +260,7 @@ def scalar_tensor(
 def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """An uninitialised tensor with the strides given, in elements.
 
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
@@ -276,7 +276,7 @@ def empty_strided(
 def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """An uninitialised dense tensor whose axes lie in memory in the order given.
 
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
@@ -332,7 +332,7 @@ def arange(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The numbers start, start + step, ... below end.
 
     >>> torch.arange(1, 2.5, 0.5)
@@ -436,7 +436,7 @@ def _symmetric(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
 def linspace(
     start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`steps` equally spaced numbers from start to end, both included.
 
     >>> torch.linspace(0, 1, 3)
@@ -453,7 +453,7 @@ def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """base to the power of `steps` equally spaced numbers from start to end.
 
     >>> torch.logspace(0, 3, 4)
@@ -468,7 +468,7 @@ def logspace(
     if kind.kind in "iu":
         start, end = int(start), int(end)
     exponents = _symmetric(start, end, steps, np.dtype(np.complex128)
-                           if kind.kind == "c" else np.dtype(np.float64))  # fmt: skip
+                           if kind.kind == "c" else np.dtype(np.float64))
     array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
     return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
@@ -477,7 +477,7 @@ def logspace(
 def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The n x m matrix with ones on its diagonal.
 
     >>> torch.eye(2, 3)
@@ -499,7 +499,7 @@ def eye(
 def like_array(
     input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None,
     clear: bool = False,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """An array of the shape, dtype and order of axes of `input`: of zeros with `clear`, which is
     for no other `memory_format`; else uninitialised."""
     source = input._array
@@ -521,7 +521,7 @@ def _like(name: str, value: Any) -> Callable:
     def function(
         input: Tensor, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         # Zeros of the system's need no writing, and no memory before they are used.
         clear = value == 0 and memory_format is None
         array = like_array(input, dtype, memory_format, device, clear)
@@ -553,7 +553,7 @@ def full_like(
     input: Tensor, fill_value: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, memory_format: Any = None,
     pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor filled with one value, with the shape and dtype of `input`.
 
     >>> torch.full_like(torch.zeros(2, dtype=torch.int64), 7)
@@ -570,11 +570,11 @@ def _new_method(name: str, function: Callable, doc: str) -> None:
     def method(
         self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **named: Any,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return function(
             *size, dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device, requires_grad=requires_grad, **named
-        )  # fmt: skip
+        )
 
     method.__name__, method.__doc__ = name, doc
     publish(method, (name,), ("Tensor",))

@@ -105,20 +105,20 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
 
 
 _publish_pair("dropout", _dropped, False,
-              "Elements zeroed with probability p, the others times 1 / (1 - p)")  # fmt: skip
+              "Elements zeroed with probability p, the others times 1 / (1 - p)")
 _publish_pair("feature_dropout", _dropped, True,
-              "Channels zeroed with probability p, the others times 1 / (1 - p)")  # fmt: skip
+              "Channels zeroed with probability p, the others times 1 / (1 - p)")
 _publish_pair("alpha_dropout", _alpha_dropped, False,
               "Elements set to SELU's saturation with probability p, then mean and variance "
-              "restored")  # fmt: skip
+              "restored")
 _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
               "Channels set to SELU's saturation with probability p, then mean and variance "
-              "restored")  # fmt: skip
+              "restored")
 
 
 @opaque(layout=Layout.FREE, name="native_dropout", expose=("torch",), constant_outputs=(1,),
         ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
-        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))  # fmt: skip
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))
 def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
     """(the input after dropout, the mask of what was kept).
 

@@ -42,7 +42,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             )
         source = value
     elif (value.__class__ is float or value.__class__ is int) and array.dtype in FLOATS \
-            and -ORDINARY < value < ORDINARY:  # fmt: skip
+            and -ORDINARY < value < ORDINARY:
         source = wrap(np.array(value, array.dtype))
     else:
         source = wrap(convert_scalar(value, array.dtype))
@@ -117,7 +117,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     self._array = flat[:count].reshape(shape)
     if form is not contiguous_format:
         self._array = window(flat.view(np.uint8), array.dtype, 0, shape,
-                             format_strides(shape, form))  # fmt: skip
+                             format_strides(shape, form))
     return self
 
 
@@ -139,7 +139,7 @@ def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -
 def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None,
     stride: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Makes this tensor a window on another tensor's or storage's memory.
 
     >>> x = torch.tensor([1, 2, 3])

@@ -26,7 +26,7 @@ from .python_data import array_of
 def tensor(
     data: Any, *, dtype: Dtype | None = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, names: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
 
     >>> torch.tensor([[1, 2], [3, 4]])
@@ -89,7 +89,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     dtype = types.as_dtype(dtype)
     if isinstance(data, Tensor):
         return data if dtype is None and device is None else data.to(
-            device=device or data.device, dtype=dtype or data.dtype)  # fmt: skip
+            device=device or data.device, dtype=dtype or data.dtype)
     if isinstance(data, np.ndarray) and (dtype is None or from_numpy_dtype(data.dtype) is dtype):
         return place(from_numpy(data)._array, device)
     return place(array_from(data, dtype, copy=False), device)
@@ -99,7 +99,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 def asarray(
     obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`obj` as a tensor; `copy` True always copies, False never does, None only when it must.
 
     >>> x = torch.zeros(2)
@@ -129,12 +129,12 @@ def _check_alias(obj: Any, result: Tensor) -> None:
     """Raises where asarray(..., copy=False) had to copy."""
     if isinstance(obj, np.generic):
         raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in "
-                           "a ndarray. ")  # fmt: skip
+                           "a ndarray. ")
     if isinstance(obj, (Tensor, np.ndarray)):
         own = obj.dtype if isinstance(obj, Tensor) else FROM_NUMPY[obj.dtype]
         if own is not result.dtype:
             raise ValueError(f"can't alias tensor with dtype '{legacy_name(own)}' into dtype "
-                             f"'{legacy_name(result.dtype)}'.")  # fmt: skip
+                             f"'{legacy_name(result.dtype)}'.")
     elif isinstance(obj, (list, tuple, range)):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
 
@@ -143,7 +143,7 @@ def _check_alias(obj: Any, result: Tensor) -> None:
 def from_file(
     filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The first `size` elements of a file of numbers, read when looked at.
 
     Writes go to the file where it is `shared`, which is made if need be.
@@ -222,7 +222,7 @@ def frombuffer(
         raise ValueError("both buffer length (0) and count must not be 0")
     if offset >= length or offset < 0:
         raise ValueError(f"offset must be non-negative and no greater than buffer length ({length})"
-                         f" - 1, but got {offset}")  # fmt: skip
+                         f" - 1, but got {offset}")
     dtype = types.as_dtype(dtype)
     item = dtype.itemsize
     if count < 0 and (length - offset) % item:
@@ -310,7 +310,7 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
 def _new_tensor(
     self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor with a copy of `data`, in this one's dtype.
 
     >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
@@ -359,7 +359,7 @@ def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -
 
 
 def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-            copy: bool | None = None) -> Any:  # fmt: skip
+            copy: bool | None = None) -> Any:
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if stream is not None and type(stream) is not int:

@@ -87,7 +87,7 @@ def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
     if isinstance(data, (list, tuple, range)) or (
         hasattr(data, "__len__") and hasattr(data, "__getitem__")
         and not isinstance(data, (str, bytes, dict, set))
-    ):  # fmt: skip
+    ):
         return _measure_sequence(data, flat)
     flat.append(data)
     return ()

@@ -110,7 +110,7 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, names: Any = None, **named: Any,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         shape = shape_of(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
@@ -120,7 +120,7 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
             return out
         kind = numpy_dtype(dtype)
         return place(_drawn(shape, kind, device, lambda a: fill(a, generator)), device,
-                     requires_grad)  # fmt: skip
+                     requires_grad)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -150,7 +150,7 @@ def _made_like(name: str, fill: Callable, doc: str) -> Callable:
         input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
         memory_format: Any = None, pin_memory: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         array = like_array(input, dtype, memory_format)
         if array.__class__ is not MetaArray:
             fill(array, generator)
@@ -177,7 +177,7 @@ def _bounds(low: Any, high: Any) -> tuple[int, int]:
     high = high.item() if isinstance(high, Tensor) else high
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
-                           f"to={high}")  # fmt: skip
+                           f"to={high}")
     return int(low), int(high)
 
 
@@ -186,7 +186,7 @@ def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Integers from low (0 by default) up to, not including, high: randint(low, high, size).
 
     >>> _ = torch.manual_seed(0)
@@ -219,7 +219,7 @@ def randint(
 @public()
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-                 generator: Generator | None = None, **named: Any) -> Tensor:  # fmt: skip
+                 generator: Generator | None = None, **named: Any) -> Tensor:
     """Integers from low (0 by default) below high, shaped as `input`.
 
     >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
@@ -238,7 +238,7 @@ def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A random permutation of 0 .. n - 1.
 
     >>> _ = torch.manual_seed(0)
@@ -259,7 +259,7 @@ def randperm(
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
            generator: Generator | None = None, out: Tensor | None = None,
            dtype: Dtype | None = None, layout: Any = None, device: Any = None,
-           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Normal numbers whose mean and standard deviation are numbers or tensors.
 
     >>> torch.normal(torch.tensor([1., 2.]), torch.tensor([0., 0.]))
@@ -276,7 +276,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     if size is not None:
         kind = numpy_dtype(dtype) if out is None else out._array.dtype
         array = _drawn(shape_of((size,)), kind, device,
-                       lambda a: normals.fill_normal(a, generator, mean, std))  # fmt: skip
+                       lambda a: normals.fill_normal(a, generator, mean, std))
     else:
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
         kind = tensors[0]._array.dtype
@@ -304,7 +304,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """1 with the probabilities of `input` (or `p`), else 0.
 
     Raises RuntimeError for probabilities outside [0, 1].
@@ -356,7 +356,7 @@ def _(g):
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Indices drawn from each row of weights.
 
     `input` (k,) or (n, k) of weights that need not sum to 1. RuntimeError for more samples without
@@ -474,46 +474,46 @@ _fill("uniform_", _uniform, """Uniform numbers on [from, to), in place.
     >>> x = torch.empty(1000).uniform_(-1, 1)
     >>> bool(((-1 <= x) & (x < 1)).all())
     True
-    """, ("from", 0), ("to", 1))  # fmt: skip
+    """, ("from", 0), ("to", 1))
 _fill("normal_", _normal, """Normal numbers, in place. RuntimeError for a negative `std`.
 
     >>> torch.empty(2).normal_(mean=3., std=0.)
     tensor([3., 3.])
-    """, ("mean", 0), ("std", 1))  # fmt: skip
+    """, ("mean", 0), ("std", 1))
 _fill("random_", _random, """Integers, in place: of the dtype's range, below `to`, or from `from`.
 
     >>> x = torch.empty(1000).random_(5, 10)
     >>> bool(((5 <= x) & (x < 10)).all())
     True
     """,
-      ("from", None), ("to", _UNSET))  # fmt: skip
+      ("from", None), ("to", _UNSET))
 _fill("bernoulli_", _bernoulli, """1 with probability p, a number or a tensor, else 0, in place.
 
     >>> torch.zeros(3).bernoulli_(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
-    """, ("p", 0.5))  # fmt: skip
+    """, ("p", 0.5))
 _fill("exponential_", lambda x, g, v: distributions.fill_exponential(x._array, g, v[0]),
       """Exponential numbers of the rate `lambd`, in place.
 
     >>> bool((torch.empty(1000).exponential_(0.5) >= 0).all())
     True
-    """, ("lambd", 1))  # fmt: skip
+    """, ("lambd", 1))
 _fill("geometric_", lambda x, g, v: distributions.fill_geometric(x._array, v[0], g),
       """Trials until the first success, of probability p, in place.
 
     >>> bool((torch.empty(1000).geometric_(0.5) >= 1).all())
     True
-    """, ("p", 0.5))  # fmt: skip
+    """, ("p", 0.5))
 _fill("cauchy_", lambda x, g, v: distributions.fill_cauchy(x._array, g, v[0], v[1]),
       """Cauchy numbers, in place.
 
     >>> torch.empty(2, 3).cauchy_().shape
     torch.Size([2, 3])
-    """, ("median", 0), ("sigma", 1))  # fmt: skip
+    """, ("median", 0), ("sigma", 1))
 _fill("log_normal_", lambda x, g, v: normals.fill_log_normal(x._array, g, v[0], v[1]),
       """exp of normal numbers, in place.
 
     >>> bool((torch.empty(1000).log_normal_() > 0).all())
     True
-    """, ("mean", 1), ("std", 2))  # fmt: skip
+    """, ("mean", 1), ("std", 2))
 

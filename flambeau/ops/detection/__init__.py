@@ -8,7 +8,7 @@ from .boxes import nms
 from .deform_conv import deform_conv2d, deform_conv2d_backward
 from .roi_align import (
     ps_roi_align, ps_roi_align_backward, roi_align, roi_align_backward,
-)  # fmt: skip
+)
 from .roi_pool import ps_roi_pool, ps_roi_pool_backward, roi_pool, roi_pool_backward
 from .rotated_boxes import box_iou_rotated
 
@@ -17,7 +17,7 @@ OPERATORS = (
     nms, box_iou_rotated, roi_align, roi_align_backward, ps_roi_align, ps_roi_align_backward,
     roi_pool, roi_pool_backward, ps_roi_pool, ps_roi_pool_backward, deform_conv2d,
     deform_conv2d_backward,
-)  # fmt: skip
+)
 # What takes quantised tensors, and the CUDA that the library was built with (-1: none).
 SCHEMAS = {
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor": None,

@@ -23,7 +23,7 @@ from .sampling import Taps, spread, summed, weights_adjoint
 def _samples(rng: Rng):
     for groups, offset_groups, stride, pad, dilation, masked in (
         (1, 1, 1, 1, 1, True), (2, 1, 2, 1, 1, False), (1, 2, 1, 2, 2, True), (2, 2, 1, 0, 1, True)
-    ):  # fmt: skip
+    ):
         out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in ((5, 3), (6, 2))]
         yield (
             rng.normal(size=(2, 4, 5, 6)), rng.normal(size=(2, 4 // groups, 3, 2)),
@@ -31,7 +31,7 @@ def _samples(rng: Rng):
             rng.normal(size=(2, offset_groups * 6, *out)) if masked else np.zeros((2, 1)),
             rng.normal(size=2), stride, stride, pad, pad, dilation, dilation, groups,
             offset_groups, masked,
-        ), {}  # fmt: skip
+        ), {}
 
 
 def _pixel(plane, y, x):
@@ -55,7 +55,7 @@ def _reference(
             channel = m // (result // groups) * each + c
             tap = (channel // (channels // offset_groups) * kh + r) * kw + s
             at = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
-                  j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])  # fmt: skip
+                  j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])
             value = _pixel(input[b, channel], *at) * (mask[b, tap, i, j] if masked else 1)
             y[b, m, i, j] += weight[m, c, r, s] * value
     return y
@@ -82,7 +82,7 @@ class _Sampling(NamedTuple):
 
 
 def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[int, int],
-              call: _Call) -> _Sampling:  # fmt: skip
+              call: _Call) -> _Sampling:
     """Where each column reads, from offset (n, offset_groups * taps * 2, high, wide)."""
     (n, _, high, wide), groups = offset.shape, call.offset_groups
     moved = offset.reshape(n, groups, *kernel, 2, high, wide).transpose(0, 5, 6, 1, 2, 3, 4)
@@ -122,7 +122,7 @@ def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, 
             (np.where(here, number, 0), np.where(there, number + 1, 0)),
             (np.where(here, single - share, 0), np.where(there, share, 0)),
             (np.where(here, -single, 0), np.where(there, single, 0)),
-        ))  # fmt: skip
+        ))
     (rows, by, down), (columns, across, right) = along
     pairs = [(i, j) for i in range(2) for j in range(2)]
     places = np.stack([rows[i] * sizes[1] + columns[j] for i, j in pairs], 1)
@@ -159,7 +159,7 @@ def deform_conv2d(
     input: Array, weight: Array, offset: Array, mask: Array, bias: Array, stride_h: SymInt,
     stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt, dilation_w: SymInt,
     groups: SymInt, offset_groups: SymInt, use_mask: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """Deformable convolution (Dai et al. 2017; with masks Zhu et al. 2019).
 
     input (n, c, h, w), weight (m, c / groups, kh, kw), bias (m,), offset (n, offset_groups * kh *
@@ -177,7 +177,7 @@ def deform_conv2d(
     tensor([2.0000, 3.0000, 1.7500])
     """
     call = _Call((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
-                 offset_groups, use_mask)  # fmt: skip
+                 offset_groups, use_mask)
     _check(input, weight, offset, mask, call)
     shape = len(input), len(weight), *offset.shape[2:]
     if input.__class__ is MetaArray:
@@ -203,7 +203,7 @@ def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Arr
 
 @deform_conv2d.vjp
 def _(g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
-      dilation_w, groups, offset_groups, use_mask):  # fmt: skip
+      dilation_w, groups, offset_groups, use_mask):
     result = deform_conv2d_backward(
         g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
         dilation_w, groups, offset_groups, use_mask,
@@ -216,10 +216,10 @@ def deform_conv2d_backward(
     grad: Array, input: Array, weight: Array, offset: Array, mask: Array, bias: Array,
     stride_h: SymInt, stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt,
     dilation_w: SymInt, groups: SymInt, offset_groups: SymInt, use_mask: bool,
-) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array, Array, Array]:
     """The cotangents of deform_conv2d's five inputs; that of a mask that was not used is 0."""
     call = _Call((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
-                 offset_groups, use_mask)  # fmt: skip
+                 offset_groups, use_mask)
     sources = input, weight, offset, mask, bias
     if grad.__class__ is MetaArray:
         return tuple(meta_array(v.shape, v.dtype) for v in sources)

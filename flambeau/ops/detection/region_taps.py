@@ -40,7 +40,7 @@ class _Axis(NamedTuple):
 
 
 def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np.dtype
-          ) -> _Axis:  # fmt: skip
+          ) -> _Axis:
     """The taps of bins along an axis of `size` pixels, for regions from `start` to `end` (k,)."""
     kind = start.dtype.type
     length = end - start
@@ -48,14 +48,14 @@ def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np
         length = np.maximum(length, kind(1))
     step = length / kind(bins)
     counts = np.full(len(start), grid.ratio) if grid.ratio > 0 \
-        else np.ceil(length / kind(bins)).astype(np.int64)  # fmt: skip
+        else np.ceil(length / kind(bins)).astype(np.int64)
     each = np.repeat(np.maximum(counts, 0), bins)  # points of each (region, bin)
     owner = np.repeat(np.arange(len(each)), each)
     nth = np.arange(len(owner)) - np.repeat(np.cumsum(each) - each, each)
     region, bin = owner // bins, owner % bins
     by = counts.astype(start.dtype)
     x = start[region] + bin.astype(start.dtype) * step[region] \
-        + (nth.astype(start.dtype) + kind(0.5)) * step[region] / by[region]  # fmt: skip
+        + (nth.astype(start.dtype) + kind(0.5)) * step[region] / by[region]
     near = (x >= -1) & (x <= size)
     x, owner = np.maximum(x[near], kind(0)), owner[near]
     low = np.minimum(x.astype(np.int64), size - 1)
@@ -73,7 +73,7 @@ def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np
 def region_taps(
     rois: Array, images: Array, scale: float, sizes: tuple[int, int], grid: Grid, placed: bool,
     inside: np.dtype,
-) -> Iterator[tuple[slice, Taps]]:  # fmt: skip
+) -> Iterator[tuple[slice, Taps]]:
     """Runs of regions, and taps of their bins (region, row, column), as rows of pixels.
 
     Coordinates are worked out in the dtype of `rois`, weights are of the dtype `inside`.
@@ -97,14 +97,14 @@ def region_taps(
         last = max(int(np.searchsorted(totals, before + _MOST, "right")), first + 1)
         part = slice(first, last)
         yield part, _crossed(y, x, part, ny[part], nx[part], images[part], scales[part], sizes,
-                             grid, placed)  # fmt: skip
+                             grid, placed)
         first = last
 
 
 def _crossed(
     y: _Axis, x: _Axis, part: slice, ny: Array, nx: Array, images: Array, scales: Array,
     sizes: tuple[int, int], grid: Grid, placed: bool,
-) -> Taps:  # fmt: skip
+) -> Taps:
     """The taps of bins as products of those of their rows and columns."""
     bins_y, bins_x = grid.height, grid.width
     per_bin = ny[:, :, None] * nx[:, None, :]  # (region, row, column)

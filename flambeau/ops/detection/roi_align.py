@@ -45,7 +45,7 @@ def bilinear(plane, y, x):
     low, right = min(top + 1, high - 1), min(left + 1, wide - 1)
     dy, dx = y - top, x - left
     return ((1 - dy) * ((1 - dx) * plane[top, left] + dx * plane[top, right])
-            + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))  # fmt: skip
+            + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))
 
 
 def _bin(plane, roi, scale, bins, at, ratio, shift, least):
@@ -58,7 +58,7 @@ def _bin(plane, roi, scale, bins, at, ratio, shift, least):
         bilinear(plane, *(start + n / b * (i + (k + 0.5) / m) for start, n, b, i, k, m
                           in zip((y1, x1), lengths, bins, at, place, points, strict=True)))
         for place in np.ndindex(*points)
-    ]  # fmt: skip
+    ]
     return np.mean(sums)
 
 
@@ -122,7 +122,7 @@ def _adjoint(
 def roi_align(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     sampling_ratio: int, aligned: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """RoIAlign (He et al. 2017, Mask R-CNN): each region's bins, by means of interpolated points.
 
     input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
@@ -147,7 +147,7 @@ def roi_align(
 @roi_align.vjp
 def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned, input_shape):
     return roi_align_backward(g, rois, spatial_scale, pooled_height, pooled_width, *input_shape,
-                              sampling_ratio, aligned), None  # fmt: skip
+                              sampling_ratio, aligned), None
 
 
 @opaque(name="_roi_align_backward", expose=(), ref=None, samples=None)
@@ -155,7 +155,7 @@ def roi_align_backward(
     grad: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt, sampling_ratio: int,
     aligned: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """The cotangent of roi_align's input: bins given back to the pixels that they are made of."""
     check_regions("roi_align_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
@@ -168,14 +168,14 @@ def roi_align_backward(
 @roi_align_backward.vjp
 def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     return roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio,
-                     aligned), None  # fmt: skip
+                     aligned), None
 
 
 @opaque(expose=(), ref=_placed_reference, samples=_placed_samples, constant_outputs=(1,))
 def ps_roi_align(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     sampling_ratio: int,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN).
 
     The bin in row i and column j of channel c is read from input channel
@@ -204,7 +204,7 @@ def _pointless(rois: Array, scale: float, grid: Grid) -> Array:
     """Which regions have no points in their bins: those of no height or width."""
     edges = rois[:, 1:] * rois.dtype.type(scale) - rois.dtype.type(0.5)
     points = [np.ceil((edges[:, 2 + i] - edges[:, i]) / bins)
-              for i, bins in enumerate((grid.width, grid.height))]  # fmt: skip
+              for i, bins in enumerate((grid.width, grid.height))]
     return points[0] * points[1] == 0
 
 
@@ -217,7 +217,7 @@ def channel_mapping(shape: tuple[int, ...]) -> Array:
 @ps_roi_align.vjp
 def _(gs, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, ys, input_shape):
     return ps_roi_align_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
-                                 sampling_ratio, *input_shape), None  # fmt: skip
+                                 sampling_ratio, *input_shape), None
 
 
 @opaque(name="_ps_roi_align_backward", expose=(), ref=None, samples=None)
@@ -225,7 +225,7 @@ def ps_roi_align_backward(
     grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, sampling_ratio: int, batch_size: SymInt, channels: SymInt,
     height: SymInt, width: SymInt,
-) -> Array:  # fmt: skip
+) -> Array:
     """The cotangent of ps_roi_align's input."""
     check_regions("ps_roi_align_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width

@@ -85,7 +85,7 @@ def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tu
 def _pixels(
     rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
     inclusive: bool,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """The pixels (y * width + x) of all bins (region, row, column) in turn, and their bounds."""
     edges = rois[:, 1:] * rois.dtype.type(scale)
     top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
@@ -161,14 +161,14 @@ def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[
 @roi_pool.vjp
 def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
     return roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
-                             *input_shape), None  # fmt: skip
+                             *input_shape), None
 
 
 @opaque(name="_roi_pool_backward", expose=(), ref=None, samples=None)
 def roi_pool_backward(
     grad: Array, rois: Array, argmax: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
-) -> Array:  # fmt: skip
+) -> Array:
     """The cotangent of roi_pool's input: that of each maximum at the pixel that had it."""
     check_regions("roi_pool_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
@@ -205,7 +205,7 @@ def _taken(input: Array, rois: Array, argmax: Array) -> Array:
 def _mean_taps(
     rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int],
     limits: tuple[int, int],
-) -> Taps:  # fmt: skip
+) -> Taps:
     """The pixels of bins that have planes of their own: (image, row, column, y, x)."""
     n, _, h, w = shape
     images, count = images_of(rois, n), bins[0] * bins[1]
@@ -241,7 +241,7 @@ def ps_roi_pool(
     kind, (n, _, h, w), bins = compute_dtype(input.dtype), input.shape, pooled_height * pooled_width
     planes = input.astype(kind, copy=False).reshape(n, result, bins, h, w).transpose(0, 2, 3, 4, 1)
     taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
-                      (h - 1, w - 1))  # fmt: skip
+                      (h - 1, w - 1))
     rows = summed(np.ascontiguousarray(planes).reshape(-1, result), taps)
     y = rows.reshape(len(rois), pooled_height, pooled_width, result).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
@@ -250,14 +250,14 @@ def ps_roi_pool(
 @ps_roi_pool.vjp
 def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
     return ps_roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
-                                *input_shape), None  # fmt: skip
+                                *input_shape), None
 
 
 @opaque(name="_ps_roi_pool_backward", expose=(), ref=None, samples=None)
 def ps_roi_pool_backward(
     grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
-) -> Array:  # fmt: skip
+) -> Array:
     """The cotangent of ps_roi_pool's input: that of each mean, shared out to its pixels.
 
     As in torchvision it counts the image's last row and column among them, which ps_roi_pool itself
@@ -269,7 +269,7 @@ def ps_roi_pool_backward(
         return meta_array(shape, grad.dtype)
     kind, bins = compute_dtype(grad.dtype), pooled_height * pooled_width
     taps = _mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
-                      (height, width))  # fmt: skip
+                      (height, width))
     result = channels // bins
     rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, result)
     y = spread(rows, taps, batch_size * bins * height * width)

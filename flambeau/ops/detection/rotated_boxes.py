@@ -16,7 +16,7 @@ _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 def _samples(rng: Rng):
     def boxes(count):
         return np.concatenate([rng.uniform(0, 6, (count, 2)), rng.uniform(2, 6, (count, 2)),
-                               rng.uniform(-180, 180, (count, 1))], 1)  # fmt: skip
+                               rng.uniform(-180, 180, (count, 1))], 1)
 
     yield (boxes(5), boxes(4)), {}
     yield (boxes(0), boxes(3)), {}

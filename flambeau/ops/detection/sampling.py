@@ -42,7 +42,7 @@ def summed(table: Array, taps: Taps) -> Array:
         y[a:b] = reduced_bags.operator.body(
             table, taps.places[first:last], taps.bounds[a:b] - first, _SUM,
             taps.weights[first:last],
-        )[0]  # fmt: skip
+        )[0]
     return y
 
 

@@ -57,7 +57,7 @@ def _reference(x, axes, scale, forward):
 
 @opaque(layout=Layout.FREE,
         name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
-        ref=_reference)  # fmt: skip
+        ref=_reference)
 def complex_transform(input: Array, dim, scale, forward) -> Array:
     """The transform of complex (or real) numbers over the axes `dim`."""
     import scipy.fft
@@ -109,7 +109,7 @@ def _real_reference(x, axes, scale, forward):
 
 @opaque(layout=Layout.FREE,
         name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
-        holomorphic=False, ref=_real_reference)  # fmt: skip
+        holomorphic=False, ref=_real_reference)
 def real_transform(input: Array, dim, scale, forward) -> Array:
     """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
     import scipy.fft
@@ -136,7 +136,7 @@ def _half_samples(rng: Rng):
 
 @opaque(layout=Layout.FREE,
         name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
-        holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))  # fmt: skip
+        holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))
 def half_transform(input: Array, dim, scale, forward, length) -> Array:
     """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
     import scipy.fft
@@ -239,7 +239,7 @@ def _many_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int |
     else:
         axes = tuple(range(rank))
     lengths: list[int | None] = [None] * len(axes) if s is None else [
-        None if n == -1 else n for n in s]  # fmt: skip
+        None if n == -1 else n for n in s]
     return axes, lengths
 
 
@@ -292,12 +292,12 @@ _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
              ("3., -1.", "2., 4.")),
     "ihfft": (_real_transformed, False, True, "The inverse of hfft",
               ("2., 4.", "3., -1.")),
-}  # fmt: skip
+}
 
 
 def _declare(
     name: str, compute: Callable, forward: bool, real: bool, doc: str, example: tuple[str, str]
-) -> None:  # fmt: skip
+) -> None:
     def one(input, n=None, dim=-1, norm=None, *, out=None):
         x = _floating(input, name, real)
         return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
@@ -313,7 +313,7 @@ def _declare(
         return many(input, s, dim, norm, out=out)
 
     for function, ending, where in ((one, "", "along an axis"), (two, "2", "over two axes"),
-                                    (many, "n", "over many axes")):  # fmt: skip
+                                    (many, "n", "over many axes")):
         function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
         x, y = (f"[[{row}]]" if ending else f"[{row}]" for row in example)
         function.__doc__ = f"""{doc}, {where}.
@@ -339,7 +339,7 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
     def function(
         n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         kind = numpy_dtype(dtype)
         if kind.kind in "biu":
             raise RuntimeError(f"{name} requires a floating point or complex dtype")
@@ -358,13 +358,13 @@ _frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,
 
     >>> torch.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
-    """)  # fmt: skip
+    """)
 _frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
              """The frequencies of rfft's terms, for n samples d apart.
 
     >>> torch.fft.rfftfreq(4, d=0.5)
     tensor([0.0000, 0.5000, 1.0000])
-    """)  # fmt: skip
+    """)
 
 
 def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:

@@ -18,7 +18,7 @@ from ..view.strided import _folded
 def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:
     shown = "None" if window is None else f"tensor of size {list(window.shape)}"
     return (f"{legacy_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, "
-            f"win_length={length}, window={shown}")  # fmt: skip
+            f"win_length={length}, window={shown}")
 
 
 def _check_frames(
@@ -32,7 +32,7 @@ def _check_frames(
         )
     if not 0 < length <= n_fft:
         raise RuntimeError(f"{name}({described}) : expected 0 < win_length <= n_fft, but got "
-                           f"win_length={length}")  # fmt: skip
+                           f"win_length={length}")
     if window is not None and (window._array.ndim != 1 or window.shape[0] != length):
         raise RuntimeError(
             f"{name}({described}) : expected a 1D window tensor of size equal to win_length="
@@ -71,7 +71,7 @@ def _warn_of_no_window(advice: str, applied: str = "applied,") -> None:
 @composite()
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
          pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
-         align_to_window=None):  # fmt: skip
+         align_to_window=None):
     """Transforms of a signal's frames of n_fft samples, hop_length apart, each times a window.
 
     input (time) or (batch, time): result (batch, frequency, frame), complex with return_complex.
@@ -82,7 +82,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     if window is None:
         _warn_of_no_window("which is known to cause spectral leakage. Other windows such as "
                            "torch.hann_window or torch.hamming_window are recommended to reduce "
-                           "spectral leakage.")  # fmt: skip
+                           "spectral leakage.")
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
     is_complex = input.is_complex() or (window is not None and window.is_complex())
@@ -96,7 +96,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     described = _described(input, n_fft, hop, length, window)
     if not (input.is_complex() or input.is_floating_point()):
         raise RuntimeError(f"stft({described}) : expected a tensor of floating point or complex "
-                           "values")  # fmt: skip
+                           "values")
     rank = input._array.ndim
     if rank not in (1, 2):
         raise RuntimeError(f"stft({described}) : expected a 1D or 2D tensor")
@@ -107,7 +107,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     signal = input if rank == 2 else input.unsqueeze(0)
     if not 0 < n_fft <= signal.shape[-1]:
         raise RuntimeError(f"stft({described}) : expected 0 < n_fft <= {signal.shape[-1]}, but got "
-                           f"n_fft={n_fft}")  # fmt: skip
+                           f"n_fft={n_fft}")
     _check_frames("stft", described, n_fft, hop, length, window)
     frames = signal.unfold(-1, n_fft, hop)  # (batch, frame, n_fft)
     if window is not None or length < n_fft:
@@ -129,7 +129,7 @@ def _spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Ten
 
 @composite()
 def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
-          normalized=False, onesided=None, length=None, return_complex=False):  # fmt: skip
+          normalized=False, onesided=None, length=None, return_complex=False):
     """The signal of which stft made the frames' transforms `input`.
 
     input (frequency, frame) or (batch, frequency, frame), complex: result (batch, time).
@@ -141,12 +141,12 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     """
     if window is None:
         _warn_of_no_window("Please provide the same window used by stft to make the inversion "
-                           "lossless.", "applied.")  # fmt: skip
+                           "lossless.", "applied.")
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
     if not input.is_complex():
         raise RuntimeError("istft requires a complex-valued input tensor matching the output from "
-                           "stft with return_complex=True.")  # fmt: skip
+                           "stft with return_complex=True.")
     described = _described(input, n_fft, hop, size, window)
     _check_spectra(input, described, n_fft, onesided)
     _check_frames("istft", described, n_fft, hop, size, window)
@@ -190,7 +190,7 @@ def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> 
 def _added_up(
     frames: Tensor, window: Tensor, hop: int, n_fft: int, center: bool, length: int | None,
     described: str,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The frames laid over each other, divided by the sum of the windows' squares."""
     batch, count = frames.shape[0], frames.shape[1]
     total = n_fft + hop * (count - 1)
@@ -207,6 +207,6 @@ def _added_up(
     if end > total:
         warn("The length of signal is shorter than the length parameter. Result is being "
              "padded with zeros in the tail. Please check your center and hop_length "
-             "settings.", UserWarning)  # fmt: skip
+             "settings.", UserWarning)
         y = constant_pad_nd(y, (0, end - total))
     return y

@@ -34,7 +34,7 @@ def kaiser(points: int, beta: float) -> np.ndarray:
 def _window(
     name: str, length: int, periodic: bool, make: Any, dtype: Dtype | None, device: Any,
     requires_grad: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     kind = numpy_dtype(dtype)
     if kind.kind in "biu":
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
@@ -53,14 +53,14 @@ def _window(
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """0.5 - 0.5 cos(2 pi n / N).
 
     >>> torch.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     return _window("hann_window", window_length, periodic, lambda n: cosine_sum(n, (0.5, 0.5)),
-                   dtype, device, requires_grad)  # fmt: skip
+                   dtype, device, requires_grad)
 
 
 @public()
@@ -68,7 +68,7 @@ def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """alpha - beta cos(2 pi n / N).
 
     >>> torch.hamming_window(5, periodic=False)
@@ -84,7 +84,7 @@ def hamming_window(
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
 
     N is `window_length`, or one less for periodic=False, which makes the window symmetric.
@@ -102,25 +102,25 @@ def blackman_window(
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A triangle with zeros at its ends.
 
     >>> torch.bartlett_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     return _window("bartlett_window", window_length, periodic, triangle, dtype, device,
-                   requires_grad)  # fmt: skip
+                   requires_grad)
 
 
 @public()
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The Kaiser window, narrower the larger beta is.
 
     >>> torch.kaiser_window(5, periodic=False, beta=4.)
     tensor([0.0885, 0.6334, 1.0000, 0.6334, 0.0885])
     """
     return _window("kaiser_window", window_length, periodic, lambda n: kaiser(n, beta), dtype,
-                   device, requires_grad)  # fmt: skip
+                   device, requires_grad)

@@ -37,10 +37,10 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
             f"Long, Int; but got torch.{kind}Tensor instead (while checking arguments for {name})"
         )
     if indices.__class__ is np.ndarray and indices.dtype == np.int64 \
-            and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:  # fmt: skip
+            and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:
         return  # negative ones are the greatest so
     if indices.size and (np.minimum.reduce(indices, None) < 0
-                         or np.maximum.reduce(indices, None) >= rows):  # fmt: skip
+                         or np.maximum.reduce(indices, None) >= rows):
         wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
         error: Exception = IndexError("index out of range in self")
         if name == "embedding_bag":
@@ -54,7 +54,7 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
 
 @opaque(layout=Layout.FREE,
         name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
-        ref=lambda weight, indices, padding_idx=-1: weight[indices])  # fmt: skip
+        ref=lambda weight, indices, padding_idx=-1: weight[indices])
 def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False) -> Array:
     """The rows of `weight` at `indices`."""
     if weight.ndim != 2:
@@ -182,7 +182,7 @@ def embedding_renorm_(input, indices, max_norm, norm_type):
 def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
     sparse=False,
-):  # fmt: skip
+):
     """The rows of `weight` (rows, width) at the indices `input`: (*input.shape, width).
 
     The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place

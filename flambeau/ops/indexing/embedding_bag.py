@@ -35,7 +35,7 @@ def _reference(weight, indices, offsets, mode, each=None):
     return np.stack([
         reduce(rows[a:b], 0) if b > a else np.zeros(weight.shape[1])
         for a, b in itertools.pairwise(bounds)
-    ])  # fmt: skip
+    ])
 
 
 def bags_of(count: int, offsets: Array) -> Array:
@@ -67,11 +67,11 @@ def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | Non
 
 @opaque(layout=Layout.FREE,
         name="_embedding_bag_rows", node="EmbeddingBagBackward0", expose=(), samples=_samples,
-        ref=_reference, constant_outputs=(1,))  # fmt: skip
+        ref=_reference, constant_outputs=(1,))
 def reduced_bags(
     weight: Array, indices: Array, offsets: Array, mode, each: Array | None = None,
     scale_grad_by_freq=False, padding_idx=-1, sparse=False,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """(the bags' rows reduced, the index of each maximum: -1 for empty bags and other modes)."""
     _check_bags(weight, indices, offsets, each)
     bags = bags_of(indices.size, offsets)
@@ -82,16 +82,16 @@ def reduced_bags(
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
     if mode == _MAX and bags.__class__ is np.ndarray and (
         most := bags_most(weight, indices, bags, offsets.size)
-    ) is not None:  # fmt: skip
+    ) is not None:
         return most
     shape = (offsets.size, width)
     which = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
         y := bags_summed(weight, indices, bags, offsets.size, each)
-    ) is not None:  # fmt: skip
+    ) is not None:
         if mode == _MEAN:
             counts = np.diff(offsets, append=bags.size) if padding_idx < 0 \
-                else np.bincount(bags, minlength=offsets.size)  # fmt: skip
+                else np.bincount(bags, minlength=offsets.size)
             y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
         return y, which
     result = np.zeros(shape, inside)
@@ -217,7 +217,7 @@ def _(gg, which):
 def _native(
     weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,
-):  # fmt: skip
+):
     """(bags reduced, the bag of each index, bag sizes, indices of maxima).
 
     mode: 0 sum, 1 mean, 2 max.
@@ -230,7 +230,7 @@ def _native(
     y, which, offsets, padding = _reduced(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, padding_idx,
-    )  # fmt: skip
+    )
     bags = bags_of(indices._array.size, offsets._array)
     retained = bags if padding < 0 else bags[indices._array != padding]
     sizes = np.bincount(retained, minlength=offsets._array.size)
@@ -240,7 +240,7 @@ def _native(
 def _reduced(
     weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int,
     sparse: bool, each: Tensor | None, include_last_offset: bool, padding_idx: int | None,
-) -> tuple[Tensor, Tensor, Tensor, int]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, int]:
     """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
     if include_last_offset:
         if not offsets._array.size:
@@ -267,7 +267,7 @@ publish(_native, ("embedding_bag",), ("torch",))
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
     sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,
-):  # fmt: skip
+):
     """The sum, mean or max of the rows of `weight` in each bag of indices.
 
     input (bags, n), or (n,) with `offsets` saying where each bag starts: result (bags, width).
@@ -286,7 +286,7 @@ def embedding_bag(
         )
         weight, input = input, weight
     _check_bag_arguments(input, weight, offsets, mode, scale_grad_by_freq, sparse,
-                         per_sample_weights)  # fmt: skip
+                         per_sample_weights)
     if input.dim() == 2:
         offsets = arange(input.size(0), dtype=input.dtype) * input.size(1)
         include_last_offset = False
@@ -296,13 +296,13 @@ def embedding_bag(
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     return _reduced(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
-                    per_sample_weights, include_last_offset, padding_idx)[0]  # fmt: skip
+                    per_sample_weights, include_last_offset, padding_idx)[0]
 
 
 def _check_bag_arguments(
     input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, by_frequency: bool,
     sparse: bool, each: Tensor | None,
-) -> None:  # fmt: skip
+) -> None:
     if each is not None and each.shape != input.shape:
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({each.shape}) is not None, then it must have "

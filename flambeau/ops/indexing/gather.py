@@ -153,7 +153,7 @@ def _(g, dim, index):
 _REDUCE = {
     "add": np.add, "sum": np.add, "multiply": np.multiply, "prod": np.multiply,
     "amax": np.maximum, "amin": np.minimum,
-}  # fmt: skip
+}
 
 
 def _placed_source(index: Array, src: Array) -> Array:
@@ -294,7 +294,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
         y = _scatter(input, dim, index, supplied)
     elif reduce in ("add", "multiply"):
         y = _scatter_add(input, dim, index, supplied) if reduce == "add" else _scatter_reduce(
-            input, dim, index, supplied, "prod", True)  # fmt: skip
+            input, dim, index, supplied, "prod", True)
     else:
         raise RuntimeError("reduce argument must be either add or multiply.")
     return y if out is None else write_result("scatter", y, out)
@@ -349,7 +349,7 @@ def _(g, input, index, src, ys, dim, reduce, include_self, needs):
         ones = src.new_ones(src.shape)
         count = _scatter_add(input.new_ones(input.shape) if include_self
                              else _kept(input.new_ones(input.shape), dim, index, False), dim, index,
-                             ones)  # fmt: skip
+                             ones)
         count = count.masked_fill(count == 0, 1)
         share = g / count
         return (_kept(share, dim, index, include_self), None, gather(share, dim, index))
@@ -362,7 +362,7 @@ def _(g, input, index, src, ys, dim, reduce, include_self, needs):
         ties = _scatter_add(_kept(from_self, dim, index, False), dim, index, from_src)
     share = g / ties.masked_fill(ties == 0, 1)
     return (_kept(share * from_self, dim, index, include_self), None,
-            gather(share, dim, index) * from_src)  # fmt: skip
+            gather(share, dim, index) * from_src)
 
 
 def _kept(g, dim, index, include_self):
@@ -374,11 +374,11 @@ def _kept(g, dim, index, include_self):
 
 def _product_gradients(g, input, dim, index, src, include_self):
     retained = input if include_self else _scatter(input, dim, index, wrap(
-        np.ones((), input._array.dtype)))  # fmt: skip
+        np.ones((), input._array.dtype)))
     zero = src == 0
     zeros = _scatter_add((retained == 0).to(g.dtype), dim, index, zero.to(g.dtype))
     no_zero = _scatter_reduce(retained.masked_fill(retained == 0, 1), dim, index,
-                              src.masked_fill(zero, 1), "prod", True)  # fmt: skip
+                              src.masked_fill(zero, 1), "prod", True)
     whole = no_zero.masked_fill(zeros > 0, 0)
     of_self = whole / retained.masked_fill(retained == 0, 1)
     lone = no_zero.masked_fill(zeros != 1, 0)
@@ -439,9 +439,9 @@ def take(input: Array, index: Array) -> Array:
     if index.size and not input.size:
         raise IndexError("take(): tried to take from an empty tensor")
     if not all_below(index, input.size) and index.size \
-            and (index.max() >= input.size or index.min() < -input.size):  # fmt: skip
+            and (index.max() >= input.size or index.min() < -input.size):
         raise IndexError(f"out of range: tried to access index {index.max()} on a tensor of "
-                         f"{input.size} elements.")  # fmt: skip
+                         f"{input.size} elements.")
     return input.reshape(-1)[index]
 
 
@@ -459,7 +459,7 @@ def _put_reference(x, index, source, accumulate=False):
 
 @opaque(layout=Layout.PRESERVE, node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
-     ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))  # fmt: skip
+     ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
     """A copy with `source` written, or added, at flat positions.
 
@@ -539,5 +539,5 @@ def take_along_dim(input, indices, dim=None, *, out=None):
 for _name, _function in (
     ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_reduce", scatter_reduce),
     ("put", put),
-):  # fmt: skip
+):
     publish_in_place(_name, _function)

@@ -217,7 +217,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
         None if plain and arrays else (*basic, Ellipsis) if Ellipsis not in basic
         else tuple(basic),
         _second_pass(x, basic, rest) if arrays else None,
-    )  # fmt: skip
+    )
 
 
 def _check_slice(item: Any) -> None:
@@ -259,7 +259,7 @@ def _as_index(item: Any) -> Any:
         array = np.asarray(
             [v.tolist() if isinstance(v, Tensor) else v for v in item]
             if not isinstance(item, np.ndarray) else item
-        )  # fmt: skip
+        )
         if array.size == 0 and not isinstance(item, np.ndarray):
             array = array.astype(np.int64)
     elif hasattr(item, "__index__"):
@@ -331,7 +331,7 @@ def _counted(rest: tuple) -> list[np.ndarray]:
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
             ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),
-        ]))  # fmt: skip
+        ]))
 def gather_at(input: Array, where: Positions) -> Array:
     """The elements at arrays of positions."""
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
@@ -438,7 +438,7 @@ def _(g, values_shape, values_dtype, where):
 def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: str) -> Tensor:
     """Writes or adds `values` at positions of `self`, in place."""
     recorded = MODE.grad and ((self._tracked and requires(self))
-                              or (values._tracked and requires(values)))  # fmt: skip
+                              or (values._tracked and requires(values)))
     if recorded:
         check_writable(self, name)
         old = before_write(self, False)
@@ -469,11 +469,11 @@ def _masked(target: Array, rest: tuple | None, supplied: Array) -> bool:
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
             or supplied.dtype != target.dtype or target.dtype.kind not in "fi" \
-            or target.itemsize < 4 or not KernelPolicy.allowed:  # fmt: skip
+            or target.itemsize < 4 or not KernelPolicy.allowed:
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
     return whole and pointwise.served(
-        _unless, (target, mask, supplied), target=target) is not None  # fmt: skip
+        _unless, (target, mask, supplied), target=target) is not None
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -493,7 +493,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             if self._array.__class__ is MetaArray:
                 return
             if rest is None and target.nbytes >= MANY and supplied.dtype == target.dtype \
-                    and supplied.ndim <= target.ndim:  # fmt: skip
+                    and supplied.ndim <= target.ndim:
                 fill(target, supplied)
             elif _masked(target, rest, supplied):
                 pass

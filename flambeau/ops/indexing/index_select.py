@@ -114,7 +114,7 @@ def _spread(index: Array, at: int, source: Array) -> Array:
 
 @opaque(name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
-                                    rng.normal(size=(3, 3)), 2.0), {})]))  # fmt: skip
+                                    rng.normal(size=(3, 3)), 2.0), {})]))
 def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
@@ -173,7 +173,7 @@ def _copied_slices(x, dim, index, source):
 
 
 @opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
-    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
+    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.
 
@@ -207,7 +207,7 @@ def _(g, dim, index, source_shape):
 
 @opaque(layout=Layout.PRESERVE,
         name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
-    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))  # fmt: skip
+    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))
 def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
     at = canonical_dim(dim, input.ndim)
@@ -231,7 +231,7 @@ def _(g, dim, index):
 @_index_fill.vjp("value")
 def _(g, dim, index):
     once = wrap(np.unique(index._array % max(g._array.shape[dim], 1) if g._array.ndim else
-                          index._array))  # fmt: skip
+                          index._array))
     return g.index_select(dim, once).sum()
 
 
@@ -274,5 +274,5 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
 for _name, _function in (
     ("index_add", index_add), ("index_copy", index_copy), ("index_fill", index_fill),
     ("index_reduce", index_reduce),
-):  # fmt: skip
+):
     publish_in_place(_name, _function)

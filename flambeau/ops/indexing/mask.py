@@ -60,15 +60,15 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
            name="_masked_fill", node="MaskedFillBackward0", promotion=Promotion.NONE, expose=(),
            inplace=False, ref=lambda x, m, v: np.where(m, v, x),
            samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=4) > 0,
-                                       rng.normal(size=())), {})]))  # fmt: skip
+                                       rng.normal(size=())), {})]))
 def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """value where the mask holds, else input."""
     if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and KernelPolicy.allowed \
-            and (y := served(_unless, (input, mask, value))) is not None:  # fmt: skip
+            and (y := served(_unless, (input, mask, value))) is not None:
         return y
     if input.__class__ is Array and mask.shape == input.shape and input.size <= LARGE \
-            and value.dtype is input.dtype and not value.ndim:  # fmt: skip
+            and value.dtype is input.dtype and not value.ndim:
         y = input.copy()
         y[mask] = value
         return y
@@ -99,7 +99,7 @@ def masked_fill(input, mask, value):
     tensor([-1.,  2., -1.])
     """
     return _masked_fill(input, _mask_of(mask, "masked_fill"),
-                        _fill_value(input, value, "masked_fill"))  # fmt: skip
+                        _fill_value(input, value, "masked_fill"))
 
 
 @public(spaces=("Tensor",))
@@ -115,7 +115,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @opaque(name="_masked_select", node="MaskedSelectBackward0", expose=(),
         ref=lambda x, m: x[m], samples=lambda rng: iter(
-            [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))  # fmt: skip
+            [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:
     """The elements where the mask holds."""
     return input[mask]

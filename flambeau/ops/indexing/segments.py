@@ -16,13 +16,13 @@ from ..core.registry import Array, composite, opaque
 # What an empty segment gives where there is no initial value.
 _NEUTRAL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "prod": 1.0, "mean": 0.0}
 _UFUNCS = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add,
-           "prod": np.multiply}  # fmt: skip
+           "prod": np.multiply}
 
 
 @composite(expose=("torch",), aliases=("_segment_reduce",))
 def segment_reduce(
     data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None
-):  # fmt: skip
+):
     """The "sum", "mean", "max", "min" or "prod" of pieces of an axis, by lengths or by offsets.
 
     `lengths` (*batch, n) and `offsets` (*batch, n + 1) have the axes of `data` up to `axis`.

@@ -43,7 +43,7 @@ def _stub(free: int, checked: bool, name: str) -> types.CodeType:
         f"        {'; '.join(names) or 'pass'}",
         f"        return {recorder}(args, kwargs)",
         "    return stub",
-    ])  # fmt: skip
+    ])
     space: dict[str, Any] = {}
     define(source, _FILE, space)
     code: types.CodeType = space["outer"](*names).__code__
@@ -58,7 +58,7 @@ def clone(
         function.__code__, function.__globals__ if names is None else names,
         function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
-    )  # fmt: skip
+    )
     result.__kwdefaults__ = function.__kwdefaults__
     result.__dict__.update(function.__dict__)
     return result

@@ -15,7 +15,7 @@ from typing import Any
 from ...autograd.forward_ad import (
     LEVELS, Switch, attach, carry, give, last_level, primal_at, same_history, tangent_at,
     tangents_of,
-)  # fmt: skip
+)
 from ...autograd.inplace import before_write
 from ...autograd.node import Node, SavedOutput
 from ...autograd.save_plan import INPUT
@@ -83,7 +83,7 @@ def _closure(function: FunctionType) -> Any:
 
 def _matmul(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
-) -> Any:  # fmt: skip
+) -> Any:
     if not always and _level(args) is None:
         return original(*args)
     return OPERATORS["matmul"].function(*args)
@@ -91,7 +91,7 @@ def _matmul(
 
 def _view(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
-) -> Any:  # fmt: skip
+) -> Any:
     if kwargs or isinstance(args[1], dtype) or not (always or _level(args) is not None):
         return original(*args, **kwargs)
     shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
@@ -100,7 +100,7 @@ def _view(
 
 def _get_item(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
-) -> Any:  # fmt: skip
+) -> Any:
     x, item = args
     if item.__class__ is not int or not (always or _level(args) is not None):
         return original(x, item)
@@ -168,7 +168,7 @@ def _push(
     if y is NotImplemented or not operator.differentiable:
         return y
     spread = bool(operator.parameters) and \
-        any(p.kind is p.VAR_POSITIONAL for p in operator.parameters)  # fmt: skip
+        any(p.kind is p.VAR_POSITIONAL for p in operator.parameters)
     if spread:
         args = _gathered(operator, args, kwargs)
         primals = _gathered(operator, tuple(primals), named)
@@ -185,7 +185,7 @@ def _push(
 def _gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Positional arguments, those of a `*parameter` as one tuple."""
     index, name = next((i, p.name) for i, p in enumerate(operator.parameters)
-                       if p.kind is p.VAR_POSITIONAL)  # fmt: skip
+                       if p.kind is p.VAR_POSITIONAL)
     return (*args[:index], (kwargs[name],) if name in kwargs else tuple(args[index:]))
 
 
@@ -228,7 +228,7 @@ def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level
             saved[i] = duals[position]
         elif isinstance(saved[i], tuple):
             saved[i] = tuple(SavedDual(v, result) if v.__class__ is SavedOutput else v
-                             for v in saved[i])  # fmt: skip
+                             for v in saved[i])
         elif saved[i].__class__ is SavedOutput:
             saved[i] = SavedDual(saved[i], result)
     node.saved = tuple(saved)
@@ -271,7 +271,7 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
             own = whole.as_strided(
                 target.shape, target.stride(),
                 target.storage_offset() - base.storage_offset(),
-            )  # fmt: skip
+            )
             own.copy_(tangent.expand(own.shape).to(own.dtype))
         else:
             own = tangent.expand(target.shape).to(target.dtype).clone()
@@ -298,9 +298,9 @@ def _push_in_place(
     primals = [_mapped(strip, a) for a in args]
     named = {k: _mapped(strip, v) for k, v in kwargs.items()}
     duals, values = bound(operator, args, kwargs, False), bound(
-        operator, tuple(primals), named, False)  # fmt: skip
+        operator, tuple(primals), named, False)
     values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
-        else primals[0].clone()  # fmt: skip
+        else primals[0].clone()
     y = operator.function(*_positional(operator, values))
     dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
     del old
@@ -370,7 +370,7 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         pushed = values.new_zeros(values.shape)
     _put_at(original, (tangent, pushed, *rest), kwargs)
     return _write_tangent(target, primal, tangent, level) if own is None \
-        else _follow(target, primal)  # fmt: skip
+        else _follow(target, primal)
 
 
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

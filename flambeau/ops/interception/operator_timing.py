@@ -101,14 +101,14 @@ def timed(recorder: Recorder, name: str) -> Callable:
             return y
         finally:
             note((name, begin, locals().get("end") or clock(), thread(), shapes, stack, size,
-                  _FUNCTION))  # fmt: skip
+                  _FUNCTION))
 
     return detailed if recorder.shapes or recorder.stack or recorder.memory else plain
 
 
 def timed_as(
     recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION
-) -> Callable:  # fmt: skip
+) -> Callable:
     """A recorder for calls whose event is named after their arguments."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -119,7 +119,7 @@ def timed_as(
         finally:
             recorder.events.append((
                 name(*args), begin, perf_counter_ns(), get_ident(), None, stack, 0, scope,
-            ))  # fmt: skip
+            ))
 
     return record
 

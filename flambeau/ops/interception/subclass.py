@@ -85,7 +85,7 @@ def _make_subclass(
     cls: type, data: Tensor, require_grad: bool = False, *,
     dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
     dispatch_layout: bool = False, device_for_backend_keys: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """An object of `cls` on the memory of `data`, a leaf."""
     result = data._alias(cls)
     with DisableTorchFunction():
@@ -96,7 +96,7 @@ def _make_subclass(
 def _torch_function(
     cls: type, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Calls the function; tensors that it gives become objects of the class."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented

@@ -46,7 +46,7 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
     if name in LINEAR_IN and LINEAR_IN[name] in operator.names:
         return _replaced(operator, values, operator.names.index(LINEAR_IN[name]), tangents)
     if name in MULTILINEAR and {
-        n.lstrip("+") for n in MULTILINEAR[name].split()} <= set(operator.names):  # fmt: skip
+        n.lstrip("+") for n in MULTILINEAR[name].split()} <= set(operator.names):
         return _multilinear(operator, values, tangents)
     if operator.kind is Kind.POINTWISE and isinstance(y, Tensor) and (
         not _complex(values) or (operator.holomorphic and operator.joint is None)
@@ -193,7 +193,7 @@ def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: A
     several = not isinstance(y, Tensor)
     outputs = list(y) if several else [y]
     positions = [i for i in operator.tensor_positions if tangents[i] is not None and (
-        operator.joint is not None or operator.names[i] in operator.vjps)]  # fmt: skip
+        operator.joint is not None or operator.names[i] in operator.vjps)]
     if not positions:
         return None
     recorded = is_grad_enabled() and _requires_grad((*values, *tangents))
@@ -201,7 +201,7 @@ def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: A
         slots = [_slot(t, i, operator) for i, t in enumerate(outputs)]
         g: Any = tuple(slots) if several else slots[0]
         conjugate = not several and slots[0] is not None and slots[0].is_complex() \
-            and operator.holomorphic and operator.joint is None  # fmt: skip
+            and operator.holomorphic and operator.joint is None
         actual = _cotangents(operator, values, positions, g.conj() if conjugate else g, y)
         pairs = []
         for position, part in zip(positions, actual, strict=True):
@@ -211,24 +211,24 @@ def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: A
                     pairs.append((restored(p, x._array.shape, x._array.dtype), t))
         if not pairs:
             return tuple([None if s is None else _zeros(s) for s in slots]) if several \
-                else _zeros(y)  # fmt: skip
+                else _zeros(y)
         wanted = [s for s in slots if s is not None]
         ps, ts = zip(*pairs, strict=True)
         result = iter(autograd_grad(ps, wanted, ts, create_graph=recorded, allow_unused=True))
     pushed = [None if s is None else next(result) for s in slots]
     pushed = [_zeros(s) if p is None and s is not None else p
-              for s, p in zip(slots, pushed, strict=True)]  # fmt: skip
+              for s, p in zip(slots, pushed, strict=True)]
     return tuple(pushed) if several else pushed[0]
 
 
 def _requires_grad(values: Sequence[Any]) -> bool:
     return any(_requires_grad(v) if v.__class__ in (tuple, list)
-               else isinstance(v, Tensor) and v.requires_grad for v in values)  # fmt: skip
+               else isinstance(v, Tensor) and v.requires_grad for v in values)
 
 
 def _slot(t: Any, index: int, operator: Operator) -> Any:
     if not isinstance(t, Tensor) or t._array.dtype.kind not in "fcV" \
-            or index in operator.constant_outputs:  # fmt: skip
+            or index in operator.constant_outputs:
         return None
     return t.new_zeros(t.shape).requires_grad_()
 

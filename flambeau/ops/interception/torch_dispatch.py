@@ -110,7 +110,7 @@ def meet(cls: type) -> None:
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """For a capture, which takes the stubs off: what a call on wrappers goes to."""
     if not STUBS.permanent or function not in STUBS.handlers \
-            or not _asked((*args, *kwargs.values())):  # fmt: skip
+            or not _asked((*args, *kwargs.values())):
         return None
     return functools.partial(STUBS.handlers[function], None)
 
@@ -180,7 +180,7 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
     lines = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
     raise TypeError(f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ "
                     f"handlers returned NotImplemented:\n\n{lines}\nFor more information, try "
-                    "re-running with TORCH_LOGS=not_implemented")  # fmt: skip
+                    "re-running with TORCH_LOGS=not_implemented")
 
 
 def _call(
@@ -236,7 +236,7 @@ def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any])
 _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros")] + [
     ("torch", f"{name}_like") for name in ("empty", "full", "ones", "rand", "randint", "randn",
                                            "zeros")
-]  # fmt: skip
+]
 
 
 def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -255,12 +255,12 @@ def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, 
 _WITH_TENSOR = frozenset("add sub mul div".split())
 _EITHER = frozenset("eq ne lt le gt ge remainder bitwise_and bitwise_or bitwise_xor fmod".split())
 _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "self",
-             "index": "Tensor", "unbind": "int"}  # fmt: skip
+             "index": "Tensor", "unbind": "int"}
 
 
 def _aten_name(operator: Operator) -> str:
     names = {"layer_norm": "native_layer_norm", "softmax": "_softmax",
-             "log_softmax": "_log_softmax", "relu_only": "relu"}  # fmt: skip
+             "log_softmax": "_log_softmax", "relu_only": "relu"}
     name = operator.name.strip("_")
     return names.get(name, name)
 
@@ -302,7 +302,7 @@ def make_wrapper_subclass(
     pin_memory: bool = False, requires_grad: bool = False,
     dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
     dispatch_layout: bool = False, _extra_dispatch_keys: Any = None, storage_size: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """An object of `cls` with a shape and a dtype, and no memory: its operators are the class's.
 
     RuntimeError for a class without `__torch_dispatch__`.

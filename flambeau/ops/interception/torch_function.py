@@ -31,7 +31,7 @@ from .code_patching import Swap, swap_of
 _ORDINARY: set[type] = {
     Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
     device, layout, memory_format, type, np.ndarray, Lacking,
-}  # fmt: skip
+}
 # Namespaces above this layer whose functions modes see: `nn.init` adds itself.
 NAMESPACES: list[dict[str, Any]] = []
 # Entry points of autograd: what they call is no public call.
@@ -116,7 +116,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
     match = () if state.no_subclasses else overloaded(_flat(args, kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
     return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \
-        else result  # fmt: skip
+        else result
 
 
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -135,13 +135,13 @@ def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
 def ask_mode(
     function: Any, kinds: tuple[type, ...], args: tuple, kwargs: dict[str, Any],
     original: Callable | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """What the last mode gives, which is off meanwhile."""
     state = STATE
     mode = state.modes[-1]
     if getattr(mode.__torch_function__, "__self__", mode) is not mode:
         raise RuntimeError("Defining your mode's `__torch_function__` as a classmethod is not "
-                           "supported, please make it a plain method")  # fmt: skip
+                           "supported, please make it a plain method")
     state.modes.pop()
     state.running, outer = original is not None and not state.modes, state.running
     try:
@@ -165,12 +165,12 @@ def ask(
             return result
     name = _full_name(function)
     lines = [f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned "
-             "NotImplemented:\n\n"]  # fmt: skip
+             "NotImplemented:\n\n"]
     if mode is not None:
         lines.append(f"  - mode object {mode!r}\n")
     lines += [f"  - tensor subclass {kind!r}\n" for kind in kinds]
     raise TypeError("".join(lines) + "\nFor more information, try re-running with "
-                    "TORCH_LOGS=not_implemented")  # fmt: skip
+                    "TORCH_LOGS=not_implemented")
 
 
 def _full_name(function: Any) -> str:
@@ -300,7 +300,7 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
-                or not (result := overloaded(_flat(args, kwargs))):  # fmt: skip
+                or not (result := overloaded(_flat(args, kwargs))):
             return None
         problem(f"{type(result[0]).__name__} overrides {shown.__name__}")
         return lambda args, kwargs: ask(shown, result, args, kwargs)
@@ -352,10 +352,10 @@ _PYTHON_OPERATORS = {
     "__iand__": "", "__or__": "", "__ror__": "", "__ior__": "", "__xor__": "", "__rxor__": "",
     "__ixor__": "", "__lshift__": "", "__rlshift__": "", "__ilshift__": "", "__rshift__": "",
     "__rrshift__": "", "__irshift__": "",
-}  # fmt: skip
+}
 _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", "__int__",
               "__complex__", "__index__", "__repr__", "__format__", "__deepcopy__", "__reversed__",
-              "__contains__", "__array__", "__reduce_ex__", "__dlpack__")  # fmt: skip
+              "__contains__", "__array__", "__reduce_ex__", "__dlpack__")
 
 
 def public_functions() -> dict[Any, tuple[Any, bool]]:
@@ -376,7 +376,7 @@ def public_functions() -> dict[Any, tuple[Any, bool]]:
     for names in (*PUBLIC.values(), methods, *NAMESPACES):
         for name, function in names.items():
             if isinstance(function, FunctionType) and not name.startswith("_") \
-                    and name not in _NEVER:  # fmt: skip
+                    and name not in _NEVER:
                 result[function] = (function, False)
                 if function.__name__.startswith("_"):
                     function.__name__ = name

@@ -17,7 +17,7 @@ from ..view.triangles import diag_embed, tril, triu
 
 def _words(order: int) -> str:
     return ("The factorization could not be completed because the input is not positive-definite "
-            f"(the leading minor of order {order} is not positive-definite).")  # fmt: skip
+            f"(the leading minor of order {order} is not positive-definite).")
 
 
 def _factored(A: Array) -> tuple[Array, Array]:
@@ -123,7 +123,7 @@ def _factor_samples(rng):
 
 
 @opaque(layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
-        ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))  # fmt: skip
+        ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))
 def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
     """The X of A X = input, for A given by its Cholesky factor L.
 
@@ -156,7 +156,7 @@ def _factors(rng):
 
 
 @opaque(layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
-        ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))  # fmt: skip
+        ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))
 def cholesky_inverse(L: Array, upper=False) -> Array:
     """The inverse of A, given by its Cholesky factor L.
 

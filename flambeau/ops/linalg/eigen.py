@@ -50,7 +50,7 @@ def _all_nan(A: Array) -> tuple[Array, Array]:
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eigh", "eigenvalues", "eigenvectors"),
-        ref=lambda A: np.linalg.eigh(A), samples=None)  # fmt: skip
+        ref=lambda A: np.linalg.eigh(A), samples=None)
 def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
     """Eigenvalues in ascending order and orthonormal eigenvectors."""
     part = _check_symmetric(A, UPLO)
@@ -90,7 +90,7 @@ def eigh(A, UPLO="L", *, out=None):
 
 
 @opaque(name="_linalg_eigvalsh", expose=(), differentiable=False, samples=_symmetric_samples,
-        ref=lambda A: np.linalg.eigvalsh(A))  # fmt: skip
+        ref=lambda A: np.linalg.eigvalsh(A))
 def _eigvalsh(A: Array, UPLO="L") -> Array:
     """The eigenvalues alone."""
     part = _check_symmetric(A, UPLO)
@@ -171,7 +171,7 @@ def eig(A, *, out=None):
 
 
 @opaque(name="_linalg_eigvals", expose=(), differentiable=False, samples=square_samples,
-        ref=lambda A: np.linalg.eigvals(A).astype(complex))  # fmt: skip
+        ref=lambda A: np.linalg.eigvals(A).astype(complex))
 def _eigvals(A: Array) -> Array:
     """The eigenvalues alone."""
     kind = _check_general(A, "linalg.eigvals")

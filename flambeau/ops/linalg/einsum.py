@@ -26,7 +26,7 @@ def _scanned(text: str, start: int, place: str) -> list[str]:
         elif c == ".":
             if "..." in result:
                 raise RuntimeError(f"einsum(): found '.' for {place} for which an ellipsis was "
-                                   "already found")  # fmt: skip
+                                   "already found")
             if text[i : i + 3] != "...":
                 raise RuntimeError(
                     f"einsum(): found '.' for {place} that is not part of any ellipsis"
@@ -37,7 +37,7 @@ def _scanned(text: str, start: int, place: str) -> list[str]:
             result.append(c)
         else:
             raise RuntimeError(f"einsum(): invalid subscript given at index {start + i} in the "
-                               "equation string, subscripts must be in [a-zA-Z]")  # fmt: skip
+                               "equation string, subscripts must be in [a-zA-Z]")
         i += 1
     return result
 
@@ -89,7 +89,7 @@ def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, .
             continue
         if s in output:
             raise RuntimeError(f"einsum(): output subscript {s} appears more than once in the "
-                               "output")  # fmt: skip
+                               "output")
         if s not in counts:
             raise RuntimeError(
                 f"einsum(): output subscript {s} does not appear in the equation for any input "
@@ -109,7 +109,7 @@ def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[
             m, n = x.shape[i], x.shape[j]
             if m != n:
                 raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {index} "
-                                   f"but the sizes don't match, {n} != {m}")  # fmt: skip
+                                   f"but the sizes don't match, {n} != {m}")
             x = x.diagonal(0, i, j)
             del labels[j], labels[i]
             labels.append(label)
@@ -188,12 +188,12 @@ def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] 
 def _pair_plan(
     left: tuple[Label, ...], a: tuple[int, ...], right: tuple[Label, ...], b: tuple[int, ...],
     keep: frozenset,
-) -> PairPlan:  # fmt: skip
+) -> PairPlan:
     """The plan for operands of shapes a and b; labels that are not in `keep` are summed over."""
     sizes = _sizes(((left, a), (right, b)))
     # Axes of length 1 that the other operand has longer do not count.
     ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
-            for x, shape in ((left, a), (right, b))]  # fmt: skip
+            for x, shape in ((left, a), (right, b))]
     whole = [[s for s in x if s not in o] for x, o in zip((left, right), ones, strict=True)]
     alone = [set(whole[0]) - keep - set(whole[1]), set(whole[1]) - keep - set(whole[0])]
     x, y = ([s for s in w if s not in drop] for w, drop in zip(whole, alone, strict=True))
@@ -216,13 +216,13 @@ def _pair_plan(
     else:  # the products of elements, broadcast
         orders = [s for s in order if s in x], [s for s in order if s in y]
         shapes = tuple(None if o == order else tuple(sizes[s] if s in o else 1 for s in order)
-                       for o in orders)  # fmt: skip
+                       for o in orders)
         reshape = None
     steps = [
         Steps(_places(labels, item), _places(w, drop), _order(retained, o), shape)
         for labels, item, w, drop, retained, o, shape in zip(
             (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
-    ]  # fmt: skip
+    ]
     return PairPlan(*steps, bool(summed), reshape, tuple(order))
 
 
@@ -288,7 +288,7 @@ def _letter(number: Any, place: str) -> str:
         return "..."
     if not 0 <= number < 52:
         raise ValueError(f"einsum(): expected subscripts in {place} to be within the range "
-                         f"[0, 52), but got {number}")  # fmt: skip
+                         f"[0, 52), but got {number}")
     return chr(ord("A") + number) if number < 26 else chr(ord("a") + number - 26)
 
 
@@ -315,7 +315,7 @@ def einsum(*args):
     """
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, or "
-                         "at least one operand and its subscripts list")  # fmt: skip
+                         "at least one operand and its subscripts list")
     if isinstance(args[0], Tensor):
         equation, operands = _from_lists(args)
     else:
@@ -330,5 +330,5 @@ def einsum(*args):
             return new if result[1] is None else new.permute(result[1])
     labels, output = parsed(equation, tuple(x._array.ndim for x in operands))
     each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
-            for i, (x, s) in enumerate(zip(operands, labels, strict=True))]  # fmt: skip
+            for i, (x, s) in enumerate(zip(operands, labels, strict=True))]
     return contracted(each, output)

@@ -16,7 +16,7 @@ from ..core.return_types import return_type
 
 @opaque(layout=Layout.COLUMNS,
         name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
-        result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))  # fmt: skip
+        result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))
 def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.ldl_factor_ex"):
     """L and D in one array, LAPACK's pivots, and where D is singular."""
     check_floats(A, "torch.linalg.ldl_factor_ex")
@@ -63,10 +63,10 @@ def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
     check_matrix(B, name, "B")
     if B.ndim < 2:
         raise RuntimeError(f"{name}: Expected B to have at least 2 dimensions, but it has {B.ndim} "
-                           "dimensions instead")  # fmt: skip
+                           "dimensions instead")
     if LD.shape[:-1] != pivots.shape:
         raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but "
-                           f"got pivots with shape {list(pivots.shape)} instead")  # fmt: skip
+                           f"got pivots with shape {list(pivots.shape)} instead")
     if pivots.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: Expected pivots to be integers. Got {kind_name(pivots)}")
     if LD.dtype != B.dtype:

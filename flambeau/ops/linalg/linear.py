@@ -81,7 +81,7 @@ def _features_advice(shape: tuple[int, ...], features: int) -> str:
         rest *= n
     if len(shape) > 2 and rest == features:
         return (f"flatten the input first: x.flatten(1) has {' * '.join(map(str, shape[1:]))} = "
-                f"{rest} features")  # fmt: skip
+                f"{rest} features")
     if len(shape) > 1 and shape[-2] == features:
         return f"axis {len(shape) - 2} has {features}: transpose the last two axes?"
     return f"the layer fits with in_features={shape[-1]}"
@@ -90,7 +90,7 @@ def _features_advice(shape: tuple[int, ...], features: int) -> str:
 def _check(input: Array, weight: Array, bias: Array | None) -> None:
     if weight.ndim not in (1, 2):
         raise RuntimeError(f"linear(): weight must be 1D or 2D, got {weight.ndim}D: "
-                           f"{list(weight.shape)}")  # fmt: skip
+                           f"{list(weight.shape)}")
     if not input.ndim:
         raise RuntimeError(
             "both arguments to linear need to be at least 1D, but they are 0D and "
@@ -104,24 +104,24 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
                              f"{kinds[1]}"),
                 f"Convert the input to the layer's dtype: x.to({FROM_NUMPY[other.dtype]}). NumPy's "
                 "arrays are float64 unless they are told otherwise.",
-            )  # fmt: skip
+            )
     if input.shape[-1] != weight.shape[-1]:
         rows = input.size // max(input.shape[-1], 1)
         supplied = f"{rows}x{input.shape[-1]}"
         if weight.ndim == 1:
             raise RuntimeError(f"size mismatch, got input ({rows}), mat ({supplied}), vec "
-                               f"({weight.shape[0]})")  # fmt: skip
+                               f"({weight.shape[0]})")
         raise noted(
             RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({supplied} and "
                          f"{weight.shape[1]}x{weight.shape[0]})"),
             f"The layer expects {weight.shape[1]} features, the input has the shape "
             f"{tuple(input.shape)}.",
             _features_advice(tuple(input.shape), weight.shape[1]),
-        )  # fmt: skip
+        )
     out = input.shape[:-1] + weight.shape[:-1]
     if bias is not None and (bias.ndim > len(out) or any(
         n not in (1, m) for n, m in zip(bias.shape[::-1], out[::-1], strict=False)
-    )):  # fmt: skip
+    )):
         raise RuntimeError(
             f"linear(): bias of shape {list(bias.shape)} does not fit the output {list(out)}: the "
             f"expanded size of the tensor ({out[-1] if out else 1}) must match the existing size"
@@ -152,7 +152,7 @@ def _(g, bias_shape):
                                    b.reshape(-1, b.shape[-1])),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 2))), {}),
                                   ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 2))), {}),
-                                  ((rng.normal(size=4), rng.normal(size=2)), {})]))  # fmt: skip
+                                  ((rng.normal(size=4), rng.normal(size=2)), {})]))
 def rows_product(input: Array, other: Array) -> Array:
     """input.T @ other, both seen as matrices of rows: the gradient of a weight."""
     if input.ndim != 2:

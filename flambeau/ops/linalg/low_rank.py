@@ -69,7 +69,7 @@ def pca_lowrank(A, q=None, center=True, niter=2):
 @composite(expose=("torch",))
 def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None,
            method=None, tracker=None, ortho_iparams=None, ortho_fparams=None,
-           ortho_bparams=None):  # fmt: skip
+           ortho_bparams=None):
     """The k largest (or smallest) eigenvalues of symmetric A X = E B X, and their vectors.
 
     Found among all of them, which are computed whole: n, iK, niter and tol change nothing.

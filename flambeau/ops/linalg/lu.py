@@ -68,7 +68,7 @@ def _needs_pivots(pivot: bool) -> None:
 def _zero_pivot(place: int) -> str:
     return (f"U[{place},{place}] is zero and using it on lu_solve would result in a division by "
             "zero. If you still want to perform the factorization, consider calling linalg.lu(A, "
-            "pivot) or linalg.lu_factor_ex(A, pivot)")  # fmt: skip
+            "pivot) or linalg.lu_factor_ex(A, pivot)")
 
 
 # -------------------------------------------------------------------------------- derivative
@@ -115,7 +115,7 @@ def _reference(A):
 
 
 @linalg_operator(result_type=return_type("linalg_lu", "P", "L", "U"), constant_outputs=(0,),
-                 samples=rectangular_samples, ref=_reference)  # fmt: skip
+                 samples=rectangular_samples, ref=_reference)
 def lu(A: Array, *, pivot=True) -> tuple[Array, Array, Array]:
     """P, L and U with A = P L U: a permutation, a lower and an upper triangle.
 
@@ -145,7 +145,7 @@ def _(gs, ys):
 @opaque(layout=Layout.COLUMNS,
         name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
-        constant_outputs=(1, 2), samples=square_samples, ref=None)  # fmt: skip
+        constant_outputs=(1, 2), samples=square_samples, ref=None)
 def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.lu_factor_ex"):
     """L and U in one array, row exchanges, and the places of zero pivots."""
     _check_rank(A, "torch.lu_factor")
@@ -253,10 +253,10 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
         )
     if LU.shape[-1] != pivots.shape[-1]:
         raise RuntimeError(f"{name}: Number of pivots per batch should be same as the dimension of "
-                           "the matrix")  # fmt: skip
+                           "the matrix")
     if LU.shape[:-2] != pivots.shape[:-1]:
         raise RuntimeError(f"{name}: Batch dimensions of LU doesn't match batch dimensions of "
-                           "pivots")  # fmt: skip
+                           "pivots")
 
 
 @linalg_function()
@@ -334,7 +334,7 @@ def _(g, A, y):
 
 
 @linalg_operator(result_type=return_type("linalg_slogdet", "sign", "logabsdet"),
-                 samples=square_samples, ref=lambda A: tuple(np.linalg.slogdet(A)))  # fmt: skip
+                 samples=square_samples, ref=lambda A: tuple(np.linalg.slogdet(A)))
 def slogdet(A: Array) -> tuple[Array, Array]:
     """Signs of determinants and logarithms of their magnitudes.
 

@@ -46,7 +46,7 @@ def _by_vector(a: Array, b: Array) -> Array | None:
 def _large_dot(a: Array, b: Array) -> Array | None:
     """The product of a large row and a column, or of vectors, on all threads; None otherwise."""
     if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in FLOATS \
-            or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:  # fmt: skip
+            or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return None
     y = folded(np.multiply, a.reshape(-1), b.reshape(-1))
     return None if y is None else np.full(a.shape[:-1] + b.shape[1:], y, a.dtype)
@@ -90,14 +90,14 @@ def _times(a: Array) -> str:
 
 def _batches(rng):
     for a, b in (((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)),
-                 ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,))):  # fmt: skip
+                 ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,))):
         yield (rng.normal(size=a), rng.normal(size=b)), {}
 
 
 @opaque(
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
-        samples=_batches, aliases=("linalg.matmul",))  # fmt: skip
+        samples=_batches, aliases=("linalg.matmul",))
 def matmul(input: Array, other: Array) -> Array:
     """Matrix product, with vectors as rows or columns and batches broadcast.
 
@@ -150,7 +150,7 @@ def _ranks(name: str, x: Tensor, rank: int, argument: str) -> None:
     if x._array.ndim != rank:
         words = {1: "1D", 2: "a matrix", 3: "a 3D tensor"}[rank]
         raise RuntimeError(f"{name}: expected {argument} to be {words}, got {x._array.ndim}D "
-                           f"tensor of shape {tuple(x.shape)}")  # fmt: skip
+                           f"tensor of shape {tuple(x.shape)}")
 
 
 @composite()
@@ -182,7 +182,7 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
     """
     if input._array.ndim != 3 or mat2._array.ndim != 3:
         raise RuntimeError("batch1 must be a 3D tensor" if input._array.ndim != 3
-                           else "batch2 must be a 3D tensor")  # fmt: skip
+                           else "batch2 must be a 3D tensor")
     a, b = input._array.shape, mat2._array.shape
     if a[0] != b[0] or a[2] != b[1]:
         raise RuntimeError(
@@ -265,7 +265,7 @@ def _int_mm(input, mat2, *, out=None):
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.ndim != 2:
             raise RuntimeError(f"int_mm_out_cpu: Expected {name} to be of dimension 2 but got "
-                               f"{x._array.ndim}")  # fmt: skip
+                               f"{x._array.ndim}")
     if input.shape[1] != mat2.shape[0]:
         raise RuntimeError(
             "int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got "
@@ -274,5 +274,5 @@ def _int_mm(input, mat2, *, out=None):
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.dtype not in (np.int8, np.uint8):
             raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be int8 or uint8 but got "
-                               f"{legacy_name(x.dtype).lower()}")  # fmt: skip
+                               f"{legacy_name(x.dtype).lower()}")
     return matmul(input.int(), mat2.int(), out=out)

@@ -43,7 +43,7 @@ _PADE = (
     (5.371920351148152, (
         64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
         10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1)),
-)  # fmt: skip
+)
 
 
 def _exponential(A: Array) -> Array:
@@ -59,7 +59,7 @@ def _exponential(A: Array) -> Array:
         for i in range(int(halvings.max())):
             more = halvings > i
             y = np.matmul(y, y) if more.all() else np.where(
-                more[..., None, None], np.matmul(y, y), y)  # fmt: skip
+                more[..., None, None], np.matmul(y, y), y)
     return y
 
 
@@ -77,7 +77,7 @@ def _rational(A: Array, coefficients: tuple[int, ...]) -> Array:
 
 
 @opaque(name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
-        samples=square_samples, ref=_series)  # fmt: skip
+        samples=square_samples, ref=_series)
 def _matrix_exp(A: Array) -> Array:
     """The exponential of square matrices."""
     check_floats(A, "linalg.matrix_exp")
@@ -173,10 +173,10 @@ def _check_chain(tensors: list[Tensor]) -> None:
             words = "1D or 2D" if at_end else "2D"
             which = "the first" if i == 0 else "the last" if i == n - 1 else f"tensor {i}"
             raise RuntimeError(f"multi_dot(): {which} tensor must be {words} but got "
-                               f"{t._array.ndim}D")  # fmt: skip
+                               f"{t._array.ndim}D")
         if t.dtype is not first.dtype:
             raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 "
-                               f"is {first.dtype} and tensor {i} {t.dtype}")  # fmt: skip
+                               f"is {first.dtype} and tensor {i} {t.dtype}")
 
 
 @linalg_function()
@@ -195,7 +195,7 @@ def multi_dot(tensors, *, out=None):
     for i in range(len(chain) - 1):
         if chain[i].shape[1] != chain[i + 1].shape[0]:
             raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {shapes[i]} and "
-                               f"{shapes[i + 1]} cannot be multiplied")  # fmt: skip
+                               f"{shapes[i + 1]} cannot be multiplied")
     sizes = [t.shape[0] for t in chain] + [chain[-1].shape[1]]
     y = _chain(chain, _best_order(sizes), 0, len(chain) - 1)
     y = y.squeeze(-1) if column else y
@@ -270,7 +270,7 @@ def tensorinv(A, ind=2, *, out=None):
     rows, columns = _product(shape[:ind]), _product(shape[ind:])
     if rows != columns:
         raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[ind:]) == "
-                           f"prod(self.shape[:ind]), but got {columns} != {rows}")  # fmt: skip
+                           f"prod(self.shape[:ind]), but got {columns} != {rows}")
     return _out(inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind])), out)
 
 

@@ -48,7 +48,7 @@ def _check_pinv(A: Array) -> None:
 
 
 @opaque(name="_linalg_pinv", node="LinalgPinvBackward0", expose=(), holomorphic=False,
-        samples=rectangular_samples, ref=lambda A: np.linalg.pinv(A))  # fmt: skip
+        samples=rectangular_samples, ref=lambda A: np.linalg.pinv(A))
 def _pinv(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
     """The pseudo-inverses of matrices."""
     _check_pinv(A)
@@ -61,7 +61,7 @@ def _pinv(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
     with np.errstate(all="ignore"):
         inverse = np.where(sizes > least, 1 / S, 0).astype(S.dtype)
     return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
-                     np.swapaxes(U, -1, -2).conj())  # fmt: skip
+                     np.swapaxes(U, -1, -2).conj())
 
 
 @_pinv.vjp
@@ -109,7 +109,7 @@ def pinverse(input, rcond=1e-15):
 
 
 @opaque(name="_matrix_rank", expose=(), differentiable=False, samples=rectangular_samples,
-        ref=lambda A: np.linalg.matrix_rank(A))  # fmt: skip
+        ref=lambda A: np.linalg.matrix_rank(A))
 def _matrix_rank(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
     """How many singular values do not count as zero."""
     check_matrix(A, "torch.linalg.matrix_rank", "input")
@@ -153,14 +153,14 @@ def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
                            f"input's dtype {kind_name(a)} and other's dtype {kind_name(b)}")
     if not 0 <= a.ndim - b.ndim <= 1:
         raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and "
-                           "(input.dim() - other.dim()) <= 1")  # fmt: skip
+                           "(input.dim() - other.dim()) <= 1")
     if driver not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of "
-                           "(gels, gelsy, gelsd, gelss)")  # fmt: skip
+                           "(gels, gelsy, gelsd, gelss)")
     vector = a.ndim - 1 == b.ndim
     if a.shape[-2] != b.shape[-1 if vector else -2]:
         raise RuntimeError(f"{name}: input.size(-2) should match other.size("
-                           f"{-1 if vector else -2})")  # fmt: skip
+                           f"{-1 if vector else -2})")
     return vector
 
 
@@ -171,7 +171,7 @@ def _problems(rng):
 
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
-        constant_outputs=(1, 2), samples=_problems, ref=None)  # fmt: skip
+        constant_outputs=(1, 2), samples=_problems, ref=None)
 def _lstsq(A: Array, B: Array, rcond, driver) -> tuple[Array, Array, Array]:
     """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""
     import scipy.linalg

@@ -66,19 +66,19 @@ def _same_kinds(input: Array, *others: tuple[Array, str]) -> None:
     for other, name in others:
         if other.dtype != input.dtype:
             raise RuntimeError(f"self and {name} must have the same dtype, but got "
-                               f"{kind_name(input)} and {kind_name(other)}")  # fmt: skip
+                               f"{kind_name(input)} and {kind_name(other)}")
 
 
 def _matrix_sums(rng: Rng):
     for shape in ((2, 4), (4,), (2, 1), ()):
         yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {}
     yield (rng.normal(size=(2, 4)), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {
-        "beta": 0.5, "alpha": 2.0}  # fmt: skip
+        "beta": 0.5, "alpha": 2.0}
 
 
 @opaque(layout=Layout.FREE,
         samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
-        + alpha * np.einsum("ij,jk", a, b))  # fmt: skip
+        + alpha * np.einsum("ij,jk", a, b))
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * (mat1 @ mat2).
 
@@ -87,7 +87,7 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
     """
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor" if mat1.ndim != 2
-                           else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")  # fmt: skip
+                           else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
     _same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
     if mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(
@@ -137,7 +137,7 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
     if mat.shape[1] != vec.shape[0] or input.shape not in ((), (1,), (mat.shape[0],)):
         size = input.shape[0] if input.ndim else 1
         raise RuntimeError(f"size mismatch, got input ({size}), mat "
-                           f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")  # fmt: skip
+                           f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
     _same_kinds(input, (mat, "mat"), (vec, "vec"))
     return _added(product(mat, vec), input, beta, alpha)
 
@@ -160,7 +160,7 @@ def _(g, mat, alpha):
 def _batch_sums(rng: Rng):
     for shape in ((2, 2, 4), (2, 4), (4,)):
         yield (rng.normal(size=shape), rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3, 4))), {
-            "beta": 2.0}  # fmt: skip
+            "beta": 2.0}
 
 
 @opaque(layout=Layout.FREE, samples=_batch_sums, inplace=True,
@@ -184,7 +184,7 @@ def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> A
     if not input.dtype == batch1.dtype == batch2.dtype:
         kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, batch1, batch2)]
         raise RuntimeError("Input dtypes must be the same, got: input "
-                           f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")  # fmt: skip
+                           f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")
     _fits(input, (*batch1.shape[:2], batch2.shape[2]))
     return _added(product(batch1, batch2), input, beta, alpha)
 
@@ -227,7 +227,7 @@ def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
     _check_batches(a, b)
     if a.shape[0] != b.shape[0]:
         raise RuntimeError("batch1 and batch2 must have same number of batches, got "
-                           f"{a.shape[0]} and {b.shape[0]}")  # fmt: skip
+                           f"{a.shape[0]} and {b.shape[0]}")
     if a.shape[2] != b.shape[1]:
         raise RuntimeError(
             f"Incompatible matrix sizes for bmm ({a.shape[1]}x{a.shape[2]} and "
@@ -236,7 +236,7 @@ def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
     _fits(input._array, (a.shape[1], b.shape[2]))
     # One product: the batch is one more axis to sum over.
     rows = batch1.transpose(0, 1).reshape(a.shape[1], -1) if a.size else \
-        batch1.new_zeros(a.shape[1], a.shape[0] * a.shape[2])  # fmt: skip
+        batch1.new_zeros(a.shape[1], a.shape[0] * a.shape[2])
     columns = batch2.reshape(a.shape[0] * a.shape[2], b.shape[2])
     return addmm(input, rows, columns, beta=beta, alpha=alpha, out=out)
 
@@ -320,7 +320,7 @@ def inner(input, other, *, out=None):
         y = input * other
     elif a.shape[-1] != b.shape[-1]:
         raise RuntimeError("inner() the last dimension must match on both input tensors but got "
-                           f"shapes {list(a.shape)} and {list(b.shape)}")  # fmt: skip
+                           f"shapes {list(a.shape)} and {list(b.shape)}")
     else:
         y = tensordot(input, other, ([-1], [-1]))
     return y if out is None else write_out(addmm.operator, y, out)
@@ -345,7 +345,7 @@ def vecdot(x, y, *, dim=-1, out=None):
     """
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError("linalg.vecdot: Expected a floating point or complex tensor as input. "
-                           f"Got {kind_name(x._array)}")  # fmt: skip
+                           f"Got {kind_name(x._array)}")
     left = x.conj() if x.is_complex() else x
     if x._array.ndim == y._array.ndim == 1:
         return dot(left, y, out=out)
@@ -370,7 +370,7 @@ def _contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[i
     if len(first) != len(second):
         raise RuntimeError("both dimension lists should have same length")
     return ([canonical_dim(d, a._array.ndim) for d in first],
-            [canonical_dim(d, b._array.ndim) for d in second])  # fmt: skip
+            [canonical_dim(d, b._array.ndim) for d in second])
 
 
 @composite(expose=("torch",))

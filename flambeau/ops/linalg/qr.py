@@ -28,7 +28,7 @@ def _check_mode(mode: str) -> None:
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_qr", "Q", "R"), samples=rectangular_samples,
-        ref=lambda A: tuple(np.linalg.qr(A)))  # fmt: skip
+        ref=lambda A: tuple(np.linalg.qr(A)))
 def _qr(A: Array, mode="reduced") -> tuple[Array, Array]:
     """Q and R with A = Q R."""
     check_floats(A, "linalg.qr")
@@ -84,10 +84,10 @@ def _(gs, ys, mode):
     if mode == "r":
         raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when "
                            "mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to "
-                           "require gradients")  # fmt: skip
+                           "require gradients")
     if mode == "complete" and Q.shape[-1] > R.shape[-1]:
         raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and "
-                           "nrows > ncols")  # fmt: skip
+                           "nrows > ncols")
     return qr_cotangent(gs[0], gs[1], Q, R)
 
 
@@ -123,12 +123,12 @@ def _raw_reference(x):
     raw = [scipy.linalg.qr(a, mode="raw") for a in x.reshape(-1, *x.shape[-2:])]
     k = min(x.shape[-2:])
     return (np.stack([a for (a, _), _ in raw]).reshape(x.shape),
-            np.stack([t for (_, t), _ in raw]).reshape(*x.shape[:-2], k))  # fmt: skip
+            np.stack([t for (_, t), _ in raw]).reshape(*x.shape[:-2], k))
 
 
 @opaque(layout=Layout.COLUMNS,
         name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
-        result_type=return_type("geqrf", "a", "tau"))  # fmt: skip
+        result_type=return_type("geqrf", "a", "tau"))
 def geqrf(input: Array) -> tuple[Array, Array]:
     """R on and above the diagonal, the reflections' vectors below it, and their scales tau.
 
@@ -194,7 +194,7 @@ def _reflections(rng):
 
 @opaque(layout=Layout.COLUMNS,
         name="_householder_product", expose=(), differentiable=False, samples=_reflections,
-        ref=None)  # fmt: skip
+        ref=None)
 def _householder_product(A: Array, tau: Array) -> Array:
     """The first columns of a product of reflections, by LAPACK."""
     y = np.empty(A.shape, A.dtype)
@@ -254,7 +254,7 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
     for label, result in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
         if result != A.shape[:-2]:
             raise RuntimeError(f"{name}: Expected batch dimensions of {label} to be equal to "
-                               f"input.shape[:-2], but got {list(result)}")  # fmt: skip
+                               f"input.shape[:-2], but got {list(result)}")
     for label, x in (("tau", tau), ("other", other)):
         if x.dtype != A.dtype:
             raise RuntimeError(

@@ -30,7 +30,7 @@ def _singular_places(A: Array) -> Array:
         name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
         samples=square_samples, constant_outputs=(1,),
         result_type=return_type("linalg_inv_ex", "inverse", "info"),
-        ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
+        ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))
 def _inv_ex(A: Array, name="linalg.inv_ex", check_errors=True) -> tuple[Array, Array]:
     """Inverses, and where matrices were singular."""
     check_floats(A, "linalg.inv")
@@ -50,7 +50,7 @@ def _inv_ex(A: Array, name="linalg.inv_ex", check_errors=True) -> tuple[Array, A
 
 def _singular(place: int) -> str:
     return (f"The diagonal element {place} is zero, the inversion could not be completed because "
-            "the input matrix is singular.")  # fmt: skip
+            "the input matrix is singular.")
 
 
 @_inv_ex.vjp
@@ -128,7 +128,7 @@ def _solve_reference(A, B, left=True):
         name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
         samples=_equations,
-        ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
+        ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))
 def _solve(
     A: Array, B: Array, left=True, check_errors=True, name="linalg.solve"
 ) -> tuple[Array, Array]:
@@ -144,11 +144,11 @@ def _solve(
     if vector and not left:
         raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not "
                            "supported for left=False. In this case linalg.solve is equivalent to B "
-                           "/ A.squeeze(-1)")  # fmt: skip
+                           "/ A.squeeze(-1)")
     y, info = _solved(A, right, left)
     if check_errors:
         refuse(info, f"torch.{name}", lambda _: "The solver failed because the input matrix is "
-               "singular.")  # fmt: skip
+               "singular.")
     return (y[..., 0] if vector else y), info
 
 
@@ -241,7 +241,7 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
         samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
-            np.triu(A) if upper else np.tril(A), B), holomorphic=False)  # fmt: skip
+            np.triu(A) if upper else np.tril(A), B), holomorphic=False)
 def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False) -> Array:
     """The X of A X = B for triangular A."""
     name = "linalg.solve_triangular"
@@ -252,7 +252,7 @@ def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False)
     if left:
         return _checked_triangular(A, B, upper, unitriangular)
     y = _checked_triangular(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), not upper,
-                            unitriangular)  # fmt: skip
+                            unitriangular)
     return np.swapaxes(y, -1, -2)
 
 

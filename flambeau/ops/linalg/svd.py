@@ -36,9 +36,9 @@ def _failure(A: Array) -> Exception:
         where = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
         if not np.isfinite(x).all():
             return LinAlgError(f"linalg.svd: {where}The algorithm failed to converge because the "
-                               "input matrix contained non-finite values.")  # fmt: skip
+                               "input matrix contained non-finite values.")
     return LinAlgError("linalg.svd: The algorithm failed to converge because the input matrix is "
-                       "ill-conditioned or has too many repeated singular values.")  # fmt: skip
+                       "ill-conditioned or has too many repeated singular values.")
 
 
 def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
@@ -56,7 +56,7 @@ def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
-        ref=lambda A: np.linalg.svd(A, full_matrices=False))  # fmt: skip
+        ref=lambda A: np.linalg.svd(A, full_matrices=False))
 def _svd(A: Array, full_matrices=False) -> tuple[Array, Array, Array]:
     """U, S and Vh with A = U diag(S) Vh."""
     return _decomposed(A, full_matrices, True)
@@ -108,7 +108,7 @@ def svd_cotangent(gU, gS, gVh, U, S, Vh) -> Tensor | None:
 
 @opaque(name="_linalg_svdvals", expose=(), node="LinalgSvdBackward0", holomorphic=False,
         differentiable=False, samples=rectangular_samples,
-        ref=lambda A: np.linalg.svd(A, compute_uv=False))  # fmt: skip
+        ref=lambda A: np.linalg.svd(A, compute_uv=False))
 def _svdvals(A: Array) -> Array:
     """The singular values alone."""
     return _decomposed(A, False, False)[1]
@@ -117,7 +117,7 @@ def _svdvals(A: Array) -> Array:
 def _refuse_driver(driver) -> None:
     if driver is not None:
         raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA "
-                           "inputs with cuSOLVER backend.")  # fmt: skip
+                           "inputs with cuSOLVER backend.")
 
 
 @linalg_function()
@@ -165,7 +165,7 @@ def svd_legacy(input, some=True, compute_uv=True, *, out=None):
     else:
         batch, (m, n) = input.shape[:-2], input.shape[-2:]
         result = (input.new_zeros((*batch, m, m)), svdvals(input),
-                 input.new_zeros((*batch, n, n)))  # fmt: skip
+                 input.new_zeros((*batch, n, n)))
     if out is not None:
         for target, y in zip(out, result, strict=True):
             target.resize_(y.shape).copy_(y)

@@ -29,7 +29,7 @@ def _triples(rng: Rng):
 
 @opaque(layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
-            np.broadcast_to(y, x.shape), dim, -1)), -1, dim))  # fmt: skip
+            np.broadcast_to(y, x.shape), dim, -1)), -1, dim))
 def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
     """The cross products of vectors of length 3 along an axis.
 
@@ -83,7 +83,7 @@ def cross(input, other, dim=None, *, out=None):
                 "pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of "
                 "dim will change to agree with that of linalg.cross in a future release.",
                 UserWarning,
-            )  # fmt: skip
+            )
     return linalg_cross(input, other, dim=dim, out=out)
 
 
@@ -91,7 +91,7 @@ def cross(input, other, dim=None, *, out=None):
 
 _MANY = 25  # rows from which distances come of one matrix product, as in PyTorch
 _MODES = {None: 0, "use_mm_for_euclid_dist_if_necessary": 0, "use_mm_for_euclid_dist": 1,
-          "donot_use_mm_for_euclid_dist": 2}  # fmt: skip
+          "donot_use_mm_for_euclid_dist": 2}
 _BLOCK = 1 << 22  # elements of differences held at once
 
 
@@ -136,7 +136,7 @@ def _sets(rng: Rng):
 
 @opaque(name="_cdist", node="CdistBackward0", expose=(), samples=_sets,
         ref=lambda x, y, p, mode: np.linalg.norm(
-            x[..., :, None, :] - y[..., None, :, :], p, -1))  # fmt: skip
+            x[..., :, None, :] - y[..., None, :, :], p, -1))
 def _cdist(x1: Array, x2: Array, p, mode) -> Array:
     """The distances between each row of x1 and each of x2, batches of one shape."""
     inside = np.float32 if FROM_NUMPY[x1.dtype] in HALF else x1.dtype
@@ -180,7 +180,7 @@ def _check_sets(x: Array, y: Array, p: float) -> None:
             )
     if x.shape[-1] != y.shape[-1]:
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x.shape[-1]} X2: "
-                           f"{y.shape[-1]}")  # fmt: skip
+                           f"{y.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x.dtype != y.dtype:

@@ -59,7 +59,7 @@ def _bce_reference(x, t, weight, reduction):
 
 @opaque(layout=Layout.ITERATOR,
         name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
-        ref=_bce_reference, samples=_probabilities)  # fmt: skip
+        ref=_bce_reference, samples=_probabilities)
 def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
     if not FROM_NUMPY[input.dtype].is_floating_point:
@@ -68,11 +68,11 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
     if target.dtype != input.dtype:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
         raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
-                    _dtype_advice(target))  # fmt: skip
+                    _dtype_advice(target))
     for name, a in (("input", input), ("target", target)):
         if not within_unit(a):
             raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
-                        _range_advice(name, a))  # fmt: skip
+                        _range_advice(name, a))
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
@@ -95,7 +95,7 @@ def _(g, input, weight, reduction):
 
 @composite(expose=("nn.functional",))
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
-                         reduction="mean"):  # fmt: skip
+                         reduction="mean"):
     """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
 
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
@@ -106,7 +106,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise noted(ValueError(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
-        ), _shape_advice(input, target))  # fmt: skip
+        ), _shape_advice(input, target))
     if weight is not None:
         weight = weight.expand(np.broadcast_shapes(target._array.shape, weight._array.shape))
     return _bce(input, target, weight, number)
@@ -135,7 +135,7 @@ def _logit_entropy(x: Array, t: Array) -> Array:
 
 @opaque(layout=Layout.ITERATOR,
         name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
-        expose=(), ref=_logits_reference, samples=_logits)  # fmt: skip
+        expose=(), ref=_logits_reference, samples=_logits)
 def _bce_logits(
     input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction
 ) -> Array:
@@ -147,7 +147,7 @@ def _bce_logits(
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
         raise noted(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
-        ), _dtype_advice(target))  # fmt: skip
+        ), _dtype_advice(target))
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
@@ -210,7 +210,7 @@ def binary_cross_entropy_with_logits(
     if target.size() != input.size():
         raise noted(ValueError(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
-        ), _shape_advice(input, target))  # fmt: skip
+        ), _shape_advice(input, target))
     return _bce_logits(input, target, weight, pos_weight, number)
 
 

@@ -43,7 +43,7 @@ def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arr
     if bad.any():
         supplied = target if target.dtype is _INT64 else target.astype(np.int64)
         raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                    _labels_advice(supplied, bad, classes))  # fmt: skip
+                    _labels_advice(supplied, bad, classes))
     return t, retained
 
 
@@ -77,7 +77,7 @@ def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtyp
     picked, factors = _pick(x, t), _factors(t, retained, weight)
     if factors is not None:
         picked = np.where(factors == 0, 0, picked * factors) if retained is not None \
-            else picked * factors  # fmt: skip
+            else picked * factors
     if reduction == NONE:
         return np.negative(picked).astype(kind, copy=False)
     y = -np.add.reduce(picked, None)
@@ -275,7 +275,7 @@ def _advice(input: Tensor, target: Tensor) -> str | None:
         return "the target has an axis of length 1 too many: target.squeeze(1)"
     if kinds[1] == "f" and len(wanted) < len(shape):
         return ("the numbers of classes are integers: target.long(); probabilities of classes have "
-                f"the input's shape, {tuple(shape)}")  # fmt: skip
+                f"the input's shape, {tuple(shape)}")
     if kinds[1] in "ib" and target._array.dtype != np.int64:
         return "target.long()"
     return None
@@ -285,7 +285,7 @@ def _labels_advice(t: Array, bad: Array, classes: int) -> str:
     place = tuple(int(i[0]) for i in np.nonzero(bad))
     where = place[0] if len(place) == 1 else place
     text = (f"the target at {where} is {t[bad].flat[0]}; with {classes} classes they run from 0 to "
-            f"{classes - 1}")  # fmt: skip
+            f"{classes - 1}")
     if t.min() == 1 and t.max() == classes:
         text += ". They run from 1 here: target - 1"
     elif t.max() >= classes:
@@ -306,7 +306,7 @@ def _check_input(input: Tensor, target: Tensor) -> None:
 
 def _indices(
     input: Tensor, target: Tensor, weight: Tensor | None, scores: bool = False
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The target, checked against the input, in the input's shape without the classes."""
     try:
         _check_indices(input, target)
@@ -341,7 +341,7 @@ def _check_indices(input: Tensor, target: Tensor) -> None:
             raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(wanted)})")
     elif len(shape) == 4 and len(wanted) != 3:
         raise RuntimeError("only batches of spatial targets supported (3D tensors) but got targets "
-                           f"of dimension: {len(wanted)}")  # fmt: skip
+                           f"of dimension: {len(wanted)}")
     elif (shape[0], *shape[2:]) != wanted:
         if len(shape) == 4:
             raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(wanted)}")
@@ -351,7 +351,7 @@ def _check_indices(input: Tensor, target: Tensor) -> None:
     kind = target._array.dtype
     if kind is not _INT64 and kind not in (np.int64, np.uint8):
         raise RuntimeError("expected target dtype to be Long or Byte, but got "
-                           f"{legacy_name(FROM_NUMPY[kind])}")  # fmt: skip
+                           f"{legacy_name(FROM_NUMPY[kind])}")
 
 
 def _check_weight(input: Tensor, weight: Tensor) -> None:
@@ -363,12 +363,12 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
         )
     if weight._array.dtype != input._array.dtype:
         raise RuntimeError(f"expected scalar type {legacy_name(input.dtype)} but found "
-                           f"{legacy_name(weight.dtype)}")  # fmt: skip
+                           f"{legacy_name(weight.dtype)}")
 
 
 @composite(expose=("nn.functional",))
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
-             reduction="mean"):  # fmt: skip
+             reduction="mean"):
     """Minus the input's entries at the target classes, weighted.
 
     input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
@@ -386,7 +386,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
 @composite(expose=("nn.functional",))
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
-                  reduction="mean", label_smoothing=0.0):  # fmt: skip
+                  reduction="mean", label_smoothing=0.0):
     """Cross entropy of logits and classes, given by index or by probability.
 
     input (classes,), (n, classes) or (n, classes, ...); target the same without the classes, of
@@ -419,7 +419,7 @@ def _with_probabilities(input, target, weight, reduction, ignore_index, smoothin
             RuntimeError("Expected floating point type for target with class probabilities, got "
                          f"{legacy_name(target.dtype)}"),
             "Of one-hot targets pass target.float(), or the classes: target.argmax(1).",
-        )  # fmt: skip
+        )
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
     if weight is not None:

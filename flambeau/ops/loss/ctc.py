@@ -91,9 +91,9 @@ def _losses(alpha: Array, times: Array, lengths: Array) -> Array:
 
 # Without samples: like PyTorch's, the gradient is right only behind a log_softmax.
 @opaque(name="_ctc_loss", node="CtcLossBackward0", expose=(), ref=None, samples=None,
-        second_order=False)  # fmt: skip
+        second_order=False)
 def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array, blank: int,
-         zero_infinity: bool) -> Array:  # fmt: skip
+         zero_infinity: bool) -> Array:
     """Minus the log probability of each target.
 
     log_probs (time, batch, classes), targets (batch, labels) or all labels one after the other.
@@ -118,7 +118,7 @@ def _(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
 def _ctc_backward(
     g: Array, log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array,
     blank: int, zero_infinity: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """The cotangent of the log probabilities, as what made them (log_softmax) expects it."""
     targets, input_lengths, target_lengths = _checked(
         targets, input_lengths, target_lengths, len(log_probs)
@@ -188,7 +188,7 @@ def _rows(targets: Array, lengths: Array) -> Array:
         total = int(lengths.sum())
         if len(targets) != total:
             raise RuntimeError(f"Expected tensor to have size {total} at dimension 0, but got size "
-                               f"{len(targets)} for argument #2 'targets' {where_}")  # fmt: skip
+                               f"{len(targets)} for argument #2 'targets' {where_}")
         actual = np.zeros((len(lengths), longest), np.int64)
         actual[np.arange(longest) < lengths[:, None]] = targets
         return actual
@@ -203,7 +203,7 @@ def _rows(targets: Array, lengths: Array) -> Array:
 
 
 def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=NONE,
-              zero_infinity=False):  # fmt: skip
+              zero_infinity=False):
     """Connectionist temporal classification, with the reduction as a number.
 
     >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)
@@ -238,7 +238,7 @@ publish(_ctc_loss, ("ctc_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
-             zero_infinity=False):  # fmt: skip
+             zero_infinity=False):
     """Minus the log probability of label sequences whose timing is unknown.
 
     log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels one
@@ -251,4 +251,4 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     tensor(0.2877)
     """
     return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                     reduction_number(reduction), zero_infinity)  # fmt: skip
+                     reduction_number(reduction), zero_infinity)

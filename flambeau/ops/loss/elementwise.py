@@ -98,7 +98,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
 
         body.__doc__ = parts.__doc__
         result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
-                      samples=_differences(parameter))(body)  # fmt: skip
+                      samples=_differences(parameter))(body)
 
         @result.vjp("input")
         def _(g, input, target, reduction, parameter):
@@ -127,7 +127,7 @@ def _mse():
 
 
 @_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
-                  lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))  # fmt: skip
+                  lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
 def _smooth_l1():
     """Squares of differences below beta, absolute values above."""
 
@@ -142,7 +142,7 @@ def _smooth_l1():
 
 
 @_difference_loss("huber", "HuberLossBackward0", 1.3,
-                  lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))  # fmt: skip
+                  lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
 def _huber():
     """Half squares of differences below delta, lines above."""
 
@@ -201,7 +201,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     input, target = _matched(input, target)
     if weight is not None:
         return _weighted(_mse(input, target, NONE, 0.0), weight, input, reduction,
-                         lambda y: y.sum() / weight.sum())  # fmt: skip
+                         lambda y: y.sum() / weight.sum())
     return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
 
 
@@ -248,7 +248,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
         return _weighted(_huber(input, target, NONE, delta), weight, input, reduction,
-                         lambda y: y.mean())  # fmt: skip
+                         lambda y: y.mean())
     return _huber(input, target, reduction_number(reduction), delta)
 
 
@@ -323,7 +323,7 @@ publish(_poisson, ("poisson_nll_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
-                     reduce=None, reduction="mean"):  # fmt: skip
+                     reduce=None, reduction="mean"):
     """Negative log likelihood of counts under a Poisson distribution.
 
     `full` adds Stirling's approximation of log(target!) for targets above 1.
@@ -377,7 +377,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 @opaque(layout=Layout.ITERATOR, name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
         ref=lambda x, t, r: [f(np.log(1 + np.exp(-t * x))) for f in (np.array, np.mean, np.sum)][r],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), r), {})
-                                  for r in range(3)]))  # fmt: skip
+                                  for r in range(3)]))
 def _soft_margin(input: Array, target: Array, reduction) -> Array:
     """log(1 + exp(-target * input))."""
     if not FROM_NUMPY[input.dtype].is_floating_point:
@@ -414,7 +414,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 
 @composite(expose=("nn.functional",))
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
-                                reduction="mean"):  # fmt: skip
+                                reduction="mean"):
     """Binary cross entropy with logits, averaged over the classes along the last axis.
 
     >>> labels = torch.tensor([[1., 0., 1.]])
@@ -447,7 +447,7 @@ publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
-                         reduction="mean"):  # fmt: skip
+                         reduction="mean"):
     """Distances of pairs: kept small where the target is 1, above `margin` where it is -1.
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1]))

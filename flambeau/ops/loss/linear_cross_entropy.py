@@ -47,7 +47,7 @@ def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
     ignore_index=None, label_smoothing=0.0, options: Any = None,
-):  # fmt: skip
+):
     """cross_entropy(linear(input, linear_weight, linear_bias), target).
 
     input (in,) or (n, in), linear_weight (classes, ..., in). `options` say how PyTorch saves
@@ -67,8 +67,8 @@ def linear_cross_entropy(
         linear_weight.dim() > 2 or label_smoothing or target.dtype is not types.int64
     ):
         warn("linear_cross_entropy: options ignored: they need indices as targets, a "
-             "matrix as weight, and no label_smoothing")  # fmt: skip
+             "matrix as weight, and no label_smoothing")
     return cross_entropy(
         logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index,
         reduction=reduction, label_smoothing=label_smoothing,
-    )  # fmt: skip
+    )

@@ -30,7 +30,7 @@ publish(_margin_ranking, ("margin_ranking_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
-                        reduction="mean"):  # fmt: skip
+                        reduction="mean"):
     """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2.
 
     >>> x, y = torch.tensor([1.]), torch.tensor([3.])
@@ -71,7 +71,7 @@ publish(_cosine_embedding, ("cosine_embedding_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
-                          reduction="mean"):  # fmt: skip
+                          reduction="mean"):
     """1 - cosine for pairs with target 1; the cosine's excess over `margin` for those with -1.
 
     input1 and input2 (n, d) or (d,), target (n,) or ().
@@ -98,7 +98,7 @@ def _rows(input: Tensor) -> None:
 
 @composite(expose=("nn.functional",))
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
-                      reduction="mean"):  # fmt: skip
+                      reduction="mean"):
     """Mean over classes of max(0, margin - (score of the target) + score) ** p.
 
     input (n, classes) or (classes,), target (n,) or () of class indices.
@@ -171,7 +171,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 
 def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable,
-             margin: float, swap: bool, number: int) -> Tensor:  # fmt: skip
+             margin: float, swap: bool, number: int) -> Tensor:
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     ranks = [x.dim() for x in (anchor, positive, negative)]
@@ -188,7 +188,7 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
 
 
 def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
-                   reduction=NONE):  # fmt: skip
+                   reduction=NONE):
     """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
@@ -207,7 +207,7 @@ publish(_torch_triplet, ("triplet_margin_loss",), ("torch",))
 
 @composite(expose=("nn.functional",))
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
-                        size_average=None, reduce=None, reduction="mean"):  # fmt: skip
+                        size_average=None, reduce=None, reduction="mean"):
     """max(0, margin + |anchor - positive| - |anchor - negative|), in p-norms along the last axis.
 
     `swap`: the distance of positive and negative counts where it is smaller.
@@ -224,7 +224,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function: Any = None, margin=1.0, swap=False,
     reduction="mean",
-):  # fmt: skip
+):
     """The triplet loss with any distance of two tensors.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)

@@ -21,7 +21,7 @@ def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = Non
     if known is None:
         if reduction == "elementwise_mean":
             warn("reduction='elementwise_mean' is deprecated. Please use "
-                 "reduction='mean' instead.")  # fmt: skip
+                 "reduction='mean' instead.")
             return MEAN
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return known
@@ -32,7 +32,7 @@ def _from_flags(size_average: Any, reduce: Any) -> str:
     if reduce is not None and not reduce:
         name = "none"
     warn("size_average and reduce args will be deprecated, please use "
-         f"reduction='{name}' instead.")  # fmt: skip
+         f"reduction='{name}' instead.")
     return name
 
 

@@ -35,7 +35,7 @@ def _fits(table: Array, numbers: Array) -> bool:
         and table.flags.c_contiguous and numbers.dtype == _INT64 and numbers.flags.c_contiguous
         and KernelPolicy.allowed
         and bool(np.maximum.reduce(numbers.view(np.uint64), None, initial=0) < len(table))
-    )  # fmt: skip
+    )
 
 
 def taken(table: Array, numbers: Array) -> Array | None:
@@ -75,7 +75,7 @@ def _even(bags: Array, count: int) -> int:
     length = bags.size // max(count, 1)
     even = length * count == bags.size > 0 \
         and np.array_equal(bags[::length], np.arange(count)) \
-        and np.array_equal(bags[length - 1 :: length], bags[::length])  # fmt: skip
+        and np.array_equal(bags[length - 1 :: length], bags[::length])
     return length if even else 0
 
 

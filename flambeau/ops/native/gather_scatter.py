@@ -101,7 +101,7 @@ def summed(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array
 
 def put(
     y: Array, at: int, index: Array, value: Any, add: bool | str, fresh: bool = False
-) -> bool:  # fmt: skip
+) -> bool:
     """Writes or adds values to y at their numbers along an axis, where that can be done here.
 
     `add`: or the name of another operation, one of OPERATIONS. `fresh`: y is to be zero before,

@@ -148,7 +148,7 @@ def _axes(
         if extent != 1:
             axis = (extent, ours // size, theirs // size, step)
             if result and all(x == y * result[0][0] for x, y in zip(axis[1:], result[0][1:],
-                                                                  strict=True)):  # fmt: skip
+                                                                  strict=True)):
                 axis = (extent * result[0][0], *result.pop(0)[1:])
             result.insert(0, axis)
         step *= extent
@@ -187,4 +187,4 @@ def _kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
         kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
         tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
         not without_bias, parts,
-    ))  # fmt: skip
+    ))

@@ -27,13 +27,13 @@ _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
     np.absolute, np.maximum, np.minimum,
-))  # fmt: skip
+))
 _SLOW = frozenset((np.power, np.fmod, np.remainder, np.floor_divide, np.hypot))
 _EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.negative, np.maximum, np.minimum, np.bitwise_and,
     np.bitwise_or, np.bitwise_xor, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
     np.greater_equal, np.absolute, np.logical_not,
-))  # fmt: skip
+))
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 _BOOL = np.dtype(bool)
 _HALVES = frozenset((float16.numpy, bfloat16.numpy))
@@ -42,7 +42,7 @@ _ndarray = np.ndarray
 _CASTS = frozenset(np.dtype(n) for n in (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
     "float64",
-))  # fmt: skip
+))
 _MOST = 1024  # kernels
 _WIDE = 16  # elements of a row from which on it is read where it lies
 _brief: set[Any] = set()  # bodies of a step or two
@@ -174,7 +174,7 @@ def large_with(
 def _served_with(
     body: Any, supplied: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
     target: Array | None, straight: bool,
-) -> Array | None:  # fmt: skip
+) -> Array | None:
     """`served` of a body with settings, known by `key`; kept as such if all is `straight`."""
     places = tuple([v.__class__ is _ndarray for v in supplied])
 
@@ -262,7 +262,7 @@ def served(
         return None
     size = first.size if full is first else prod(shape)
     call_kernel(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
-        *steps)  # fmt: skip
+        *steps)
     return y
 
 
@@ -304,7 +304,7 @@ def _is_brief(key: tuple) -> bool:
 
 
 def _asked(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
-           ) -> tuple | None:  # fmt: skip
+           ) -> tuple | None:
     """(address, dtype of the result), when there is a kernel."""
     if match is None:  # a setting may be another one at each call
         if len(_ready) >= _MOST:
@@ -335,7 +335,7 @@ def _unstretched(operands: tuple) -> tuple:
         a if a.__class__ is not _ndarray or 0 not in a.strides
         else a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
         for a in operands
-    ])  # fmt: skip
+    ])
 
 
 def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
@@ -457,7 +457,7 @@ def _in_order(operands: tuple) -> tuple:
         a if a.__class__ is not _ndarray
         else ordered(a.transpose(order)).transpose(back) if a.shape == first.shape
         else a if a.flags.c_contiguous else a.copy() for a in operands
-    ])  # fmt: skip
+    ])
 
 
 def _stretched(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
@@ -466,7 +466,7 @@ def _stretched(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, in
     while own and own[0] == 1:
         own = own[1:]
     if len(own) <= len(wanted) == max(len(shape), len(wanted)) \
-            and wanted[len(wanted) - len(own) :] == own:  # fmt: skip
+            and wanted[len(wanted) - len(own) :] == own:
         return "row", prod(own)
     if len(shape) != len(wanted):
         return "column", 0

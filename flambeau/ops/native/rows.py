@@ -81,7 +81,7 @@ def fits(*arrays: Array) -> bool:
     return all(
         a.__class__ is _ndarray and a.flags.c_contiguous and a.shape == first.shape
         and a.dtype == first.dtype for a in arrays
-    )  # fmt: skip
+    )
 
 
 @native_route
@@ -104,12 +104,12 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
 def vector(v: Array | None, n: int, kind: np.dtype) -> bool:
     """Whether these are n numbers of a dtype, side by side, or none at all."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
-                         and v.flags.c_contiguous)  # fmt: skip
+                         and v.flags.c_contiguous)
 
 
 @native_route
 def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
-               eps: float) -> Array | None:  # fmt: skip
+               eps: float) -> Array | None:
     """Rows normalised; fills mean and rstd."""
     rows, n = x.shape
     if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
@@ -165,7 +165,7 @@ def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | N
 
 def _products(
     name: str, g: Array, x: Array, mean: Array, count: int
-) -> tuple[Array, Array] | None:  # fmt: skip
+) -> tuple[Array, Array] | None:
     """What a kernel makes of two matrices and so many means: two numbers for each mean."""
     if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
         return None
@@ -228,7 +228,7 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
 _MOST = 1024  # kernels
 _WORTH = 16  # elements that become one, so that little is left for NumPy
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
-          np.argmax: "ARGMAX", np.argmin: "ARGMIN"}  # fmt: skip
+          np.argmax: "ARGMAX", np.argmin: "ARGMIN"}
 
 
 _INT64 = np.dtype(np.int64)
@@ -249,7 +249,7 @@ def _inside(ufunc: Any, x: Array) -> np.dtype | None:
 
 @native_route
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
-            formula: str = "same") -> Array | None:  # fmt: skip
+            formula: str = "same") -> Array | None:
     """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
     for sums of integers."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
@@ -283,7 +283,7 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
 
 
 def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
-           ) -> Array | None:  # fmt: skip
+           ) -> Array | None:
     """`reduced` of rows with gaps between them, over all axes or those of rows or of columns."""
     inside = _inside(ufunc, x)
     if inside is None:
@@ -314,7 +314,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
 
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
-              ) -> Array | None:  # fmt: skip
+              ) -> Array | None:
     """`reduced` of an array whose axes lie in another order, or with gaps: then it is copied."""
     if _inside(ufunc, x) is None or 0 in x.strides:
         return None
@@ -330,7 +330,7 @@ def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool
 
 
 def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
-            ) -> Array | None:  # fmt: skip
+            ) -> Array | None:
     """The same over axes that do not lie side by side: those furthest in first, the rest by NumPy.
 
     For what is still much after that it is None.
@@ -346,7 +346,7 @@ def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula
     if y is None:
         return None
     return ufunc.reduce(y, tuple(sorted(axes)) if not keepdims else
-                        tuple(a for a in axes if a not in inner), keepdims=keepdims)  # fmt: skip
+                        tuple(a for a in axes if a not in inner), keepdims=keepdims)
 
 
 def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
@@ -396,7 +396,7 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
 def _whole(x: Array) -> bool:
     """`fits` of integers that have an order in kernels."""
     return x.__class__ is _ndarray and x.size > LARGE and x.dtype in _ORDERED \
-        and x.flags.c_contiguous  # fmt: skip
+        and x.flags.c_contiguous
 
 
 @native_route

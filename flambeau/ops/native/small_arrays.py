@@ -33,7 +33,7 @@ SOFTMAX, LOG_SOFTMAX = _table("softmax"), _table("log_softmax")
 CROSS_ENTROPY = {mean: _table("cross_entropy", mean) for mean in (False, True)}
 CROSS_ENTROPY_BACKWARD = _table("cross_entropy_backward")
 LAYER_NORM = {(weight, bias): _table("layer_norm", weight, bias)
-              for weight in (False, True) for bias in (False, True)}  # fmt: skip
+              for weight in (False, True) for bias in (False, True)}
 LAYER_NORM_BACKWARD = {weight: _table("layer_norm_backward", weight) for weight in (False, True)}
 LAYER_NORM_SUMS = _table("layer_norm_sums")
 PROBABILITIES = {causal: _table("probabilities", causal) for causal in (False, True)}

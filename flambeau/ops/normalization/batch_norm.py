@@ -26,7 +26,7 @@ from ..core.sample_inputs import Rng, Sample
 def _batch_samples(rng: Rng) -> Iterator[Sample]:
     for shape in ((4, 3), (2, 3, 4)):
         yield (rng.normal(size=shape), rng.normal(size=3), rng.normal(size=3), None, None,
-               np.zeros(3), np.zeros(3), 0.1, 1e-5), {}  # fmt: skip
+               np.zeros(3), np.zeros(3), 0.1, 1e-5), {}
 
 
 def _batch_reference(x, w, b, *rest):
@@ -38,11 +38,11 @@ def _batch_reference(x, w, b, *rest):
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
-        samples=_batch_samples)  # fmt: skip
+        samples=_batch_samples)
 def _batch_norm(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array | None,
     running_var: Array | None, save_mean: Array, save_rstd: Array, momentum: float, eps: float,
-) -> Array:  # fmt: skip
+) -> Array:
     """Each channel normalised by its own statistics, which move the running ones."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
@@ -91,7 +91,7 @@ def _batch_norm_backward(
     kind = input.dtype if weight is None else weight.dtype
     if not input.size:
         return np.zeros(input.shape, input.dtype), np.zeros(len(mean), kind), np.zeros(
-            len(mean), kind)  # fmt: skip
+            len(mean), kind)
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = images(share), images(x)
     count = number(x.shape[0] * x.shape[2], mean.dtype)
@@ -101,13 +101,13 @@ def _batch_norm_backward(
     c = -a * of_g / count - b * mean
     result = combined(share, x, a, b, c).reshape(input.shape)
     return (result.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
-            of_g.astype(kind, copy=False))  # fmt: skip
+            of_g.astype(kind, copy=False))
 
 
 def _running_samples(rng: Rng) -> Iterator[Sample]:
     for shape in ((4, 3), (2, 3, 4)):
         yield (rng.normal(size=shape), rng.normal(size=3), rng.normal(size=3), rng.normal(size=3),
-               rng.uniform(0.5, 2, 3), 1e-5), {}  # fmt: skip
+               rng.uniform(0.5, 2, 3), 1e-5), {}
 
 
 def _running_reference(x, w, b, mean, var, eps):
@@ -117,11 +117,11 @@ def _running_reference(x, w, b, mean, var, eps):
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
-        ref=_running_reference, samples=_running_samples)  # fmt: skip
+        ref=_running_reference, samples=_running_samples)
 def _batch_norm_running(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array,
     running_var: Array, eps: float,
-) -> Array:  # fmt: skip
+) -> Array:
     """Each channel normalised by the statistics given."""
     inside = compute_dtype(input.dtype)
     x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
@@ -171,7 +171,7 @@ def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> 
 def batch(input, running_mean, running_var, weight, bias, training, momentum, eps):
     """batch_norm, with the mean and 1 / deviation that it used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
-                              "weight": weight, "bias": bias})  # fmt: skip
+                              "weight": weight, "bias": bias})
     kind = floating("batch_norm", input)
     check_parameter_dtypes(input, weight, bias)
     if input._array.ndim < 2:
@@ -183,13 +183,13 @@ def batch(input, running_mean, running_var, weight, bias, training, momentum, ep
         return _batch_norm_running(input, weight, bias, running_mean, running_var, eps), None, None
     mean, rstd = statistics((input._array.shape[1],), kind)
     y = _batch_norm(input, weight, bias, running_mean, running_var, mean, rstd,
-                    0.0 if momentum is None else momentum, eps)  # fmt: skip
+                    0.0 if momentum is None else momentum, eps)
     return y, mean, rstd
 
 
 @composite(expose=("nn.functional",))
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
-               momentum=0.1, eps=1e-5):  # fmt: skip
+               momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each channel of (n, c, ...), times weight plus bias.
 
     In training the statistics are the batch's, and the running ones move by `momentum` towards
@@ -210,12 +210,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                            f"{input.size()}"),
                 "A batch of one sample has no variance: DataLoader(..., drop_last=True) leaves the "
                 "last, short batch out; model.eval() uses the running statistics.",
-            )  # fmt: skip
+            )
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
 def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
-                      cudnn_enabled):  # fmt: skip
+                      cudnn_enabled):
     """batch_norm, with the parameters first.
 
     >>> x = torch.tensor([[1.], [3.]])

@@ -26,7 +26,7 @@ from ..native.small_arrays import MOST
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 4, 3)), rng.normal(size=4), rng.normal(size=4), np.zeros((2, 2)),
-           np.zeros((2, 2)), 2, 1e-5), {}  # fmt: skip
+           np.zeros((2, 2)), 2, 1e-5), {}
 
 
 def _group_reference(x, w, b, mean, rstd, groups, eps):
@@ -37,11 +37,11 @@ def _group_reference(x, w, b, mean, rstd, groups, eps):
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_group_norm", node="NativeGroupNormBackward0", expose=(), ref=_group_reference,
-        samples=_group_samples)  # fmt: skip
+        samples=_group_samples)
 def _group_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     groups: int, eps: float,
-) -> Array:  # fmt: skip
+) -> Array:
     """Groups of channels normalised; leaves the statistics of each, (n, groups)."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
@@ -50,7 +50,7 @@ def _group_norm(
     x = images(x)
     if x.size <= MOST:
         return _few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps).reshape(
-            input.shape).astype(input.dtype, copy=False)  # fmt: skip
+            input.shape).astype(input.dtype, copy=False)
     if x.size > LARGE and (
         y := group_native.group_norm(x, w, b, save_mean, save_rstd, eps)
     ) is not None:
@@ -67,7 +67,7 @@ def _group_norm(
 
 def _few_groups(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
-) -> Array:  # fmt: skip
+) -> Array:
     """Each group a row, which small kernels know; fills mean and rstd."""
     y = rows_forward(x.reshape(mean.size, -1), None, None, mean, rstd, eps).reshape(x.shape)
     if weight is not None:
@@ -107,7 +107,7 @@ def _group_norm_backward(
         result, of_g, of_product = known
         return (result.reshape(input.shape).astype(input.dtype, copy=False),
                 np.add.reduce(of_product * np.repeat(rstd, each, 1), 0).astype(kind, copy=False),
-                np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
+                np.add.reduce(of_g, 0).astype(kind, copy=False))
     means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
     of_g, of_product = channel_sums(share, x, means)
     a = scaled(rstds, w)
@@ -118,7 +118,7 @@ def _group_norm_backward(
     c = np.repeat(-of_group[0] * rstd, each, 1) - b * means
     result = combined(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
     return (result, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
-            np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
+            np.add.reduce(of_g, 0).astype(kind, copy=False))
 
 
 def _group(input: Tensor, groups: int, weight: Any, bias: Any, eps: float) -> tuple:
@@ -187,13 +187,13 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     y, mean, rstd = _group(input, group, weight, bias, eps)
     if MODE.grad and input.requires_grad:
         _, mean, rstd = (v.squeeze(2) if i else v for i, v in enumerate(
-            normalised(input.reshape(N, group, C // group * HxW), [2], eps)))  # fmt: skip
+            normalised(input.reshape(N, group, C // group * HxW), [2], eps)))
     return y, mean, rstd
 
 
 @composite(expose=("nn.functional",))
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
-                  use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
+                  use_input_stats=True, momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).
 
     The running statistics, where given, move by `momentum` towards the mean over the images.
@@ -213,7 +213,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
         )
     n, c = shape[:2]
     repeated = [None if p is None else p.repeat(n) for p in
-                (running_mean, running_var, weight, bias)]  # fmt: skip
+                (running_mean, running_var, weight, bias)]
     y = batch(input.reshape(1, n * c, *shape[2:]), *repeated, use_input_stats, momentum, eps)[0]
     for p, moved in ((running_mean, repeated[0]), (running_var, repeated[1])):
         if p is not None and use_input_stats:
@@ -222,7 +222,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def _torch_instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum,
-                         eps, cudnn_enabled):  # fmt: skip
+                         eps, cudnn_enabled):
     """instance_norm, with the parameters first.
 
     >>> x = torch.tensor([[[1., 3.], [10., 30.]]])
@@ -231,7 +231,7 @@ def _torch_instance_norm(input, weight, bias, running_mean, running_var, use_inp
              [-1.0000,  1.0000]]])
     """
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum,
-                         eps)  # fmt: skip
+                         eps)
 
 
 publish(_torch_instance_norm, ("instance_norm",), ("torch",))

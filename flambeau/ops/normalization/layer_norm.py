@@ -26,7 +26,7 @@ def _layer_samples(rng: Rng) -> Iterator[Sample]:
         tail = shape[len(shape) - n :]
         rows = math.prod(shape[: len(shape) - n])
         yield (rng.normal(size=shape), rng.normal(size=tail), rng.normal(size=tail),
-               np.zeros(rows), np.zeros(rows), n, 1e-5), {}  # fmt: skip
+               np.zeros(rows), np.zeros(rows), n, 1e-5), {}
 
 
 def _layer_reference(x, w, b, mean, rstd, n, eps):
@@ -36,11 +36,11 @@ def _layer_reference(x, w, b, mean, rstd, n, eps):
 
 
 @opaque(name="_layer_norm", node="NativeLayerNormBackward0", expose=(), ref=_layer_reference,
-        samples=_layer_samples)  # fmt: skip
+        samples=_layer_samples)
 def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     n: int, eps: float,
-) -> Array:  # fmt: skip
+) -> Array:
     """Normalised over the last n axes; leaves the statistics of each row."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
@@ -79,9 +79,9 @@ def _layer_norm_backward(
         return np.zeros(input.shape, input.dtype), np.zeros(tail, kind), np.zeros(tail, kind)
     (w,) = as_dtype(mean.dtype, weight)
     result = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
-                          None if w is None else w.reshape(-1), mean, rstd)  # fmt: skip
+                          None if w is None else w.reshape(-1), mean, rstd)
     return (_shaped(result[0], input.shape, input.dtype), _shaped(result[1], tail, kind),
-            _shaped(result[2], tail, kind))  # fmt: skip
+            _shaped(result[2], tail, kind))
 
 
 def _shaped(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
@@ -93,7 +93,7 @@ def _shaped(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
 def _check_shapes(
     input: Tensor, normalized: tuple[int, ...], weight: Tensor | None, bias: Tensor | None,
     form: str,
-) -> None:  # fmt: skip
+) -> None:
     if not normalized:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
@@ -133,7 +133,7 @@ def _layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float)
     n, x = len(normalized), input._array
     shape, kind = x.shape, x.dtype
     if not (kind is FLOAT32 and n and shape[-n:] == normalized
-            and _plain(weight, normalized) and _plain(bias, normalized)):  # fmt: skip
+            and _plain(weight, normalized) and _plain(bias, normalized)):
         _check_shapes(input, normalized, weight, bias, "[*, {}]")
         kind = floating("LayerNormKernelImpl", input)
         check_parameter_dtypes(input, weight, bias)
@@ -154,7 +154,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 
 def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
-                      cudnn_enable=True):  # fmt: skip
+                      cudnn_enable=True):
     """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
 
     >>> torch.layer_norm(torch.tensor([[1., 3.], [10., 30.]]), (2,))

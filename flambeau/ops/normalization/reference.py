@@ -61,7 +61,7 @@ def _numbers(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
 
 def _small_rows(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
-) -> Array | None:  # fmt: skip
+) -> Array | None:
     """rows_forward of few rows in one call; None without a kernel."""
     kernel = LAYER_NORM[weight is not None, bias is not None][x.dtype]
     if not kernel or not KernelPolicy.allowed or x.__class__ is not np.ndarray:

@@ -42,7 +42,7 @@ class _NoBools(Refusal):
 
 
 @pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=(),
-           ufunc=np.add)  # fmt: skip
+           ufunc=np.add)
 def _add(input: Array | Number, other: Array | Number) -> Array:
     """Sum, input + other.
 
@@ -63,7 +63,7 @@ def _(g):
 
 
 @pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
-           ufunc=np.subtract, refuse=_NoBools(BOOL))  # fmt: skip
+           ufunc=np.subtract, refuse=_NoBools(BOOL))
 def _sub(input: Array | Number, other: Array | Number) -> Array:
     """Difference, input - other.
 
@@ -104,7 +104,7 @@ def _(g, input):
 
 
 @pointwise(name="_div", node="DivBackward0", promotion=Promotion.FLOATING,
-           ref=lambda x, y: x / y, samples=pairs_nonzero, expose=(), ufunc=np.divide)  # fmt: skip
+           ref=lambda x, y: x / y, samples=pairs_nonzero, expose=(), ufunc=np.divide)
 def _div(input: Array | Number, other: Array | Number) -> Array:
     """True division, input / other."""
     return np.divide(input, other)
@@ -122,11 +122,11 @@ def _(g, input, other):
 
 _not_bool = Refusal(BOOL, error=lambda operator, kind: RuntimeError(
     "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-    "mask, use the `~` or `logical_not()` operator instead."))  # fmt: skip
+    "mask, use the `~` or `logical_not()` operator instead."))
 
 
 @pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",), ufunc=np.negative,
-           refuse=_not_bool)  # fmt: skip
+           refuse=_not_bool)
 def neg(input: Array) -> Array:
     """Negation, -input.
 
@@ -147,7 +147,7 @@ def _with_factor(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(name="_add_scaled", node="AddBackward0", ref=lambda x, y, alpha: x + alpha * y,
-           samples=_with_factor, expose=())  # fmt: skip
+           samples=_with_factor, expose=())
 def _add_scaled(input: Array, other: Array, alpha) -> Array:
     """input + alpha * other."""
     return input + other * alpha
@@ -169,7 +169,7 @@ def _scales(input: Any, other: Any, alpha: Any) -> bool:
         alpha.__class__ is float and isinstance(other, Tensor) and isinstance(input, Tensor)
         and input._array.size > LARGE and input._array.dtype == other._array.dtype
         and input.dtype.is_floating_point and alpha == alpha
-    )  # fmt: skip
+    )
 
 
 @composite()
@@ -230,12 +230,12 @@ def _scaled(other: Any, alpha: Any, like: Any) -> Any:
     kind = like.dtype if isinstance(like, Tensor) else types.of_scalar(like)
     if isinstance(alpha, (float, complex)) and not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
-                           "point number.")  # fmt: skip
+                           "point number.")
     if isinstance(alpha, bool) and kind is not types.bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, complex) and not kind.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
-                           "number.")  # fmt: skip
+                           "number.")
     return other * alpha
 
 

@@ -71,7 +71,7 @@ def bitwise_not(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
-           refuse=dtype_refusals.all_but_integers)  # fmt: skip
+           refuse=dtype_refusals.all_but_integers)
 def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved up by `other` places: input * 2**other.
 
@@ -82,7 +82,7 @@ def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
-           refuse=dtype_refusals.all_but_integers)  # fmt: skip
+           refuse=dtype_refusals.all_but_integers)
 def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved down by `other` places: input // 2**other.
 
@@ -110,7 +110,7 @@ def _invert(self):
 for _name, _operator in (
     ("and", bitwise_and), ("or", bitwise_or), ("xor", bitwise_xor),
     ("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift),
-):  # fmt: skip
+):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
     setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
     setattr(Tensor, f"__i{_name}__", _operator.operator.twin)

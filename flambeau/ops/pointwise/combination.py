@@ -62,7 +62,7 @@ def _refuse_integers(operator: Any, operands: tuple, common: Any) -> None:
 
 
 @pointwise(ref=lambda x, a, b, value=1: x + value * a / b, samples=_triples,
-           refuse=_refuse_integers)  # fmt: skip
+           refuse=_refuse_integers)
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
     """input + value * tensor1 / tensor2; RuntimeError when both are integers.
 
@@ -147,7 +147,7 @@ def _refuse_hypot(operator: Any, operands: tuple, common: Any) -> None:
 
 
 @pointwise(ref=lambda x, y: np.sqrt(x * x + y * y), samples=pairs_nonzero, refuse=_refuse_hypot,
-           ufunc=np.hypot)  # fmt: skip
+           ufunc=np.hypot)
 def hypot(input: Array, other: Array) -> Array:
     """The hypotenuse, sqrt(input**2 + other**2), without overflow.
 

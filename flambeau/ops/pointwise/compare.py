@@ -35,7 +35,7 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x, y: x == y, samples=ties, ufunc=np.equal,
-           promotion=Promotion.PREDICATE, differentiable=False)  # fmt: skip
+           promotion=Promotion.PREDICATE, differentiable=False)
 def eq(input: Array, other: Array | Number) -> Array:
     """Whether input == other, element by element.
 
@@ -46,7 +46,7 @@ def eq(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x != y, samples=ties, ufunc=np.not_equal,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("not_equal",))  # fmt: skip
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("not_equal",))
 def ne(input: Array, other: Array | Number) -> Array:
     """Whether input != other, element by element.
 
@@ -58,7 +58,7 @@ def ne(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x < y, samples=ties, ufunc=np.less,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def lt(input: Array, other: Array | Number) -> Array:
     """Whether input < other, element by element.
 
@@ -70,7 +70,7 @@ def lt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x <= y, samples=ties, ufunc=np.less_equal,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less_equal",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def le(input: Array, other: Array | Number) -> Array:
     """Whether input <= other, element by element.
 
@@ -82,7 +82,7 @@ def le(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x > y, samples=ties, ufunc=np.greater,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def gt(input: Array, other: Array | Number) -> Array:
     """Whether input > other, element by element.
 
@@ -94,7 +94,7 @@ def gt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x >= y, samples=ties, ufunc=np.greater_equal,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater_equal",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def ge(input: Array, other: Array | Number) -> Array:
     """Whether input >= other, element by element.
 
@@ -108,7 +108,7 @@ def ge(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x: x != x, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False)  # fmt: skip
+           differentiable=False, inplace=False)
 def isnan(input: Array) -> Array:
     """Whether each element is not a number.
 
@@ -119,7 +119,7 @@ def isnan(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.abs(x) == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False)  # fmt: skip
+           differentiable=False, inplace=False)
 def isinf(input: Array) -> Array:
     """Whether each element is infinite, in its real or imaginary part.
 
@@ -130,7 +130,7 @@ def isinf(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.abs(x) < np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False)  # fmt: skip
+           differentiable=False, inplace=False)
 def isfinite(input: Array) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -147,7 +147,7 @@ _no_complex = dtype_refusals.Refusal(
 
 
 @pointwise(ref=lambda x: x == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_no_complex)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_no_complex)
 def isposinf(input: Array) -> Array:
     """Whether each element is +infinity; RuntimeError for complex input.
 
@@ -158,7 +158,7 @@ def isposinf(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: x == -np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_no_complex)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_no_complex)
 def isneginf(input: Array) -> Array:
     """Whether each element is -infinity; RuntimeError for complex input.
 
@@ -169,7 +169,7 @@ def isneginf(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.imag(x) == 0, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False)  # fmt: skip
+           differentiable=False, inplace=False)
 def isreal(input: Array) -> Array:
     """Whether each element's imaginary part is zero.
 
@@ -183,7 +183,7 @@ def isreal(input: Array) -> Array:
 
 
 def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
-           equal_nan: bool) -> np.ndarray:  # fmt: skip
+           equal_nan: bool) -> np.ndarray:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not value >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")

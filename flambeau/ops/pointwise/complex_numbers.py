@@ -30,7 +30,7 @@ def _lift(g: Tensor) -> Tensor:
 
 
 @view(name="_real", node="RealBackward0", ref=np.real, samples=complex_numbers, expose=(),
-      holomorphic=False)  # fmt: skip
+      holomorphic=False)
 def real_part(input: Array):
     """The real parts."""
     return input.real
@@ -42,7 +42,7 @@ def _(g):
 
 
 @view(name="_imag", node="ImagBackward0", ref=np.imag, samples=complex_numbers, expose=(),
-      holomorphic=False)  # fmt: skip
+      holomorphic=False)
 def imaginary_part(input: Array):
     """The imaginary parts."""
     return input.imag
@@ -91,7 +91,7 @@ Tensor.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
 
 
 @view(ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
-      expose=("torch",))  # fmt: skip
+      expose=("torch",))
 def view_as_real(input: Array):
     """Complex numbers seen as pairs of reals along a last axis.
 
@@ -100,7 +100,7 @@ def view_as_real(input: Array):
     """
     if input.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors, not for "
-                           f"{FROM_NUMPY[input.dtype]}")  # fmt: skip
+                           f"{FROM_NUMPY[input.dtype]}")
     part = np.dtype(input.real.dtype)
     return input[..., None].view(part)
 
@@ -116,7 +116,7 @@ def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
 
 
 @view(ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
-      expose=("torch",))  # fmt: skip
+      expose=("torch",))
 def view_as_complex(input: Array):
     """Pairs of reals along the last axis seen as complex numbers.
 
@@ -148,7 +148,7 @@ def _(g):
 
 
 @pointwise(name="_conj", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
-           holomorphic=False, expose=())  # fmt: skip
+           holomorphic=False, expose=())
 def conjugate(input: Array) -> Array:
     """The conjugate."""
     return np.conjugate(input)

@@ -26,7 +26,7 @@ _trunc = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("d
 
 
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, node="NotImplemented",
-           refuse=_floor)  # fmt: skip
+           refuse=_floor)
 def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.
 
@@ -38,7 +38,7 @@ def floor_divide(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(name="_div_floor", node="DivBackward2", ref=lambda x, y: np.floor(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_floor)  # fmt: skip
+           samples=pairs_nonzero, refuse=_floor)
 def div_floor(input: Array | Number, other: Array | Number) -> Array:
     """floor(input / other)."""
     _check_divisor(other)
@@ -51,7 +51,7 @@ def _(g):
 
 
 @pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_trunc)  # fmt: skip
+           samples=pairs_nonzero, refuse=_trunc)
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded towards zero."""
     _check_divisor(other)
@@ -118,7 +118,7 @@ def true_divide_(self, other):
 
 
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
-           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)
 def remainder(input: Array | Number, other: Array | Number) -> Array:
     """What remains after rounding down: input - other * floor(input / other), of `other`'s sign.
 
@@ -143,7 +143,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
-           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)
 def fmod(input: Array, other: Array | Number) -> Array:
     """What remains after rounding towards zero, with the sign of `input`.
 

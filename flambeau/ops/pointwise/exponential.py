@@ -29,7 +29,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: 2.0**x, samples=real_line, promotion=Promotion.FLOATING,
-           aliases=("special.exp2",))  # fmt: skip
+           aliases=("special.exp2",))
 def exp2(input: Array) -> Array:
     """Power of two, 2**input.
 
@@ -45,7 +45,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: np.exp(x) - 1, samples=real_line, promotion=Promotion.FLOATING,
-           ufunc=np.expm1, aliases=("special.expm1",))  # fmt: skip
+           ufunc=np.expm1, aliases=("special.expm1",))
 def expm1(input: Array) -> Array:
     """e**input - 1, exact near 0 too.
 
@@ -61,7 +61,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: np.log2(x) / np.log2(np.e), samples=positive,
-           promotion=Promotion.FLOATING, ufunc=np.log)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.log)
 def log(input: Array) -> Array:
     """Natural logarithm; -inf at 0 and NaN below.
 
@@ -77,7 +77,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.log(x) / np.log(2), samples=positive, promotion=Promotion.FLOATING,
-           ufunc=np.log2)  # fmt: skip
+           ufunc=np.log2)
 def log2(input: Array) -> Array:
     """Logarithm to base 2.
 
@@ -110,7 +110,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.log(1 + x), samples=positive, promotion=Promotion.FLOATING,
-           ufunc=np.log1p, aliases=("special.log1p",))  # fmt: skip
+           ufunc=np.log1p, aliases=("special.log1p",))
 def log1p(input: Array) -> Array:
     """log(1 + input), exact near 0 too.
 
@@ -143,7 +143,7 @@ def _complex_log_sum(input: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=lambda x, y: np.log(np.exp(x) + np.exp(y)), samples=positive_pairs, inplace=False,
-           promotion=Promotion.FLOATING)  # fmt: skip
+           promotion=Promotion.FLOATING)
 def logaddexp(input: Array, other: Array) -> Array:
     """log(e**input + e**other), without overflow.
 
@@ -164,7 +164,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.log2(2**x + 2**y), samples=positive_pairs, inplace=False,
-           promotion=Promotion.FLOATING)  # fmt: skip
+           promotion=Promotion.FLOATING)
 def logaddexp2(input: Array, other: Array) -> Array:
     """log2(2**input + 2**other), without overflow.
 

@@ -20,9 +20,9 @@ from ..core.sample_inputs import Rng, Sample, pairs
 from .selection import select
 
 _real_only = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(
-    f"{operator.name} not implemented for complex tensors."))  # fmt: skip
+    f"{operator.name} not implemented for complex tensors."))
 _clamp_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
-    "clamp is not supported for complex types"))  # fmt: skip
+    "clamp is not supported for complex types"))
 
 
 def _share(g, first, second):
@@ -31,7 +31,7 @@ def _share(g, first, second):
 
 
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
-           refuse=_real_only)  # fmt: skip
+           refuse=_real_only)
 def maximum(input: Array, other: Array) -> Array:
     """The larger of both; NaN where either is NaN.
 
@@ -52,7 +52,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
-           refuse=_real_only)  # fmt: skip
+           refuse=_real_only)
 def minimum(input: Array, other: Array) -> Array:
     """The smaller of both; NaN where either is NaN.
 
@@ -73,7 +73,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def fmax(input: Array, other: Array) -> Array:
     """The larger of both; the other one where one is NaN.
 
@@ -94,7 +94,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def fmin(input: Array, other: Array) -> Array:
     """The smaller of both; the other one where one is NaN.
 
@@ -134,7 +134,7 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
 
 @pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_clamp_real,
            ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max),
-           samples=_numbers)  # fmt: skip
+           samples=_numbers)
 def clamp_numbers(input: Array, min=None, max=None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
@@ -187,7 +187,7 @@ def _clip_ref(x, low, high):
 
 
 @pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_clamp_real,
-           ref=_clip_ref, samples=_bounds)  # fmt: skip
+           ref=_clip_ref, samples=_bounds)
 def clamp_tensors(input: Array, min: Array | None, max: Array | None) -> Array:
     """input clipped between two tensors, either of which may be None."""
     return _clip(input, min, max)

@@ -9,7 +9,7 @@ from ..core.registry import Array, Promotion, pointwise
 
 
 @pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, ufunc=np.logical_not)  # fmt: skip
+           differentiable=False, ufunc=np.logical_not)
 def logical_not(input: Array) -> Array:
     """Whether each element is zero.
 
@@ -20,7 +20,7 @@ def logical_not(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: (x != 0) & (y != 0), samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False)  # fmt: skip
+           differentiable=False)
 def logical_and(input: Array, other: Array) -> Array:
     """Whether both elements are nonzero.
 
@@ -31,7 +31,7 @@ def logical_and(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: (x != 0) | (y != 0), samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False)  # fmt: skip
+           differentiable=False)
 def logical_or(input: Array, other: Array) -> Array:
     """Whether either element is nonzero.
 
@@ -42,7 +42,7 @@ def logical_or(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: (x != 0) != (y != 0), samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False)  # fmt: skip
+           differentiable=False)
 def logical_xor(input: Array, other: Array) -> Array:
     """Whether exactly one of both elements is nonzero.
 

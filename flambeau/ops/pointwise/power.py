@@ -23,7 +23,7 @@ def _away_from_zero(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x: np.exp(np.log(x) / 2), samples=positive, promotion=Promotion.FLOATING,
-           ufunc=np.sqrt)  # fmt: skip
+           ufunc=np.sqrt)
 def sqrt(input: Array) -> Array:
     """Square root; NaN below 0.
 
@@ -69,7 +69,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: x**-1, samples=_away_from_zero,
-           promotion=Promotion.FLOATING)  # fmt: skip
+           promotion=Promotion.FLOATING)
 def reciprocal(input: Array) -> Array:
     """One over input.
 
@@ -161,7 +161,7 @@ def _numbers(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
-           samples=_numbers)  # fmt: skip
+           samples=_numbers)
 def power_number(input: Array, exponent) -> Array:
     """input**exponent for a number as the exponent."""
     if input.dtype.kind == "f":
@@ -288,7 +288,7 @@ def float_power(input, exponent, *, out=None):
 def _wide(operands: tuple) -> types.dtype:
     if not any(isinstance(x, Tensor) for x in operands):
         raise TypeError("float_power() received an invalid combination of arguments: one of input "
-                        "and exponent must be a Tensor")  # fmt: skip
+                        "and exponent must be a Tensor")
     kinds = [x.dtype if isinstance(x, Tensor) else types.of_scalar(x) for x in operands]
     return types.complex128 if any(k.is_complex for k in kinds) else types.float64
 

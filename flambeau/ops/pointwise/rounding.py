@@ -44,7 +44,7 @@ _rounded = dtype_refusals.Refusal(BOOL, COMPLEX, error=_unrounded)
 
 
 @pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_rounded,
-           ufunc=np.floor)  # fmt: skip
+           ufunc=np.floor)
 def floor(input: Array) -> Array:
     """The greatest integer not above input.
 
@@ -55,7 +55,7 @@ def floor(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: -np.floor(-x), samples=between_integers, refuse=_rounded,
-           ufunc=np.ceil)  # fmt: skip
+           ufunc=np.ceil)
 def ceil(input: Array) -> Array:
     """The least integer not below input.
 
@@ -66,7 +66,7 @@ def ceil(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.sign(x) * np.floor(np.abs(x)), samples=between_integers,
-           refuse=_rounded, ufunc=np.trunc, aliases=("fix",))  # fmt: skip
+           refuse=_rounded, ufunc=np.trunc, aliases=("fix",))
 def trunc(input: Array) -> Array:
     """input without its fraction.
 
@@ -83,7 +83,7 @@ def _rounding_samples(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
-           samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))  # fmt: skip
+           samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))
 def round(input: Array, *, decimals=0) -> Array:
     """input rounded to `decimals` places; halves go to the even neighbour.
 
@@ -109,7 +109,7 @@ for _operator in (floor, ceil, trunc, round):
 
 
 @pointwise(ref=lambda x: np.sign(x) * (np.abs(x) % 1), samples=between_integers,
-           refuse=dtype_refusals.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)
 def frac(input: Array) -> Array:
     """The fraction of input, with its sign: input - trunc(input).
 
@@ -128,7 +128,7 @@ def _(g):
 
 
 @pointwise(ref=lambda x: np.maximum(x, -x), samples=away_from_zero, aliases=("absolute",),
-           holomorphic=False, refuse=dtype_refusals.bools)  # fmt: skip
+           holomorphic=False, refuse=dtype_refusals.bools)
 def abs(input: Array) -> Array:
     """Absolute value; the magnitude of complex numbers.
 
@@ -152,7 +152,7 @@ def _sign(x: np.ndarray) -> np.ndarray:
 
 _sign_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
     "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn "
-    "instead."))  # fmt: skip
+    "instead."))
 
 
 @pointwise(ref=lambda x: (x > 0) * 1.0 - (x < 0), samples=away_from_zero, refuse=_sign_real)
@@ -191,11 +191,11 @@ def _(g, input, y):
 
 
 _signbit_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
-    "signbit is not implemented for complex tensors."))  # fmt: skip
+    "signbit is not implemented for complex tensors."))
 
 
 @pointwise(ref=lambda x: x < 0, samples=away_from_zero, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_signbit_real)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_signbit_real)
 def signbit(input: Array) -> Array:
     """Whether the sign bit is set: below 0, and -0.
 
@@ -206,7 +206,7 @@ def signbit(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
-           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers)
 def copysign(input: Array, other: Array | Number) -> Array:
     """The magnitude of input with the sign of other.
 
@@ -248,7 +248,7 @@ def _replaced(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
 
 
 @pointwise(ref=lambda x, nan=0.0: np.nan_to_num(x, nan=nan), samples=real_line,
-           promotion=Promotion.NONE)  # fmt: skip
+           promotion=Promotion.NONE)
 def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
     """NaN replaced by `nan`, infinities by the given numbers or the dtype's largest.
 
@@ -328,7 +328,7 @@ def ldexp(input, other, *, out=None):
     for i, (name, x) in enumerate((("input", input), ("other", other))):
         if not isinstance(x, Tensor):
             raise TypeError(f"ldexp(): argument '{name}' (position {i + 1}) must be Tensor, not "
-                            f"{type(x).__name__}")  # fmt: skip
+                            f"{type(x).__name__}")
     from .arithmetic import mul
 
     return mul(input, 2.0**other, out=out)

@@ -23,7 +23,7 @@ def _choices(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(name="_where", node="WhereBackward0", ref=np.where, samples=_choices, expose=(),
-           inplace=False, promotion=Promotion.NONE)  # fmt: skip
+           inplace=False, promotion=Promotion.NONE)
 def select(condition: Array, input: Array | Number, other: Array | Number) -> Array:
     """input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":

@@ -20,7 +20,7 @@ def above_one(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x: np.exp(1j * x).imag, samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.sin)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.sin)
 def sin(input: Array) -> Array:
     """Sine of an angle in radians.
 
@@ -36,7 +36,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.exp(1j * x).real, samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.cos)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.cos)
 def cos(input: Array) -> Array:
     """Cosine of an angle in radians.
 
@@ -52,7 +52,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.sin(x) / np.cos(x), samples=unit_interval,
-           promotion=Promotion.FLOATING, ufunc=np.tan)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.tan)
 def tan(input: Array) -> Array:
     """Tangent of an angle in radians.
 
@@ -68,7 +68,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: np.arctan2(x, np.sqrt(1 - x * x)), samples=unit_interval,
-           promotion=Promotion.FLOATING, ufunc=np.arcsin, aliases=("arcsin",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arcsin, aliases=("arcsin",))
 def asin(input: Array) -> Array:
     """Inverse sine in radians; NaN outside [-1, 1].
 
@@ -84,7 +84,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.arctan2(np.sqrt(1 - x * x), x), samples=unit_interval,
-           promotion=Promotion.FLOATING, ufunc=np.arccos, aliases=("arccos",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arccos, aliases=("arccos",))
 def acos(input: Array) -> Array:
     """Inverse cosine in radians; NaN outside [-1, 1].
 
@@ -100,7 +100,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.arctan2(x, np.ones_like(x)), samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.arctan, aliases=("arctan",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arctan, aliases=("arctan",))
 def atan(input: Array) -> Array:
     """Inverse tangent in radians, in (-pi/2, pi/2).
 
@@ -116,7 +116,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: (np.exp(x) - np.exp(-x)) / 2, samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.sinh)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.sinh)
 def sinh(input: Array) -> Array:
     """Hyperbolic sine, (e**input - e**-input) / 2.
 
@@ -132,7 +132,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: (np.exp(x) + np.exp(-x)) / 2, samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.cosh)  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.cosh)
 def cosh(input: Array) -> Array:
     """Hyperbolic cosine, (e**input + e**-input) / 2.
 
@@ -148,7 +148,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.log(x + np.sqrt(x * x + 1)), samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.arcsinh, aliases=("arcsinh",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arcsinh, aliases=("arcsinh",))
 def asinh(input: Array) -> Array:
     """Inverse hyperbolic sine.
 
@@ -164,7 +164,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.log(x + np.sqrt(x * x - 1)), samples=above_one,
-           promotion=Promotion.FLOATING, ufunc=np.arccosh, aliases=("arccosh",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arccosh, aliases=("arccosh",))
 def acosh(input: Array) -> Array:
     """Inverse hyperbolic cosine; NaN below 1.
 
@@ -180,7 +180,7 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: np.log((1 + x) / (1 - x)) / 2, samples=unit_interval,
-           promotion=Promotion.FLOATING, ufunc=np.arctanh, aliases=("arctanh",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.arctanh, aliases=("arctanh",))
 def atanh(input: Array) -> Array:
     """Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
 
@@ -197,7 +197,7 @@ def _(g, input):
 
 @pointwise(ref=lambda x: (np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x)), samples=real_line,
            promotion=Promotion.FLOATING, ufunc=np.tanh,
-           aliases=("nn.functional.tanh",))  # fmt: skip
+           aliases=("nn.functional.tanh",))
 def tanh(input: Array) -> Array:
     """Hyperbolic tangent, in (-1, 1).
 
@@ -239,7 +239,7 @@ def _(g, grad, output):
 
 @pointwise(ref=lambda y, x: np.angle(x + 1j * y), samples=pairs_nonzero, aliases=("arctan2",),
            promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers,
-           ufunc=np.arctan2)  # fmt: skip
+           ufunc=np.arctan2)
 def atan2(input: Array, other: Array) -> Array:
     """The angle of the point (other, input), in (-pi, pi].
 
@@ -260,7 +260,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=np.sinc, samples=real_line, promotion=Promotion.FLOATING,
-           aliases=("special.sinc",))  # fmt: skip
+           aliases=("special.sinc",))
 def sinc(input: Array) -> Array:
     """sin(pi * input) / (pi * input), and 1 at 0.
 
@@ -282,7 +282,7 @@ def _(g, input, y):
 
 
 @pointwise(ref=lambda x: x * np.pi / 180, samples=real_line, promotion=Promotion.FLOATING,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def deg2rad(input: Array) -> Array:
     """Degrees in radians, input * pi / 180.
 
@@ -298,7 +298,7 @@ def _(g):
 
 
 @pointwise(ref=lambda x: x * 180 / np.pi, samples=real_line, promotion=Promotion.FLOATING,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def rad2deg(input: Array) -> Array:
     """Radians in degrees, input * 180 / pi.
 

@@ -24,10 +24,10 @@ from ..core.sample_inputs import Rng
 
 def _samples(rng: Rng):
     for sizes, reverse, relu in (((2, 2), False, False), ((3, 2, 1), True, False),
-                                 ((2, 2), True, True)):  # fmt: skip
+                                 ((2, 2), True, True)):
         yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
                rng.normal(size=(3, 4)), rng.normal(size=(3, 3)), rng.normal(size=3),
-               rng.normal(size=3), sizes, reverse, relu), {}  # fmt: skip
+               rng.normal(size=3), sizes, reverse, relu), {}
 
 
 def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
@@ -45,7 +45,7 @@ def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
 def rnn_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, sizes=(), reverse=False, relu=False,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """(h of every row, last h): x (rows, input), h (batch, hidden)."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
@@ -81,7 +81,7 @@ def _cell(relu: bool) -> str:
 def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
     if MODE.grad:
         return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse, relu),
-                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)  # fmt: skip
+                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)
     dx, dh, dw_ih, dw_hh, db = rnn_adjoint(
         *gs, x, h, w_ih, w_hh, ys[0], sizes, reverse, relu, needs
     )
@@ -93,7 +93,7 @@ def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
 def rnn_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     sizes, reverse, relu, needs,
-) -> tuple[Array | None, ...]:  # fmt: skip
+) -> tuple[Array | None, ...]:
     """The cotangents of x, h, w_ih, w_hh and a bias."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
@@ -117,7 +117,7 @@ def rnn_adjoint(
 def _gradients(
     d: Array, dh: Array, x: Array, h: Array, w_ih: Array, y: Array, steps: Steps, kind: np.dtype,
     needs: tuple[bool, ...],
-) -> tuple[Array | None, ...]:  # fmt: skip
+) -> tuple[Array | None, ...]:
     """What is wanted of the cotangents, from those of the sums."""
     result = (
         product(d, w_ih) if needs[0] else None,
@@ -140,7 +140,7 @@ def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
-          "batch_first")  # fmt: skip
+          "batch_first")
 
 
 def _declare(name: str, relu: bool, formula: str) -> None:
@@ -154,7 +154,7 @@ def _declare(name: str, relu: bool, formula: str) -> None:
         params, each = supplied["params"], 4 if supplied["has_biases"] else 2
         options = tuple(supplied[n] for n in _NAMES[4:])
         return run_stack(name, layer, supplied["input"], (supplied["hx"],), params, each,
-                         (params[0]._array.shape[0],), options, batch_sizes)  # fmt: skip
+                         (params[0]._array.shape[0],), options, batch_sizes)
 
     def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         check_cell(input, (hx,), w_ih, w_hh)

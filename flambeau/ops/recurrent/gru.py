@@ -31,7 +31,7 @@ def _samples(rng: Rng):
     for sizes, reverse in (((2, 2, 2), False), ((3, 2, 1), True)):
         yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
                rng.normal(size=(9, 4)), rng.normal(size=(9, 3)), rng.normal(size=9),
-               rng.normal(size=9), sizes, reverse), {}  # fmt: skip
+               rng.normal(size=9), sizes, reverse), {}
 
 
 def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
@@ -64,11 +64,11 @@ def _without_new(bias: Array | None) -> Array | None:
 
 @opaque(layout=Layout.FREE,
         name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
-        ref=_reference, samples=_samples)  # fmt: skip
+        ref=_reference, samples=_samples)
 def gru_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, sizes=(), reverse=False, keep=True,
-) -> tuple[Array, ...]:  # fmt: skip
+) -> tuple[Array, ...]:
     """(h of every row, last h, and for backward: the gates, W_hn h + b_hn).
 
     x (rows, input), h (batch, hidden).
@@ -118,7 +118,7 @@ def gru_layer(
 def _in_one_kernel(
     steps: Steps, x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
     b_hh: Array | None, keep: bool,
-) -> list[Array] | None:  # fmt: skip
+) -> list[Array] | None:
     """y, h and, with `keep`, gates and W_hn h + b_hn, in machine code; None without it."""
     given = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
@@ -134,7 +134,7 @@ def _in_one_kernel(
 def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, needs):
     if MODE.grad:
         return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse),
-                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)  # fmt: skip
+                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
     return gru_adjoint(gs[0], gs[1], x, h, w_ih, w_hh, ys[0], *ys[2:4], sizes, reverse, needs)
 
 
@@ -166,13 +166,13 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
 def gru_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     gates: Array, inner: Array, sizes, reverse, needs,
-) -> tuple[Array | None, ...]:  # fmt: skip
+) -> tuple[Array | None, ...]:
     """The cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
     given = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
-                     "dh": g_h})  # fmt: skip
+                     "dh": g_h})
     whole_layer = prepared("gru", steps, w_hh, tuple(given), ("d", "dx", "dh"), True)
     if whole_layer is not None:
         made = whole_layer(given)
@@ -237,7 +237,7 @@ def _layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
-          "batch_first")  # fmt: skip
+          "batch_first")
 
 
 @composite(expose=("torch",))
@@ -260,7 +260,7 @@ def gru(*args, **kwargs):
     width = params[0]._array.shape[0] // 3
     options = tuple(given[n] for n in _NAMES[4:])
     return run_stack("gru", _layer, given["input"], (given["hx"],), params, each, (width,), options,
-                     batch_sizes)  # fmt: skip
+                     batch_sizes)
 
 
 @composite(expose=("torch",))

@@ -33,7 +33,7 @@ def _samples(rng: Rng):
             yield (rng.normal(size=(rows, 4)), rng.normal(size=(sizes[0], width)),
                    rng.normal(size=(sizes[0], 3)), rng.normal(size=(12, 4)),
                    rng.normal(size=(12, width)), rng.normal(size=12), rng.normal(size=12),
-                   rng.normal(size=(2, 3)) if projected else None, sizes, reverse), {}  # fmt: skip
+                   rng.normal(size=(2, 3)) if projected else None, sizes, reverse), {}
 
 
 def _reference(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
@@ -58,11 +58,11 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 @opaque(layout=Layout.FREE,
         name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5),
-        ref=_reference, samples=_samples)  # fmt: skip
+        ref=_reference, samples=_samples)
 def lstm_layer(
     x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, w_hr: Array | None = None, sizes=(), reverse=False, keep=True,
-) -> tuple[Array, ...]:  # fmt: skip
+) -> tuple[Array, ...]:
     """(h of every row, last h, last c, and for backward: gates, c, h before projection).
 
     x (rows, input), h (batch, hidden or proj), c (batch, hidden).
@@ -110,7 +110,7 @@ def lstm_layer(
 def _in_one_kernel(
     steps: Steps, x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, bias: Array | None,
     keep: bool,
-) -> list[Array] | None:  # fmt: skip
+) -> list[Array] | None:
     """y, h, c and, with `keep`, gates and cells, in machine code; None without it."""
     wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
     layer = prepared("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
@@ -168,7 +168,7 @@ def lstm_adjoint(
     g_y: Array | None, g_h: Array | None, g_c: Array | None, x: Array, h: Array, c: Array,
     w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,
     whole: Array | None, sizes, reverse, needs,
-) -> tuple[Array | None, ...]:  # fmt: skip
+) -> tuple[Array | None, ...]:
     """The cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _cast(
@@ -177,12 +177,12 @@ def lstm_adjoint(
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
         given = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
-                         "dh": g_h, "dc": g_c})  # fmt: skip
+                         "dh": g_h, "dc": g_c})
         whole_layer = prepared("lstm", steps, w_hh, tuple(given), ("d", "dh", "dc"), True)
         if whole_layer is not None:
             made = whole_layer(given)
             return _gradients(made["d"], x, y, h, w_ih, None, whole, made["dh"], made["dc"], steps,
-                              kind, needs)  # fmt: skip
+                              kind, needs)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
     d, of_cell = _factors(gates, steps.previous(cells, c), np.tanh(cells))
@@ -211,7 +211,7 @@ def lstm_adjoint(
 def _gradients(
     d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, whole: Any, dh: Array,
     dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
-) -> tuple[Array | None, ...]:  # fmt: skip
+) -> tuple[Array | None, ...]:
     """What is wanted of the cotangents, from those of the gates."""
     found = (
         product(d, w_ih) if needs[0] else None,
@@ -250,7 +250,7 @@ def _layer(x, states, weights, sizes, reverse):
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
-          "batch_first")  # fmt: skip
+          "batch_first")
 
 
 @composite(expose=("torch",))

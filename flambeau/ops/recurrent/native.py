@@ -108,7 +108,7 @@ def prepared(
     batch, rows = steps.batch, _block(steps.batch)
     form = _Form(cell, w.dtype, rows, batch % rows == 0, len(w) * w.itemsize >= _FAR, w.shape[1],
                  ascending == backward, threads(), tuple(given), tuple(wanted),
-                 backward)  # fmt: skip
+                 backward)
     runner = _runner(form)
     if runner is None:
         return None
@@ -154,7 +154,7 @@ def _parts(form: _Form) -> dict[str, int]:
 
     cell = CELLS[form.cell]
     return {"x": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1, "gy": 1, "previous": 1,
-            **cell.keeps}  # fmt: skip
+            **cell.keeps}
 
 
 def _made(form: _Form) -> _Runner | None:
@@ -182,11 +182,11 @@ def _made(form: _Form) -> _Runner | None:
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
-                                None if form.even else batch, last)  # fmt: skip
+                                None if form.even else batch, last)
     make = recurrent.backward if form.backward else recurrent.forward
     written = make(cell, type, extents, supplied, wanted)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
-        cell, width, weight, form.backward))  # fmt: skip
+        cell, width, weight, form.backward))
     all_steps = request_kernel(("recurrence", form), lambda: written.kernel)
     if packing is None or all_steps is None:
         return None
@@ -195,7 +195,7 @@ def _made(form: _Form) -> _Runner | None:
         recurrent.count_packed_elements(cell, width, type, form.backward),
         [b.name for b in written.kernel.buffers if b not in written.work],
         list(written.work.values()), [size.name for size in written.kernel.sizes],
-    )  # fmt: skip
+    )
 
 
 def _called(
@@ -210,14 +210,14 @@ def _called(
         name: np.empty((n if name in ("h", "c", "dh", "dc") else n * call.count,
                         columns.get(name, width)), form.kind)
         for name in form.wanted
-    }  # fmt: skip
+    }
     sizes = {"steps": call.count, "blocks": call.blocks}
     forth = -1 if form.descending else 1
     sizes.update({name: n * many * width * forth for name, many in _parts(form).items()})
     places: dict[str, Any] = {
         "panels": panels, "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),
-    }  # fmt: skip
+    }
     for name, array in (
         supplied | {f"{name} wanted": array for name, array in result.items()}
     ).items():
@@ -231,5 +231,5 @@ def _called(
         places[name], places[f"{name} later"] = first, first + step
     work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]
     call_on_threads(runner.steps, *(places[name] for name in runner.order), *work,
-           *(sizes[name] for name in runner.sizes), threads=call.workers)  # fmt: skip
+           *(sizes[name] for name in runner.sizes), threads=call.workers)
     return result

@@ -58,7 +58,7 @@ def total_bias(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray |
 def add_biases(
     gates: np.ndarray, b_ih: np.ndarray | None, b_hh: np.ndarray | None,
     factor: np.ndarray | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Adds the biases that there are, times `factor`, to every row."""
     bias = total_bias(b_ih, b_hh)
     if bias is not None:
@@ -73,14 +73,14 @@ def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def differentiable_adjoint(
     forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
     needs: Sequence[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     """The cotangents of `inputs` as recorded values, for second derivatives."""
     own = [None if x is None else x.view_as(x) for x in inputs]
     ys = forward(*own)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
     wanted = [x for x, need in zip(own, needs, strict=True) if need]
     actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
-                      allow_unused=True))  # fmt: skip
+                      allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)
 
 
@@ -95,7 +95,7 @@ def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple
 def unrolled(
     x: Tensor, states: tuple[Tensor, ...], sizes: tuple[int, ...], reverse: bool,
     step: Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]],
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """(the first state of every step, the last states), step by step in recorded operators."""
     result: list[Any] = [None] * len(sizes)
     for t, part in steps_of(x, sizes, reverse):
@@ -104,7 +104,7 @@ def unrolled(
         result[t] = new[0]
         states = new if n == stored else tuple(
             cat([a, s[n:]]) for a, s in zip(new, states, strict=True)
-        )  # fmt: skip
+        )
     return (cat(result), *states)
 
 
@@ -117,7 +117,7 @@ Layer = Callable[[Tensor, tuple[Tensor, ...], Sequence[Tensor], tuple[int, ...],
 def run_layers(
     layer: Layer, x: Tensor, states: tuple[Tensor, ...], weights: list[Sequence[Tensor]],
     sizes: tuple[int, ...], bidirectional: bool, dropout_p: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """(the rows of the last layer, the last states of all layers and directions)."""
     directions = 2 if bidirectional else 1
     layers = len(weights) // directions
@@ -170,7 +170,7 @@ def check_states(
 def run_stack(
     name: str, layer: Layer, x: Tensor, states: tuple[Tensor, ...], params: Sequence[Tensor],
     each: int, widths: Sequence[int], options: tuple, batch_sizes: Tensor | None,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """(output, last states) of a recurrent operator, from (num_layers, dropout, train,
     bidirectional, batch_first)."""
     num_layers, dropout_p, train, bidirectional, batch_first = options
@@ -193,7 +193,7 @@ def run_stack(
     if time == 0:
         raise RuntimeError(f"{name}: Expected sequence length to be larger than 0 in RNN")
     y, *last = run_layers(layer, x.reshape(time * batch, -1), states, weights, (batch,) * time,
-                          bidirectional, p)  # fmt: skip
+                          bidirectional, p)
     y = y.reshape(time, batch, -1)
     return (y.transpose(0, 1) if batch_first else y, *last)
 
@@ -203,7 +203,7 @@ def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tu
     packed = "batch_sizes" in kwargs or "data" in kwargs or (
         len(args) > 2 and isinstance(args[1], Tensor) and not isinstance(args[2], bool)
         and len(args) + len(kwargs) == len(names) and not isinstance(args[3], bool)
-    )  # fmt: skip
+    )
     if packed:
         names = ("data", "batch_sizes", *names[1:-1])
     supplied = dict(zip(names, args, strict=False)) | kwargs

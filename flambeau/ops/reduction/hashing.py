@@ -13,7 +13,7 @@ from .reduce import axes_of, needs_elements
 @opaque(differentiable=False,
         ref=lambda x, dim=None: np.bitwise_xor.reduce(x.astype(np.int64).view(np.uint64), dim),
         samples=lambda rng: iter([((rng.integers(-9, 9, (3, 4)),), {}),
-                                  ((rng.integers(-9, 9, (3, 4)),), {"dim": 1})]))  # fmt: skip
+                                  ((rng.integers(-9, 9, (3, 4)),), {"dim": 1})]))
 def hash_tensor(input: Array, dim=(), *, keepdim=False, mode=0) -> Array:
     """The exclusive or of all elements over the axes `dim`, each taken as 64 bits.
 

@@ -44,7 +44,7 @@ def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
 
 
 @opaque(ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
-        samples=reductions)  # fmt: skip
+        samples=reductions)
 def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Sum over the axes `dim`, all of them by default.
 
@@ -142,7 +142,7 @@ def count_along(shape, dim) -> int:
 
 
 @opaque(ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
-        samples=reductions, node="MeanBackward0")  # fmt: skip
+        samples=reductions, node="MeanBackward0")
 def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Mean over the axes `dim`, all of them by default.
 
@@ -150,7 +150,7 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor(3.)
     """
     if dtype is None and 0 < input.size <= LARGE and input.dtype in FLOATS \
-            and input.__class__ is Array:  # fmt: skip
+            and input.__class__ is Array:
         axes = None if dim is None else axes_of(dim, input.ndim)
         y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
         return np.divide(y, number(input.size // y.size, input.dtype), out=...)
@@ -171,15 +171,15 @@ def _(g, input_shape, dim, keepdim):
 
 
 @opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
-        ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))  # fmt: skip
+        ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))
 def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
     """Sum, NaN counting as zero."""
     kind, axes = summed_dtype(input, dtype), axes_of(dim, input.ndim)
     if input.size > LARGE and kind == input.dtype \
-            and (y := reduced(np.add, input, axes, keepdim, "known")) is not None:  # fmt: skip
+            and (y := reduced(np.add, input, axes, keepdim, "known")) is not None:
         return rounded(y, kind)
     y = np.add.reduce(np.where(np.isnan(input), input.dtype.type(0), input),
-                      axes, inside_dtype(kind), None, keepdim)  # fmt: skip
+                      axes, inside_dtype(kind), None, keepdim)
     return rounded(y, kind)
 
 
@@ -232,7 +232,7 @@ def needs_elements(input: Array, dim, name: str) -> None:
             )
     if input.size == 0 and not axes:
         raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() "
-                           "== 0. Specify the reduction dim with the 'dim' argument.")  # fmt: skip
+                           "== 0. Specify the reduction dim with the 'dim' argument.")
 
 
 def _share_of_extremes(g, input, y, dim, keepdim):
@@ -255,7 +255,7 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
 
     body.__name__, body.__doc__ = name, doc
     result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
-        x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)  # fmt: skip
+        x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)
 
     @result.vjp
     def _(g, input, y, dim, keepdim):
@@ -295,7 +295,7 @@ def _all_extreme(name: str, ufunc: np.ufunc):
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
     result = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
                   ref=lambda x: ufunc.reduce(x, None),
-                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)  # fmt: skip
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
 
     @result.vjp
     def _(g, input, y):
@@ -349,13 +349,13 @@ def _extreme_along(name: str, largest: bool):
         where = np.asarray(_first(input, at, largest))
         values = _chosen(input, where, at)
         return (np.expand_dims(values, at), np.expand_dims(where, at)) if keepdim else \
-            (values, where)  # fmt: skip
+            (values, where)
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     new = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
                   result_type=result, constant_outputs=(1,),
                   ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
-                  samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
 
     @new.vjp
     def _(gs, ys, input_shape, dim, keepdim):
@@ -447,7 +447,7 @@ def _arg(name: str, largest: bool):
     """
     return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
-                                            ((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
+                                            ((rng.normal(size=(3, 4)), 1), {})]))(body)
 
 
 argmax, argmin = _arg("argmax", True), _arg("argmin", False)
@@ -472,7 +472,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
     if dim is not None and input._array.ndim and not input.size(dim):
         raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
     result = _aminmax(amin(input, () if dim is None else dim, keepdim),
-                     amax(input, () if dim is None else dim, keepdim))  # fmt: skip
+                     amax(input, () if dim is None else dim, keepdim))
     if out is None:
         return result
     return write_result("aminmax", result, out, (input,))
@@ -484,7 +484,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
 def _logical(name: str, ufunc: np.ufunc):
     def body(input: Array, dim=None, keepdim=False) -> Array:
         if dim is None and not keepdim and input.dtype.kind == "b" and input.size \
-                and input.__class__ is Array:  # fmt: skip
+                and input.__class__ is Array:
             first = input.argmax() if ufunc is np.logical_or else input.argmin()
             return np.array(input.item(first))  # which decides; ufunc.reduce takes twice as long
         kind = np.uint8 if input.dtype == np.uint8 else np.bool_
@@ -509,7 +509,7 @@ any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)
 
 @opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim),
         samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
-                                  ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))  # fmt: skip
+                                  ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))
 def count_nonzero(input: Array, dim=None) -> Array:
     """How many elements are not zero.
 
@@ -530,7 +530,7 @@ def _not_zero(x: Array) -> Array:
 
 @opaque(ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
-                                  ((rng.normal(size=(3, 4)), 1), {})]))  # fmt: skip
+                                  ((rng.normal(size=(3, 4)), 1), {})]))
 def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Product of the elements, of all or along an axis.
 
@@ -576,7 +576,7 @@ def _correction(unbiased, correction) -> float:
         ref=lambda x, dim, keepdim, correction: np.var(
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
-                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))  # fmt: skip
+                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))
 def _var(input: Array, dim, keepdim, correction) -> Array:
     """Variance with `correction` taken off the count."""
     kind = _floating(input, None, "var")
@@ -589,7 +589,7 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / number(n, inside)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(
-            d, d, out=d if input.ndim else None)  # fmt: skip
+            d, d, out=d if input.ndim else None)
         y = np.add.reduce(square, axes, None, None, keepdim)
         y = y / number(builtins.max(n - correction, 0), y.dtype)
     return rounded(y, kind if kind.kind != "c" else y.dtype)
@@ -659,7 +659,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
         ref=lambda x, dim, keepdim, correction: np.std(
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
-                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))  # fmt: skip
+                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))
 def _std(input: Array, dim, keepdim, correction) -> Array:
     """Square root of the variance."""
     y = _var.operator.body(input, dim, keepdim, correction)

@@ -33,7 +33,7 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
         return input.astype(kind)
     if input.size > MIDDLE and (kind == input.dtype or kind == np.int64) and (
         result := scanned(np.add, input.astype(kind, copy=False), at)
-    ) is not None:  # fmt: skip
+    ) is not None:
         return result[0]
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
 
@@ -55,7 +55,7 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     if not input.ndim:
         return input.astype(kind)
     if input.size > MIDDLE and kind == input.dtype \
-            and (result := scanned(np.multiply, input, at)) is not None:  # fmt: skip
+            and (result := scanned(np.multiply, input, at)) is not None:
         return result[0]
     return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
 
@@ -90,10 +90,10 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
             return match
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
-                                                     for i in range(input.ndim)])  # fmt: skip
+                                                     for i in range(input.ndim)])
         same = (input == values) | ((input != input) & (values != values))
         where = np.maximum.accumulate(np.where(same, places, 0), at) if input.size else \
-            np.zeros(input.shape, np.int64)  # fmt: skip
+            np.zeros(input.shape, np.int64)
         return values, where.astype(np.int64)
 
     body.__name__ = name
@@ -103,7 +103,7 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
     new = opaque(result_type=result, constant_outputs=(1,), samples=scans,
-                  ref=lambda x, dim: ufunc.accumulate(x, dim))(body)  # fmt: skip
+                  ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
 
     @new.vjp
     def _(gs, ys, input_shape, dim):

@@ -42,7 +42,7 @@ def _turned(input: Array, at: int) -> Array:
 def _found(
     input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array],
     sorting: bool = False,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """(k elements along an axis, their numbers): those that `find` gives for rows of keys."""
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
         where = _stable_order(input, at, descending).take(np.arange(k), at)
@@ -69,7 +69,7 @@ def _rows(rng):
         name="_sort", node="SortBackward0", expose=(), result_type=return_type(
     "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
-    else -np.sort(-x, dim))  # fmt: skip
+    else -np.sort(-x, dim))
 def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, Array]:
     """Sorted values along an axis, and where they were."""
     _refuse_complex(input, "sort")
@@ -77,7 +77,7 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     return _found(input, at, input.shape[at], descending,
-                  lambda keys: sort_kernels.sorted_numbers(keys, bool(stable)), True)  # fmt: skip
+                  lambda keys: sort_kernels.sorted_numbers(keys, bool(stable)), True)
 
 
 @_sort.vjp
@@ -126,7 +126,7 @@ def msort(input, *, out=None):
         constant_outputs=(1,),
         ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
-                                  ((rng.normal(size=(5, 3)), 3, 0), {})]))  # fmt: skip
+                                  ((rng.normal(size=(5, 3)), 3, 0), {})]))
 def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Array]:
     """The k largest (or smallest) values along an axis, in order, and their indices.
 
@@ -143,7 +143,7 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if sorted and at == input.ndim - 1 and k \
-            and (where := sort_kernels.distinct_order(input, largest)) is not None:  # fmt: skip
+            and (where := sort_kernels.distinct_order(input, largest)) is not None:
         where = np.ascontiguousarray(where[..., :k])
         return sort_kernels.gathered(input, where), where
     return _found(input, at, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
@@ -167,7 +167,7 @@ def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | Non
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
-        samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))  # fmt: skip
+        samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
 def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
     """The k-th smallest value along an axis, counted from 1, and its index.
 
@@ -232,7 +232,7 @@ def _median_of_nothing(name: str, input: Tensor) -> Tensor:
 def _median_of_all(name: str, along: Any) -> Any:
     @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
             ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
-            samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))  # fmt: skip
+            samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))
     def whole(input: Array) -> Array:
         """The lower median of all elements."""
         return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
@@ -252,7 +252,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
             ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
-            samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))  # fmt: skip
+            samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))
     def along(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
         _refuse_complex(input, name)
@@ -299,7 +299,7 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
         ref=lambda x, dim=-1: np.apply_along_axis(
             lambda row: max(sorted(set(row.tolist())), key=row.tolist().count), dim, x),
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),
-                                  ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))  # fmt: skip
+                                  ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))
 def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
     """The most frequent value along an axis (the smallest of several), and where it is last.
 
@@ -403,7 +403,7 @@ quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", T
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Where each value would be put into sorted rows.
 
     >>> rows = torch.tensor([[1, 3, 5], [2, 4, 6]])
@@ -445,7 +445,7 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
     out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The bucket, between boundaries, of each value.
 
     `right`: the edge itself belongs to the bucket on its right.
@@ -487,7 +487,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @public(spaces=("torch", "Tensor"))
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
-          out: Tensor | None = None) -> Tensor:  # fmt: skip
+          out: Tensor | None = None) -> Tensor:
     """How many elements fall into each of `bins` equal intervals from min to max.
 
     The least and the greatest element where min and max are equal, as they are by default.

@@ -139,7 +139,7 @@ def _heaped(supplied: Array, count: int) -> tuple[Array, Array]:
     result = np.empty((len(supplied), count), supplied.dtype)
     numbers, n = np.empty(result.shape, np.int64), supplied.shape[1]
     call_kernel(_kernel("least", supplied.dtype.name), supplied.size, result, numbers, supplied,
-        np.array([n, count]), len(supplied), count, n)  # fmt: skip
+        np.array([n, count]), len(supplied), count, n)
     return result, numbers
 
 

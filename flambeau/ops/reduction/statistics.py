@@ -23,7 +23,7 @@ from ..view.triangles import diag
 def _observed(input: Tensor, name: str) -> Tensor:
     if input._array.ndim > 2:
         raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
-                           f"input with {input._array.ndim} dimensions")  # fmt: skip
+                           f"input with {input._array.ndim} dimensions")
     if input.dtype is types.bool_:
         raise RuntimeError(f"{name}(): bool dtype is not supported for input")
     return input if input._array.ndim == 2 else input.reshape(1, -1)
@@ -32,12 +32,12 @@ def _observed(input: Tensor, name: str) -> Tensor:
 def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> None:
     if weights._array.ndim > 1:
         raise RuntimeError(f"cov(): expected {label} to have one or fewer dimensions but got "
-                           f"{label} with {weights._array.ndim} dimensions")  # fmt: skip
+                           f"{label} with {weights._array.ndim} dimensions")
     whole = not (weights.dtype.is_floating_point or weights.dtype.is_complex)
     if whole != integral or weights.dtype is types.bool_:
         words = "integral" if integral else "floating point"
         raise RuntimeError(f"cov(): expected {label} to have {words} dtype but got {label} with "
-                           f"{legacy_name(weights.dtype)} dtype")  # fmt: skip
+                           f"{legacy_name(weights.dtype)} dtype")
     if weights._array.size != count:
         raise RuntimeError(
             f"cov(): expected {label} to have the same numel as there are observations in the "
@@ -128,14 +128,14 @@ def _check_numbers(input: Array, name: str) -> None:
 def _edges(column: Array, count: int, low: float | None, high: float | None) -> Array:
     if count <= 0:
         raise RuntimeError("torch.histogramdd(): bins must be > 0, but got "
-                           f"{count} for dimension 0")  # fmt: skip
+                           f"{count} for dimension 0")
     if low is None:
         low, high = (float(column.min()), float(column.max())) if column.size else (0.0, 1.0)
         if not np.isfinite([low, high]).all():
             raise RuntimeError(f"torch.histogramdd: range [{low}, {high}] is not finite")
     elif low > high:
         raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low} max "
-                           f"{high} for dimension 0")  # fmt: skip
+                           f"{high} for dimension 0")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, count + 1, dtype=column.dtype)
@@ -169,9 +169,9 @@ def _histograms(rng: Rng):
 
 @opaque(differentiable=False, samples=_histograms, result_type=return_type(
     "histogram", "hist", "bin_edges"), ref=lambda x, bins, range=None, density=False: np.histogram(
-        x, bins, range, density))  # fmt: skip
+        x, bins, range, density))
 def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array | None = None,
-              density=False) -> tuple[Array, Array]:  # fmt: skip
+              density=False) -> tuple[Array, Array]:
     """How many elements fall into each bin, and the bins' edges.
 
     >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=2, range=(0., 2.)).hist
@@ -182,7 +182,7 @@ def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array |
     if isinstance(bins, np.ndarray):
         if bins.dtype != input.dtype:
             raise RuntimeError("torch.histogramdd: input tensor and bins tensors should have the "
-                               "same dtype")  # fmt: skip
+                               "same dtype")
         edges = bins.copy()
     else:
         low, high = (None, None) if range is None else range
@@ -196,7 +196,7 @@ def _check_weight(input: Array, weight: Array | None) -> None:
         return
     if weight.dtype != input.dtype:
         raise RuntimeError("torch.histogramdd: if weight tensor is provided, input tensor and "
-                           "weight tensor should have the same dtype")  # fmt: skip
+                           "weight tensor should have the same dtype")
 
 
 @composite(expose=("torch",))
@@ -212,14 +212,14 @@ def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None
     points = input._array
     if points.ndim < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions, but "
-                           f"got {points.ndim}")  # fmt: skip
+                           f"got {points.ndim}")
     _check_numbers(points, "histogramdd")
     n = points.shape[-1]
     points = points.reshape(-1, n)
     each = [bins] * n if isinstance(bins, int) else list(bins)
     if len(each) != n:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension "
-                           f"of the input. (got {len(each)} for {n})")  # fmt: skip
+                           f"of the input. (got {len(each)} for {n})")
     edges = []
     for i, b in enumerate(each):
         if isinstance(b, Tensor):
@@ -229,7 +229,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None
         edges.append(_edges(points[:, i], b, low, high))
     counts = _counted(points, edges, None if weight is None else weight._array, density)
     return return_type("histogramdd", "hist", "bin_edges")(
-        wrap(counts), tuple(wrap(e) for e in edges))  # fmt: skip
+        wrap(counts), tuple(wrap(e) for e in edges))
 
 
 # -------------------------------------------------------------------------------- gradients
@@ -268,7 +268,7 @@ def _difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
             + (first + d) / (first * d) * part(1, 1) - first / (d * (first + d)) * part(2, 1),
             (2 * last + e) / (last * (last + e)) * part(n - 1, 1)
             - (last + e) / (last * e) * part(n - 2, 1) + last / (e * (last + e)) * part(n - 3, 1),
-        )  # fmt: skip
+        )
     return cat([ends[0], inside, ends[1]], at)
 
 
@@ -301,7 +301,7 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     for axis in axes:
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least "
-                               "edge_order+1")  # fmt: skip
+                               "edge_order+1")
     for h in supplied:
         if isinstance(h, Tensor) and h.device != input.device:
             raise RuntimeError(
@@ -315,6 +315,6 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
                 f"the corresponding dimension, but got {h._array.size} for {input.shape[axis]}"
             )
     return tuple(_difference(input, axis, h, edge_order)
-                 for axis, h in zip(axes, supplied, strict=True))  # fmt: skip
+                 for axis, h in zip(axes, supplied, strict=True))
 
 

@@ -69,7 +69,7 @@ def _refuse_empty_slices(array: Array, axis: int) -> None:
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The different values, or slices of an axis, in order.
 
     With `return_inverse` also where each element is among them, with `return_counts` how often each
@@ -103,7 +103,7 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The first of each run of equal values, or of equal slices of an axis.
 
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))

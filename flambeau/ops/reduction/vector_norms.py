@@ -32,7 +32,7 @@ def check_floating(input: Array, name: str) -> None:
     kind = FROM_NUMPY[input.dtype]
     if not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
-                           f"{legacy_name(kind).removesuffix('Type')}")  # fmt: skip
+                           f"{legacy_name(kind).removesuffix('Type')}")
 
 
 def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
@@ -99,7 +99,7 @@ def _measured(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: boo
 
 
 _LARGE = {1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum, "absolute"),
-          -math.inf: (np.minimum, "absolute")}  # fmt: skip
+          -math.inf: (np.minimum, "absolute")}
 
 
 def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array | None:
@@ -111,7 +111,7 @@ def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) 
 
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
         samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
-            x, axis=dim, keepdims=keepdim, ord=ord))  # fmt: skip
+            x, axis=dim, keepdims=keepdim, ord=ord))
 def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Array:
     """The norm of the elements along `dim`, (sum |x|^ord)^(1/ord)."""
     check_floating(input, "linalg.vector_norm")
@@ -121,10 +121,10 @@ def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Ar
     _check_empty(input, ord, axes)
     inside = np.dtype(np.float32) if FROM_NUMPY[kind] in HALF else kind
     if input.size > LARGE and kind == input.dtype \
-            and (y := _large(input, ord, axes, keepdim)) is not None:  # fmt: skip
+            and (y := _large(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
     y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
-                             ord, axes, keepdim))  # fmt: skip
+                             ord, axes, keepdim))
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 
 
@@ -168,7 +168,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     """
     if not isinstance(ord, (int, float, np.number)):
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not "
-                        f"{type(ord).__name__}")  # fmt: skip
+                        f"{type(ord).__name__}")
     return _vector_norm(x, float(ord), dim, keepdim, dtype, out=out)
 
 
@@ -179,7 +179,7 @@ def _matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
     shape = A._array.shape
     if len(shape) < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
-                           f" (shape {list(shape)})")  # fmt: skip
+                           f" (shape {list(shape)})")
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) != 2:
         raise RuntimeError(
@@ -194,7 +194,7 @@ def _matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
 def _refuse_half(A: Tensor) -> None:
     if A.dtype in HALF:
         raise RuntimeError("linalg.matrix_norm: Low precision dtypes not supported. Got "
-                           f"{legacy_name(A.dtype)}")  # fmt: skip
+                           f"{legacy_name(A.dtype)}")
 
 
 def _by_singular_values(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
@@ -258,11 +258,11 @@ def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
         )
     if axes is None and ord is not None and rank not in (1, 2):
         raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D "
-                           f"or 2D. Got {rank}D.")  # fmt: skip
+                           f"or 2D. Got {rank}D.")
     if isinstance(ord, str) or (ord is not None and (len(axes) if axes else rank) == 2):
         where = tuple(range(rank)) if axes is None else tuple(axes)
         return matrix_norm(A, ord, where if len(where) != 1 or rank > 1 else (-2, -1), keepdim,
-                           dtype=dtype, out=out)  # fmt: skip
+                           dtype=dtype, out=out)
     return vector_norm(A, 2 if ord is None else ord, axes, keepdim, dtype=dtype, out=out)
 
 

@@ -46,7 +46,7 @@ def _merged(a: CooArray, b: CooArray) -> CooArray:
         )
     x, y = a.linear_indices(), b.linear_indices()
     first, second = _merge_sorted(x, y) if _ascending(x) and _ascending(y) \
-        else _merge_in_turn(x.tolist(), y.tolist())  # fmt: skip
+        else _merge_in_turn(x.tolist(), y.tolist())
     count = first.size
     values = np.zeros((count, *a.values.shape[1:]), np.result_type(a.values, b.values))
     indices = np.empty((a.sparse_dim, count), np.int64)
@@ -109,7 +109,7 @@ def _check_same_size(name: str, a: Any, b: Any) -> None:
             "is not supported)" if name != "add" else
             f"The size of tensor a ({a.shape[-1] if a.shape else 1}) must match the size of "
             f"tensor b ({b.shape[-1] if b.shape else 1})"
-        )  # fmt: skip
+        )
 
 
 @sparse_operator(node="AddBackward0")
@@ -121,7 +121,7 @@ def _add(input: Array, other: Array, alpha) -> Array:
             raise RuntimeError(
                 f"add: expected 'self' size to match 'other' size: {list(a.shape)} and "
                 f"{list(b.shape)}" if a.ndim < b.ndim else
-                "add: Expected 'other' to be broadcastable to 'self'")  # fmt: skip
+                "add: Expected 'other' to be broadcastable to 'self'")
         return a + _scaled(formats.to_dense(b), alpha)
     if a.shape != b.shape:
         raise RuntimeError(
@@ -165,7 +165,7 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
     sparse_first = isinstance(input, SparseTensor)
     if sparse_first and not isinstance(other, SparseTensor):
         if not _is_number(other) and input.layout is not other.layout \
-                and isinstance(input._array, CompressedArray):  # fmt: skip
+                and isinstance(input._array, CompressedArray):
             return getattr(input.to_dense(), name)(other, alpha=alpha)  # type: ignore[no-any-return]
         raise RuntimeError(
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
@@ -211,7 +211,7 @@ def _intersected(a: CooArray, b: CooArray) -> CooArray:
     One of them need not be coalesced, since its values at one place are multiplied alike.
     """
     if not b.coalesced and (a.coalesced or a.nnz >= b.nnz) or \
-            a.coalesced and b.coalesced and a.nnz >= b.nnz:  # fmt: skip
+            a.coalesced and b.coalesced and a.nnz >= b.nnz:
         a, b = b, a
     b = formats.coalesce(b)
     stored, wanted = b.linear_indices(), a.linear_indices()
@@ -247,13 +247,13 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         a, b = (formats.dense_to_coo(np.broadcast_to(formats.to_dense(x), shape), len(shape))
-                for x in (a, b))  # fmt: skip
+                for x in (a, b))
     if isinstance(a, CooArray) and isinstance(b, CooArray):
         return _intersected(a, b)  # type: ignore[return-value]
     form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
     if isinstance(a, CompressedArray) and isinstance(b, CompressedArray) and form is b.layout \
             and a.values.shape == b.values.shape and np.array_equal(a.compressed, b.compressed) \
-            and np.array_equal(a.plain, b.plain):  # fmt: skip
+            and np.array_equal(a.plain, b.plain):
         return a.like(a.values * b.values)
     compressed = a if isinstance(a, CompressedArray) else b
     if compressed.batch_dim:
@@ -314,7 +314,7 @@ def _(g, input, other):
 def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -> Tensor:
     """input / other, for a number or a dense tensor without axes."""
     if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and (
-            other.dim() or isinstance(other, SparseTensor))):  # fmt: skip
+            other.dim() or isinstance(other, SparseTensor))):
         raise RuntimeError(
             f"Sparse {'floor ' if rounding_mode == 'floor' else ''}division requires "
             + ("a sparse dividend" if not isinstance(input, SparseTensor) else
@@ -344,7 +344,7 @@ def _added_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
         raise RuntimeError(
             f"add: expected 'self' size to match 'other' size: {list(array.shape)} and "
             f"{list(a.shape)}" if array.ndim < a.ndim else
-            "add: Expected 'other' to be broadcastable to 'self'")  # fmt: skip
+            "add: Expected 'other' to be broadcastable to 'self'")
     values = _scaled(a.values.astype(array.dtype, copy=False), alpha)
     array[tuple(a.indices)] += values if a.sparse_dim else values.sum(0)
     bump(self)

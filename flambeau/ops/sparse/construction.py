@@ -60,7 +60,7 @@ def sparse_coo_tensor(
     *args: Any, size: Any = None, dtype: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False, check_invariants: bool | None = None,
     is_coalesced: bool | None = None, **named: Any,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`sparse_coo_tensor(indices, values, size)`: see `flambeau.ops.sparse.entry`."""
     if "indices" in named:
         args = (named["indices"], named["values"], *args)
@@ -136,13 +136,13 @@ def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Ten
         raise RuntimeError(f"unknown layout {form}")
     if len(shape) < 2:
         raise RuntimeError("torch.empty: Only batched sparse compressed (non-block) tensors are "
-                           f"supported, but got size {list(shape)}")  # fmt: skip
+                           f"supported, but got size {list(shape)}")
     by_row, blocked = COMPRESSED[form]
     lines = shape[-2] if by_row else shape[-1]
     values = np.empty((*shape[:-2], 0, *((1, 1) if blocked else ())), kind)
     return wrap_sparse(CompressedArray(
         form, np.zeros((*shape[:-2], lines + 1), np.int64),
-        np.empty((*shape[:-2], 0), np.int64), values, shape))  # fmt: skip
+        np.empty((*shape[:-2], 0), np.int64), values, shape))
 
 
 def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
@@ -156,7 +156,7 @@ def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tens
 
 
 def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
-             check_pinning: Any = None) -> None:  # fmt: skip
+             check_pinning: Any = None) -> None:
     """RuntimeError for the first invariant that does not hold of the parts of a tensor."""
     if kind == "coo":
         indices, values, size = args[:3]
@@ -189,7 +189,7 @@ def sparse_compressed_tensor(
     compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *,
     dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False, check_invariants: bool | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor in a compressed layout: see `flambeau.ops.sparse.entry`."""
     form = layout
     if form is None:
@@ -197,12 +197,12 @@ def sparse_compressed_tensor(
             "sparse_compressed_tensor expected sparse compressed tensor layout but got Strided")
     if form not in COMPRESSED:
         raise RuntimeError("sparse_compressed_tensor expected sparse compressed tensor layout but "
-                           f"got {layout_name(form)}")  # fmt: skip
+                           f"got {layout_name(form)}")
     compressed = as_indices(compressed_indices, keep_int32=True)
     plain = as_indices(plain_indices, keep_int32=True)
     values = as_values(values, dtype)
     shape = _compressed_shape(form, compressed, plain, values._array) if size is None \
-        else tuple(int(n) for n in size)  # fmt: skip
+        else tuple(int(n) for n in size)
     array = CompressedArray(form, compressed, plain, values._array, shape)
     if CHECKS.on if check_invariants is None else check_invariants:
         check_compressed(array)
@@ -234,7 +234,7 @@ def of_layout(name: str, form: layout, first: str, second: str) -> Any:
             raise RuntimeError(f"{name} expected {form} layout but got {named['layout']}")
         named["layout"] = form
         return sparse_compressed_tensor(*args[: 3 - len(parts)], *parts, *args[3 - len(parts) :],
-                                        **named)  # fmt: skip
+                                        **named)
 
     function.__name__ = name
     return function

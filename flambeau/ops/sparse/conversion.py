@@ -185,7 +185,7 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Ten
 
 _NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0",
           "sparse_csc": "ToSparseCscBackward0", "sparse_bsr": "ToSparseBsrBackward0",
-          "sparse_bsc": "ToSparseBscBackward0"}  # fmt: skip
+          "sparse_bsc": "ToSparseBscBackward0"}
 
 
 def _converter(form: layout) -> Any:
@@ -213,13 +213,13 @@ _CONVERTERS = {form: _converter(form) for form in (sparse_coo, *COMPRESSED)}
 def convert(
     x: Tensor, form: layout, sparse_dim: int | None = None, block: Any = None,
     dense_dim: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor in another layout, with its history."""
     if form is strided:
         return x.to_dense()  # type: ignore[no-any-return]
     array: Any = x._array
     if getattr(array, "layout", None) is form and (block is None or not array.blocked
-                                                    or array.block == tuple(block)):  # fmt: skip
+                                                    or array.block == tuple(block)):
         return x
     return _CONVERTERS[form](x, sparse_dim, block, dense_dim)  # type: ignore[no-any-return]
 
@@ -227,7 +227,7 @@ def convert(
 def to_sparse(
     self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
     dense_dim: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A sparse tensor of the same elements: see `flambeau.ops.sparse.entry`."""
     if sparse_dim is not None:
         check_sparse_dim(self, sparse_dim)
@@ -237,7 +237,7 @@ def to_sparse(
     if self.layout is form:
         return self
     return convert(self, form, block=None if blocksize is None else tuple(blocksize),
-                   dense_dim=dense_dim)  # fmt: skip
+                   dense_dim=dense_dim)
 
 
 def _to_layout_method(form: layout) -> Any:
@@ -312,12 +312,12 @@ def _conversion(name: str) -> None:
 
 
 for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "byte",
-              "bool", "cfloat", "cdouble", "type_as"):  # fmt: skip
+              "bool", "cfloat", "cdouble", "type_as"):
     _conversion(_name)
 
 
 @implements("cpu", "contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
-            "share_memory_")  # fmt: skip
+            "share_memory_")
 def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
     """The tensor itself: it is there already."""
     return self
@@ -349,7 +349,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not isinstance(self, SparseTensor) or not isinstance(src, SparseTensor):
         kinds: list[Any] = [self.type(), src.type()]
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found "
-                           f"self type = {kinds[0]} and src type = {kinds[1]}")  # fmt: skip
+                           f"self type = {kinds[0]} and src type = {kinds[1]}")
     if self is src:
         return self
     return write_over(self, clone(to(src, self.dtype)))

@@ -42,7 +42,7 @@ def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | N
         raise RuntimeError(f"{text} for input tensors with sparse_dim()!=2 is not supported")
     array: Any = x._array
     if isinstance(array, CompressedArray) and form in _BLOCKED and not array.blocked \
-            and array.batch_dim:  # fmt: skip
+            and array.batch_dim:
         raise RuntimeError(f"{text} for batched inputs is not supported")
     if form not in _BLOCKED and blocksize is not None:
         raise RuntimeError(f"{text} with blocksize argument given is not supported")
@@ -53,10 +53,10 @@ def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | N
     if source is strided:
         _check_dense(x, form, 0 if dense_dim is None else dense_dim)
     elif isinstance(array, CompressedArray) and array.blocked and form in COMPRESSED \
-            and form not in _BLOCKED:  # fmt: skip
+            and form not in _BLOCKED:
         name = form.name.removeprefix("sparse_")
         raise RuntimeError(f"sparse_compressed_to_sparse_{name}: expected SparseCsr or SparseCsc "
-                           f"layout but got {layout_name(source)}")  # fmt: skip
+                           f"layout but got {layout_name(source)}")
 
 
 def _check_blocks(x: Tensor, form: layout, blocksize: Any, prefix: str, text: str) -> None:
@@ -65,13 +65,13 @@ def _check_blocks(x: Tensor, form: layout, blocksize: Any, prefix: str, text: st
     name = form.name.removeprefix("sparse_")
     if len(blocksize) != 2:
         raise RuntimeError(f"to_sparse_{name}: blocksize needs to be a tuple of size 2, but got "
-                           f"{len(blocksize)}")  # fmt: skip
+                           f"{len(blocksize)}")
     height, width = blocksize
     array: Any = x._array
     if isinstance(array, CompressedArray) and array.blocked:
         if array.block != (height, width):
             raise RuntimeError(f"{text} with blocksize changed from {list(array.block)} to "
-                               f"{[height, width]} is not supported")  # fmt: skip
+                               f"{[height, width]} is not supported")
         return
     for n in (height, width):
         if n <= 0:

@@ -81,7 +81,7 @@ def _adopt_vjps(operator: Operator, dense: Operator) -> None:
     operator.node_type = type(
         dense.node_type.__name__, dense.node_type.__mro__[1:2],
         {"operator": operator, "__slots__": (), "__module__": "builtins"},
-    )  # fmt: skip
+    )
     operator.differentiable = dense.differentiable
     operator.holomorphic = dense.holomorphic
     if dense.joint is not None:
@@ -105,9 +105,9 @@ def _function(operator: Operator) -> Any:
         arrays = list(values)
         for i in positions:
             arrays[i] = [v._array for v in values[i]] if i in sequences else \
-                values[i]._array if isinstance(values[i], Tensor) else values[i]  # fmt: skip
+                values[i]._array if isinstance(values[i], Tensor) else values[i]
         named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
-                 if p.kind is p.KEYWORD_ONLY}  # fmt: skip
+                 if p.kind is p.KEYWORD_ONLY}
         y = body(*arrays[: len(arrays) - len(named)], **named)
         result = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
         if MODE.grad and operator.differentiable:
@@ -129,7 +129,7 @@ def write_over(self: Tensor, y: Tensor) -> Tensor:
             y = y.to(self.dtype)
         return _replaced(self, y)
     raise RuntimeError(f"Expected out tensor to have {layout_name(y.layout)} layout, but got "
-                       f"{layout_name(self.layout)} layout")  # fmt: skip
+                       f"{layout_name(self.layout)} layout")
 
 
 def _replaced(self: Tensor, y: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ def _ask(operator: Operator, args: tuple) -> Any:
     if is_sparse_call(args, {}):
         name = _PUBLIC_NAMES.get(operator.name, operator.name.lstrip("_"))
         named = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
-                 if p.kind is p.KEYWORD_ONLY}  # fmt: skip
+                 if p.kind is p.KEYWORD_ONLY}
         return hand_over(name, args[: len(args) - len(named)], named)
     return _next_in_line(operator, args)
 
@@ -219,7 +219,7 @@ def _into(out: Any, answer: Any) -> Any:
 
 # Operators whose public name another function has.
 _PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embedding",
-                 "max_all": "max", "min_all": "min", "squeeze_dims": "as_strided"}  # fmt: skip
+                 "max_all": "max", "min_all": "min", "squeeze_dims": "as_strided"}
 # Public functions that are no methods.
 _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
@@ -243,7 +243,7 @@ def _fails(function: Any, name: str) -> bool:
     """Whether a function is an operator that fails on a sparse array, so that it needs no stub."""
     operator = getattr(function, "operator", None)
     return operator is not None and operator.kind is not Kind.COMPOSITE \
-        and operator.function is function and name not in _DO_NOT_FAIL  # fmt: skip
+        and operator.function is function and name not in _DO_NOT_FAIL
 
 
 # Declared operators that read no more than a shape and a dtype.

@@ -9,7 +9,7 @@ from ...tensor.tensor import Tensor
 from ..core.registry import PUBLIC, publish
 
 _MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "like", "masking", "products",
-            "reductions", "shape", "unary")  # fmt: skip
+            "reductions", "shape", "unary")
 
 
 def load() -> None:
@@ -87,7 +87,7 @@ sparse_bsc_tensor = _constructor(
 def to_sparse(
     self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
     dense_dim: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A sparse tensor of the same elements, in COO layout unless another is asked for.
 
     `sparse_dim`: how many leading axes are sparse. `blocksize`: of the blocked layouts.

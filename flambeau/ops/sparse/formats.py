@@ -134,7 +134,7 @@ def compress(
     return CompressedArray(
         form, pointers, np.ascontiguousarray(plain).astype(index, copy=False),
         np.ascontiguousarray(values), a.shape,
-    )  # fmt: skip
+    )
 
 
 def _into_blocks(
@@ -152,7 +152,7 @@ def _into_blocks(
 def dense_to_compressed(
     array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int,
     index: Any = np.int64,
-) -> CompressedArray:  # fmt: skip
+) -> CompressedArray:
     """A matrix, or batches of matrices with equally many values, in a compressed layout."""
     batch_dim = array.ndim - 2 - dense_dim
     if batch_dim < 0:
@@ -182,7 +182,7 @@ def dense_to_compressed(
         form, pointers.reshape(*batch, *pointers.shape[1:]),
         plain.reshape(*batch, *plain.shape[1:]), values.reshape(*batch, *values.shape[1:]),
         array.shape,
-    )  # fmt: skip
+    )
 
 
 def convert_indices_from_coo_to_csr(
@@ -197,7 +197,7 @@ def convert_indices_from_coo_to_csr(
 def convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False,
     out: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The indices (2, nnz) of a matrix of compressed rows; of its transpose, if asked."""
     starts, plain = crow_indices._array, col_indices._array
     lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
@@ -213,7 +213,7 @@ def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArra
         compress(compressed_to_coo(CompressedArray(a.layout, starts, plain, v, rest)), form, block,
                  a.plain.dtype)
         for starts, plain, v in zip(*a.matrices(), values, strict=True)
-    ]  # fmt: skip
+    ]
     if not parts:
         return dense_to_compressed(to_dense(a), form, block, a.dense_dim, a.plain.dtype)
     pointers, plain, stored = (
@@ -223,7 +223,7 @@ def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArra
     return CompressedArray(
         form, pointers.reshape(*batch, *pointers.shape[1:]),
         plain.reshape(*batch, *plain.shape[1:]), stored.reshape(*batch, *stored.shape[1:]), a.shape,
-    )  # fmt: skip
+    )
 
 
 def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = None) -> Any:

@@ -50,9 +50,9 @@ def check_compressed(a: CompressedArray) -> None:
     rows, columns = a.shape[a.batch_dim : a.batch_dim + 2]
     if a.blocked:
         _check(rows % height == 0, f"tensor shape[{a.batch_dim}] (={rows}) must be divisible with "
-               f"blocksize[0] (={height}) as defined by values shape")  # fmt: skip
+               f"blocksize[0] (={height}) as defined by values shape")
         _check(columns % width == 0, f"tensor shape[{a.batch_dim + 1}] (={columns}) must be "
-               f"divisible with blocksize[1] (={width}) as defined by values shape")  # fmt: skip
+               f"divisible with blocksize[1] (={width}) as defined by values shape")
     lines, across = rows // height, columns // width
     if not a.by_row:
         lines, across = across, lines
@@ -61,19 +61,19 @@ def check_compressed(a: CompressedArray) -> None:
     _check(a.compressed.shape[-1] == lines + 1,
            f"{compressed_name}.shape[-1] must be equal to the number of "
            f"{'rows' if a.by_row else 'columns'} + 1 (={lines + 1}), but got "
-           f"{a.compressed.shape[-1]}")  # fmt: skip
+           f"{a.compressed.shape[-1]}")
     _check(a.compressed.dtype == a.plain.dtype,
            f"{compressed_name} and {plain_name} must have the same dtype, but got "
-           f"{a.compressed.dtype} and {a.plain.dtype}, respectively")  # fmt: skip
+           f"{a.compressed.dtype} and {a.plain.dtype}, respectively")
     _check((a.compressed[..., 0] == 0).all(), f"`{compressed_name}[..., 0] == 0` is not satisfied.")
     _check((a.compressed[..., -1] == a.nnz).all(),
-           f"`{compressed_name}[..., -1] == nnz` is not satisfied.")  # fmt: skip
+           f"`{compressed_name}[..., -1] == nnz` is not satisfied.")
     lengths = np.diff(a.compressed, axis=-1)
     _check(((lengths >= 0) & (lengths <= across)).all(),
            f"`0 <= {compressed_name}[..., 1:] - {compressed_name}[..., :-1] <= {other}` is not "
-           "satisfied.")  # fmt: skip
+           "satisfied.")
     _check(((a.plain >= 0) & (a.plain < across)).all(),
-           f"`0 <= {plain_name} < {other}` is not satisfied.")  # fmt: skip
+           f"`0 <= {plain_name} < {other}` is not satisfied.")
     _check_sorted(a, compressed_name, plain_name, name)
 
 
@@ -82,16 +82,16 @@ def _check_ranks(a: CompressedArray, compressed_name: str, plain_name: str) -> N
            f"{compressed_name} must have dimensionality >= 1 but got {a.compressed.ndim}")
     _check(a.compressed.ndim == a.plain.ndim,
            f"{compressed_name} and {plain_name} dimensionalities must be equal but got "
-           f"{a.compressed.ndim} and {a.plain.ndim}, respectively")  # fmt: skip
+           f"{a.compressed.ndim} and {a.plain.ndim}, respectively")
     _check(a.dense_dim >= 0, f"values must have dimensionality > sum of batch and block "
            f"dimensionalities (={a.batch_dim} + {2 if a.blocked else 0}) but got "
-           f"{a.values.ndim}")  # fmt: skip
+           f"{a.values.ndim}")
     _check(len(a.shape) == a.batch_dim + 2 + a.dense_dim,
            "tensor dimensionality must be sum of batch, base, and dense dimensionalities "
-           f"(={a.batch_dim} + 2 + {a.dense_dim}) but got {len(a.shape)}")  # fmt: skip
+           f"(={a.batch_dim} + 2 + {a.dense_dim}) but got {len(a.shape)}")
     _check(a.plain.shape[-1] == a.values.shape[a.batch_dim],
            f"{plain_name}.shape[-1] must be equal to nnz (={a.values.shape[a.batch_dim]}) as "
-           f"defined by values.shape[{a.batch_dim}], but got {a.plain.shape[-1]}")  # fmt: skip
+           f"defined by values.shape[{a.batch_dim}], but got {a.plain.shape[-1]}")
 
 
 def _check_sorted(a: CompressedArray, compressed_name: str, plain_name: str, name: str) -> None:

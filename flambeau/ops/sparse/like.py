@@ -25,7 +25,7 @@ def _kind(input: Tensor, dtype: Any) -> np.dtype:
 def zeros_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """No values: in the layout of `input`, or the one asked for."""
     a: Any = input._array
     kind, form = _kind(input, dtype), layout or input.layout
@@ -45,10 +45,10 @@ def _without_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
     has_blocks = isinstance(a, CompressedArray) and a.blocked
     if blocked and not has_blocks:
         raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize needs to be a tuple of "
-                           "size 2, but got 0")  # fmt: skip
+                           "size 2, but got 0")
     if has_blocks and not blocked:
         raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize cannot be specified for "
-                           f"non-block layout {layout_name(form)}")  # fmt: skip
+                           f"non-block layout {layout_name(form)}")
     if not isinstance(a, CompressedArray):
         return empty_of_layout(a.shape, kind, form)
     at, block = a.batch_dim, a.block
@@ -56,7 +56,7 @@ def _without_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
     index = a.plain.dtype
     return wrap_sparse(CompressedArray(
         form, np.zeros((*a.shape[:at], lines + 1), index), np.empty((*a.shape[:at], 0), index),
-        np.empty((*a.shape[:at], 0, *a.values.shape[at + 1 :]), kind), a.shape))  # fmt: skip
+        np.empty((*a.shape[:at], 0, *a.values.shape[at + 1 :]), kind), a.shape))
 
 
 def _check_same_layout(input: Tensor, form: layout) -> None:
@@ -71,7 +71,7 @@ def _check_same_layout(input: Tensor, form: layout) -> None:
 def empty_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Values that are not set: at the places of a compressed tensor, at none of a COO tensor."""
     a: Any = input._array
     form = layout or input.layout
@@ -79,7 +79,7 @@ def empty_like(
     if form is input.layout and isinstance(a, CompressedArray):
         result: Tensor = wrap_sparse(CompressedArray(
             form, a.compressed.copy(), a.plain.copy(),
-            np.zeros(a.values.shape, _kind(input, dtype)), a.shape))  # fmt: skip
+            np.zeros(a.values.shape, _kind(input, dtype)), a.shape))
     else:
         result = zeros_like(input, dtype=dtype, layout=form)
     return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]

@@ -69,7 +69,7 @@ def _reduced(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc)
         values = ufunc.reduce(values, axis, keepdims=keepdim)
     retained = [axis for axis in range(sparse) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
-        tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
+        tuple(n for i, n in enumerate(a.shape) if i not in axes)
     places = CooArray(
         a.indices[retained], values, tuple(a.shape[k] for k in retained)
     ).linear_indices()

@@ -42,14 +42,14 @@ def masked(a: Any, pattern: Any) -> Any:
     return CompressedArray(
         pattern.layout, pattern.compressed, pattern.plain, _compressed_values(a, pattern),
         pattern.shape,
-    )  # fmt: skip
+    )
 
 
 def _compressed_values(a: Any, pattern: CompressedArray) -> np.ndarray:
     if isinstance(a, CompressedArray) and a.layout is pattern.layout \
             and a.values.shape == pattern.values.shape \
             and np.array_equal(a.compressed, pattern.compressed) \
-            and np.array_equal(a.plain, pattern.plain):  # fmt: skip
+            and np.array_equal(a.plain, pattern.plain):
         return a.values
     dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
     rows, columns = _places(pattern)
@@ -109,7 +109,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     pattern: Any = mask._array
     if not isinstance(pattern, SparseArray):
         raise RuntimeError("sparse_mask(): the mask argument must be a sparse tensor, but got "
-                           f"{layout_name(mask.layout)}")  # fmt: skip
+                           f"{layout_name(mask.layout)}")
     if self.shape != mask.shape:
         raise RuntimeError(
             "sparse_mask(): operands have incompatible sizes; self has size "

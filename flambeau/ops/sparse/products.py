@@ -39,7 +39,7 @@ def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
     result = CompressedArray(
         sparse_csr, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64),
         matrix.data.astype(kind, copy=False), matrix.shape,
-    )  # fmt: skip
+    )
     if form is sparse_coo:
         return formats.compressed_to_coo(result)
     block = like.block if like.blocked else None
@@ -64,7 +64,7 @@ def product(a: Any, b: Any) -> Any:
             return (_wide(formats.coo_to_dense(a)) @ _wide(b)).astype(a.dtype)
         return np.ascontiguousarray(to_scipy(a) @ _wide(b)).astype(a.dtype, copy=False)
     result = (to_scipy(b).T @ _wide(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
-        else to_scipy(b).T @ _wide(a)  # fmt: skip
+        else to_scipy(b).T @ _wide(a)
     return np.ascontiguousarray(result).astype(b.dtype, copy=False)
 
 
@@ -97,12 +97,12 @@ def _check_product(name: str, a: Tensor, b: Tensor) -> None:
             f"expected scalar type {_scalar_name(a)} but found {_scalar_name(b)}"
             if layout_name(a.layout) != "Sparse" else
             f"{name}: expected 'mat1' and 'mat2' to have the same dtype, but got "
-            f"{_scalar_name(a)} and {_scalar_name(b)}")  # fmt: skip
+            f"{_scalar_name(a)} and {_scalar_name(b)}")
 
 
 def _scalar_name(x: Tensor) -> str:
     return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int",
-            "float16": "Half", "bfloat16": "BFloat16"}.get(x.dtype.name, x.dtype.name)  # fmt: skip
+            "float16": "Half", "bfloat16": "BFloat16"}.get(x.dtype.name, x.dtype.name)
 
 
 # ------------------------------------------------------------------------------ dense result
@@ -190,7 +190,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) 
         raise RuntimeError("bmm_sparse: Tensor 'self' must have 3 dimensions")
     if input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
         raise RuntimeError("bmm_sparse: 'self' and 'mat2' do not match: "
-                           f"{list(input.shape)} and {list(mat2.shape)}")  # fmt: skip
+                           f"{list(input.shape)} and {list(mat2.shape)}")
     return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
 
 
@@ -376,7 +376,7 @@ def _sampled(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
 @_sampled.vjp  # type: ignore[attr-defined]
 def _(g, input, mat1, mat2, beta, alpha):
     return (_times(g, beta), _times(g @ mat2.transpose(-1, -2), alpha),
-            _times(mat1.transpose(-1, -2) @ g, alpha))  # fmt: skip
+            _times(mat1.transpose(-1, -2) @ g, alpha))
 
 
 def sampled_addmm(
@@ -394,6 +394,6 @@ def sampled_addmm(
     if input.shape[-2:] != (mat1.shape[-2], mat2.shape[-1]):
         raise RuntimeError("self.shape[-2] must match mat1.shape[-2]"
                            if input.shape[-2] != mat1.shape[-2]
-                           else "self.shape[-1] must match mat2.shape[-1]")  # fmt: skip
+                           else "self.shape[-1] must match mat2.shape[-1]")
     return _sampled(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
 

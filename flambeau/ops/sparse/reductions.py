@@ -69,7 +69,7 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     retained = [axis for axis in range(sparse) if axis not in over_sparse]
     new_values = _sum_values(_accumulated(a.values), over_dense, keepdim)
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
-        tuple(n for i, n in enumerate(a.shape) if i not in axes)  # fmt: skip
+        tuple(n for i, n in enumerate(a.shape) if i not in axes)
     if not retained:
         total = _sum_values(new_values, (0,))
         return total.reshape(shape)
@@ -125,7 +125,7 @@ def _(g, axes, keepdim):
 
 @implements("sum")
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-         out: Any = None) -> Tensor:  # fmt: skip
+         out: Any = None) -> Tensor:
     """The sum of all elements, or over axes."""
     x = input if dtype is None else input.to(as_dtype(dtype))
     every = dim is None or (not isinstance(dim, int) and len(dim) == 0)
@@ -179,14 +179,14 @@ def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = No
 
 @implements("norm")
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
-         out: Any = None) -> Tensor:  # fmt: skip
+         out: Any = None) -> Tensor:
     """The norm of all elements."""
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
     every = dim is None or (not isinstance(dim, int) and not len(dim))
     if not every and _axes(dim, input.dim()) != tuple(range(input.dim())):
         raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must "
-                           "either be empty or contain all dimensions of the input")  # fmt: skip
+                           "either be empty or contain all dimensions of the input")
     if dtype is not None:
         raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
     order = 2.0 if p == "fro" or p is None else p
@@ -287,19 +287,19 @@ def _checked(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> T
 
 
 _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
-          "bool": "Bool"}  # fmt: skip
+          "bool": "Bool"}
 
 
 @implements("_sparse_softmax")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
-            out: Any = None) -> Tensor:  # fmt: skip
+            out: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) over the stored values along `dim`."""
     return _checked("softmax", _softmax, input, dim, dtype)
 
 
 @implements("_sparse_log_softmax")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
-                out: Any = None) -> Tensor:  # fmt: skip
+                out: Any = None) -> Tensor:
     """The logarithm of `softmax`."""
     return _checked("log_softmax", _log_softmax, input, dim, dtype)
 

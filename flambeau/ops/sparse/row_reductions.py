@@ -19,7 +19,7 @@ def reduced_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
-                           f"{reduce}")  # fmt: skip
+                           f"{reduce}")
     if mat1.layout is not sparse_csr:
         raise RuntimeError("torch.sparse.mm: reduce is supported for sparse CSR tensors only")
     a = mat1._array

@@ -27,7 +27,7 @@ def _axis(dim: int, rank: int) -> int:
 # ------------------------------------------------------------------------------ transposes
 
 _TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc,
-           sparse_bsc: sparse_bsr}  # fmt: skip
+           sparse_bsc: sparse_bsr}
 
 
 def _swapped(a: Any, dim0: int, dim1: int) -> Any:
@@ -50,7 +50,7 @@ def _permuted(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
     axes = (0, *(axis - sparse + 1 for axis in order[sparse:]))
     moved = order[:sparse] != tuple(range(sparse))
     result = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
-                    tuple(a.shape[axis] for axis in order))  # fmt: skip
+                    tuple(a.shape[axis] for axis in order))
     result.coalesced = (a.coalesced and not moved) or (transposed and result.nnz < 2)
     return result
 
@@ -61,7 +61,7 @@ def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compress
         return a
     if a.dense_dim:
         raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions "
-                           "are not supported")  # fmt: skip
+                           "are not supported")
     if order[batch:] == (batch + 1, batch):
         shape = (*a.shape[:batch], a.shape[batch + 1], a.shape[batch])
         swapped = a.values.swapaxes(-1, -2) if a.blocked else a.values
@@ -70,7 +70,7 @@ def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compress
     if order[batch:] == (batch, batch + 1):
         axes = order[:batch]
         parts = [x.transpose(*axes, *range(batch, x.ndim))
-                 for x in (a.compressed, a.plain, a.values)]  # fmt: skip
+                 for x in (a.compressed, a.plain, a.values)]
         return CompressedArray(
             a.layout, parts[0], parts[1], parts[2], tuple(a.shape[axis] for axis in order))
     raise RuntimeError(
@@ -162,7 +162,7 @@ def _narrowed(a: Any, dim: int, start: int, length: int) -> Any:
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
         return CooArray(a.indices.copy(), np.take(a.values, range(start, start + length), at),
-                        shape, a.coalesced)  # fmt: skip
+                        shape, a.coalesced)
     inside = (a.indices[dim] >= start) & (a.indices[dim] < start + length)
     indices = a.indices[:, inside]
     indices[dim] -= start
@@ -221,7 +221,7 @@ def _selected(a: Any, dim: int, index: int) -> Any:
     if not others:
         return a.values[inside].sum(0, dtype=a.dtype)
     return CooArray(np.ascontiguousarray(a.indices[others][:, inside]), a.values[inside], shape,
-                    a.coalesced)  # fmt: skip
+                    a.coalesced)
 
 
 def _selected_compressed(a: CompressedArray, dim: int, index: int) -> Any:
@@ -236,10 +236,10 @@ def _selected_compressed(a: CompressedArray, dim: int, index: int) -> Any:
         return CompressedArray(a.layout, a.compressed, a.plain, np.take(a.values, index, at), shape)
     if a.blocked:
         raise RuntimeError("select(): selecting non-batch dimensions is currently only supported "
-                           "for non-blocked sparse compressed layouts tensors.")  # fmt: skip
+                           "for non-blocked sparse compressed layouts tensors.")
     if batch:
         raise RuntimeError("select(): selecting sparse dimensions is not supported for batched "
-                           "sparse compressed tensors.")  # fmt: skip
+                           "sparse compressed tensors.")
     return _selected(formats.to_coo(a), dim, index)
 
 
@@ -263,7 +263,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     n = input.shape[axis]
     if not -n <= index < n:
         raise IndexError(f"select(): index {index} out of range for tensor of size "
-                         f"{list(input.shape)} at dimension {axis}")  # fmt: skip
+                         f"{list(input.shape)} at dimension {axis}")
     return _select(input, axis, index % n)  # type: ignore[no-any-return]
 
 
@@ -367,7 +367,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
     if array.size and not (-n <= array.min() and array.max() < n):
         wrong = array[(array < -n) | (array >= n)][0]
         raise IndexError(f"index_select(): index contains {wrong} that is out of range for tensor "
-                         f"of size {list(input.shape)} at dimension {axis}")  # fmt: skip
+                         f"of size {list(input.shape)} at dimension {axis}")
     result = np.where(array < 0, array + n, array)
     return _index_select(input, axis, result, out=out)  # type: ignore[no-any-return]
 
@@ -423,7 +423,7 @@ def _joined(arrays: Sequence[Any], dim: int) -> Any:
         start += a.shape[dim]
         indices.append(moved)
     return CooArray(np.concatenate(indices, 1), np.concatenate([a.values for a in arrays]),
-                    tuple(shape))  # fmt: skip
+                    tuple(shape))
 
 
 def _joined_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
@@ -471,7 +471,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
                 f"{first.sparse_dim()}, {first.dense_dim()}, but tensor at position {i} has "
                 f"{x.sparse_dim()}, {x.dense_dim()}.")
         rest = [(m, n) for k, (m, n) in enumerate(zip(first.shape, x.shape, strict=True))
-                if k != axis]  # fmt: skip
+                if k != axis]
         if any(m != n for m, n in rest):
             raise RuntimeError(
                 f"All tensors must have the same shape: {list(first.shape)} (except in the "

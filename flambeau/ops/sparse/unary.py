@@ -20,7 +20,7 @@ ZERO_PRESERVING = (
     "sin sinh sqrt tan tanh trunc isinf isnan isneginf isposinf signbit"
 ).split()
 _ALIASES = {"asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh",
-            "trunc": "fix", "abs": "absolute"}  # fmt: skip
+            "trunc": "fix", "abs": "absolute"}
 
 
 def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool = True) -> None:
@@ -120,7 +120,7 @@ def pow_(input: Tensor, exponent: Any, *, out: Any = None) -> Tensor:
         exponent = exponent.item()
     if exponent == 0:
         raise RuntimeError("pow(): sparse tensors do not support 0 as exponent, whose result is "
-                           "dense")  # fmt: skip
+                           "dense")
     return _pow(input, exponent, out=out)  # type: ignore[no-any-return]
 
 

@@ -92,7 +92,7 @@ def _averaged(x: Array, output: tuple[int, ...]) -> Array:
         result /= inside.type(size)
     else:
         result = _along_axes(values, [_averages(k, m, inside)
-                                    for k, m in zip(spatial, output, strict=True)])  # fmt: skip
+                                    for k, m in zip(spatial, output, strict=True)])
     return result.astype(x.dtype, copy=False)
 
 
@@ -123,7 +123,7 @@ def _declare_average(n: int) -> Any:
 
     @opaque(layout=Layout.CHANNELS_LAST,
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
-            samples=_samples(n))  # fmt: skip
+            samples=_samples(n))
     def pool(input: Array, output) -> Array:
         """Averages over evenly spread windows."""
         if input.__class__ is MetaArray:
@@ -220,7 +220,7 @@ def _declare_largest(n: int) -> Any:
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
-            ref=_reference(np.max), samples=_samples(n))  # fmt: skip
+            ref=_reference(np.max), samples=_samples(n))
     def pool(input: Array, output) -> tuple[Array, Array]:
         """Maxima of evenly spread windows, and their flat indices."""
         return _largest(input, output)
@@ -245,7 +245,7 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(shape)}"
             if "max" in name else
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
-        )  # fmt: skip
+        )
     supplied = tuple(size) if hasattr(size, "__iter__") else (size,) * n
     supplied = supplied * n if len(supplied) == 1 else supplied
     if len(supplied) != n:
@@ -254,19 +254,19 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
                 f"{name}() argument 'output_size' should contain one int (got {len(supplied)})"
             )
         raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}"
-                           if "max" in name else f"{name}: output_size must be {n}")  # fmt: skip
+                           if "max" in name else f"{name}: output_size must be {n}")
     result = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], supplied, strict=True)])
     if "max" in name and any(m < 0 for m in result):
         outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
         raise RuntimeError("Trying to create tensor with negative dimension "
-                           f"{min(result)}: {[*outer, *result]}")  # fmt: skip
+                           f"{min(result)}: {[*outer, *result]}")
     if any(m < 0 for m in result):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
             f"{{{', '.join(map(str, result))}}}"
         )
     for axis in range(len(shape) - n - ("max" in name and n > 1 and len(shape) > n + 1),
-                      len(shape)):  # fmt: skip
+                      len(shape)):
         if shape[axis] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
@@ -325,7 +325,7 @@ def _functions(n: int) -> None:
 
     _describe(n, average_name, largest_name, avg_pool, max_pool, with_indices)
     for function, name in ((avg_pool, average_name), (max_pool, largest_name),
-                           (with_indices, f"{largest_name}_with_indices")):  # fmt: skip
+                           (with_indices, f"{largest_name}_with_indices")):
         function.__name__ = function.__qualname__ = name
         publish(function, (name,), ("nn.functional",))
     if n == 1:

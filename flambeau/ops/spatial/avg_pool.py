@@ -42,7 +42,7 @@ def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
     """For each axis the numbers whose products sums are divided by."""
     window, result = average.window, []
     for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
-                             window.output(spatial), strict=True):  # fmt: skip
+                             window.output(spatial), strict=True):
         start = np.arange(m) * s - p
         end = np.minimum(start + k, n + p)
         if not average.count_include_pad:
@@ -87,7 +87,7 @@ def _is_whole(average: Average, spatial: Sequence[int]) -> bool:
 
 
 def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divisors: Array
-                     ) -> Array | None:  # fmt: skip
+                     ) -> Array | None:
     """The cotangent of the input, by a kernel if there is one."""
     shape, single = (*g.shape[: -len(spatial)], *spatial), 1
     if divisors.ndim:
@@ -99,7 +99,7 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
         fill(result, np.broadcast_to(np.divide(g, g.dtype.type(single)), shape))
         return result
     return pool_native.sums(g, len(spatial), prod(shape), _counts_back, _reach_back, average,
-                            spatial, single)  # fmt: skip
+                            spatial, single)
 
 
 def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
@@ -177,7 +177,7 @@ def _reference(x, average):
         axes = tuple(range(x.ndim - n, x.ndim))
         view = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, axes)
         view = view[(Ellipsis, *[slice(None, None, s) for s in window.stride],
-                     *[slice(None)] * n)]  # fmt: skip
+                     *[slice(None)] * n)]
         result.append(view.sum(tuple(range(-n, 0))))
     return result[0] / (np.prod(window.kernel) if average.count_include_pad else result[1])
 
@@ -187,7 +187,7 @@ def _declare(n: int) -> Any:
 
     @opaque(layout=Layout.CHANNELS_LAST,
             name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
-            samples=_samples(n))  # fmt: skip
+            samples=_samples(n))
     def pool(input: Array, average: Average) -> Array:
         """Averages of windows."""
         if input.dtype.kind in "bc":
@@ -220,12 +220,12 @@ _operators = {n: _declare(n) for n in (1, 2, 3)}
 
 
 def _pooled(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
-            count_include_pad: Any, divisor: Any) -> Any:  # fmt: skip
+            count_include_pad: Any, divisor: Any) -> Any:
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
     window = pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
-                            key_of(padding), 1, bool(ceil_mode))  # fmt: skip
+                            key_of(padding), 1, bool(ceil_mode))
     pads = each(padding, n, name, "padding")
     return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
 
@@ -242,7 +242,7 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 @composite(expose=("nn.functional",))
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):  # fmt: skip
+               divisor_override=None):
     """Mean of each window of an input (batch, c, h, w) or (c, h, w).
 
     The stride is the kernel's size where none is given. `count_include_pad` counts padding as
@@ -253,19 +253,19 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
              [10.5000, 12.5000]]])
     """
     return _pooled(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                   divisor_override)  # fmt: skip
+                   divisor_override)
 
 
 @composite(expose=("nn.functional",))
 def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):  # fmt: skip
+               divisor_override=None):
     """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w).
 
     >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
     tensor([[[[3.5000]]]])
     """
     return _pooled(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                   divisor_override)  # fmt: skip
+                   divisor_override)
 
 
 def _lp_pool(n: int) -> None:

@@ -24,7 +24,7 @@ def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
         groups == 1 and window.dense and prod(window.kernel) == 1
         and not any(lo or hi for lo, hi in window.padding)
         and all(a.__class__ is np.ndarray and a.flags.c_contiguous and a.size for a in images)
-    )  # fmt: skip
+    )
 
 
 def forward(x: Array, w: Array, bias: Array | None) -> Array:

@@ -77,17 +77,17 @@ class Convolution(NamedTuple):
         from ...native.loop_ir.ir import Type
 
         x, w, y = (item if len(item) == 4 else (*item[:2], 1, *item[2:])
-                   for item in (self.x, self.weight, self.y))  # fmt: skip
+                   for item in (self.x, self.weight, self.y))
         window, single = self.window, len(self.x) == 3
         stride, dilation = ((1, *each) if single else each
-                            for each in (window.stride, window.dilation))  # fmt: skip
+                            for each in (window.stride, window.dilation))
         before = [0] * single + [lo for lo, _ in window.padding]
         strides = [strides_of(*each) for each in zip((x, w, y), self.last, strict=True)]
         return Geometry(
             Type.F32 if self.kind == "f" else Type.F64, x[0], x[1], (x[2], x[3]), w[0],
             (y[2], y[3]), (w[2], w[3]), (stride[0], stride[1]), (before[0], before[1]),
             (dilation[0], dilation[1]), self.groups, strides[0], strides[1], strides[2],
-        )  # fmt: skip
+        )
 
 
 def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
@@ -111,7 +111,7 @@ def _depthwise(one: Convolution) -> DepthwiseCall | None:
     from ...native.kernels import depthwise_plan
 
     call = {"forward": depthwise_plan.forward, "data": depthwise_plan.backward_data,
-            "weight": depthwise_plan.backward_weight}[one.direction]  # fmt: skip
+            "weight": depthwise_plan.backward_weight}[one.direction]
     return call(one.geometry())
 
 
@@ -164,7 +164,7 @@ def _calls(one: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     from ...native.kernels import conv as any_conv
 
     calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
-             "weight": any_conv.weight_calls}[one.direction]  # fmt: skip
+             "weight": any_conv.weight_calls}[one.direction]
     return tuple(calls(one.geometry(), grouped))
 
 

@@ -26,7 +26,7 @@ def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bo
     return (
         count >= _LEAST and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
-    )  # fmt: skip
+    )
 
 
 def _laid_out(depthwise: bool, *arrays: Array) -> list[tuple[Array, bool]]:
@@ -67,12 +67,12 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
     single = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
-                      (x_last, w_last, x_last or w_last))  # fmt: skip
+                      (x_last, w_last, x_last or w_last))
     return y if ran(single, [x, w, shift, y]) else None
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
-                  ) -> Array | None:  # fmt: skip
+                  ) -> Array | None:
     """The gradient of the input, whose spatial axes have the lengths `spatial`."""
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
@@ -85,7 +85,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     (g, g_last), (w, w_last) = _laid_out(depthwise, g, w)
     result = empty(shape, g.dtype, g_last or w_last)
     single = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
-                      (g_last or w_last, w_last, g_last))  # fmt: skip
+                      (g_last or w_last, w_last, g_last))
     return result if ran(single, [g, w, result]) else None
 
 
@@ -103,5 +103,5 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     last = x_last and len(shape) == 4
     new = empty(shape, x.dtype, last)
     single = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
-                      (x_last, last, g_last))  # fmt: skip
+                      (x_last, last, g_last))
     return new if ran(single, [x, g, new]) else None

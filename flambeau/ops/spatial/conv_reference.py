@@ -33,7 +33,7 @@ class Window(NamedTuple):
         return tuple([
             (n + lo + hi - d * (k - 1) - 1) // s + 1
             for n, k, s, (lo, hi), d in zip(spatial, *self, strict=True)
-        ])  # fmt: skip
+        ])
 
     @property
     def dense(self) -> bool:
@@ -94,13 +94,13 @@ class _Columns:
         x, window = self.x, self.window
         offset = n0 * x.strides[0] + channel * x.strides[1] + r0 * self.steps[0]
         inner: tuple[int, ...] = (self.width(r1 - r0),) if self.flat \
-            else (r1 - r0, *self.output[1:])  # fmt: skip
+            else (r1 - r0, *self.output[1:])
         steps = (x.itemsize,) if self.flat else tuple(self.steps)
         shape = (self.channels, *window.kernel, n1 - n0, *inner)
         strides = (
             x.strides[1], *[d * s for d, s in zip(window.dilation, self.spatial, strict=True)],
             x.strides[0], *steps,
-        )  # fmt: skip
+        )
         windows = np.ndarray(shape, x.dtype, x, offset, strides)
         size = prod(shape)
         if self.buffer.size < size:
@@ -116,10 +116,10 @@ class _Columns:
         offset = n0 * x.strides[0] + channel * x.strides[1] + r0 * self.steps[0]
         offset += sum(i * d * s for i, d, s in zip(at, window.dilation, self.spatial, strict=True))
         inner: tuple[int, ...] = (self.width(r1 - r0),) if self.flat \
-            else (r1 - r0, *self.output[1:])  # fmt: skip
+            else (r1 - r0, *self.output[1:])
         steps = (x.itemsize,) if self.flat else tuple(self.steps)
         return np.ndarray((self.channels, n1 - n0, *inner), x.dtype, x, offset,
-                          (x.strides[1], x.strides[0], *steps))  # fmt: skip
+                          (x.strides[1], x.strides[0], *steps))
 
     def positions(self, matrix: Array, images: int, rows: int) -> Array:
         """A matrix over the columns (channels, columns) as (image, channel, output position...)."""
@@ -130,7 +130,7 @@ class _Columns:
         scale = [s * item // self.x.itemsize for s in self.spatial]
         shape = (images, matrix.shape[0], *output)
         return np.ndarray(shape, matrix.dtype, matrix, 0,
-                          (width * item, matrix.strides[0], *scale))  # fmt: skip
+                          (width * item, matrix.strides[0], *scale))
 
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
@@ -177,7 +177,7 @@ def _of_few(x: Array, w: Array, bias: Array | None, window: Window, y: Array) ->
     steps, output = x.strides[2:], y.shape[2:]
     shape = (x.shape[1], *window.kernel, len(x), *output)
     inside, between = ([n * s for n, s in zip(apart, steps, strict=True)]
-                       for apart in (window.dilation, window.stride))  # fmt: skip
+                       for apart in (window.dilation, window.stride))
     strides = (x.strides[1], *inside, x.strides[0], *between)
     windows = np.ndarray(shape, x.dtype, x, 0, strides).reshape(w[0].size, -1)
     result = w.reshape(len(w), -1).dot(windows).reshape(len(w), len(x), *output).swapaxes(0, 1)
@@ -202,11 +202,11 @@ def _taken(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -
     return x[(Ellipsis, *[
         slice(i * d, i * d + s * (n - 1) + 1, s)
         for i, d, s, n in zip(at, window.dilation, window.stride, output, strict=True)
-    ])]  # fmt: skip
+    ])]
 
 
 def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y: Array,
-                       groups: int) -> Array:  # fmt: skip
+                       groups: int) -> Array:
     output, each = y.shape[2:], w.shape[0] // groups
     weights = w.reshape(groups, each, *window.kernel)
     temporary = np.empty((groups, *output), x.dtype)
@@ -262,7 +262,7 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
-                  groups: int) -> Array:  # fmt: skip
+                  groups: int) -> Array:
     """The cotangent of the input, from the output's cotangent and the weight."""
     if conv_1x1.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
         return conv_1x1.backward_data(g, w)
@@ -274,7 +274,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
         (d * (k - 1) - lo, m - length + lo)
         for k, (lo, _), d, m, length in zip(
             window.kernel, window.padding, window.dilation, spatial, g.shape[2:], strict=True)
-    ])  # fmt: skip
+    ])
     narrow = 2 * channels * groups > len(w)  # else its columns would be the many of the output
     if window.dense and g.size and narrow and all(lo >= 0 and hi >= 0 for lo, hi in margins):
         # the same windows over the cotangent, with the kernel turned around
@@ -306,7 +306,7 @@ def _scatter(new: Array, g: Array, w: Array, window: Window, groups: int) -> Non
             view[...] = g[n0:n1, i * outputs : (i + 1) * outputs, r0:r1]
             result = np.dot(weights[i].T, buffer)
             result = result.reshape(channels, *window.kernel, n1 - n0, *(
-                (width // (n1 - n0),) if columns.flat else (r1 - r0, *output[1:])))  # fmt: skip
+                (width // (n1 - n0),) if columns.flat else (r1 - r0, *output[1:])))
             for at in _offsets(window):
                 place = columns.place((n0, n1, r0, r1), i * channels, at)
                 np.add(place, result[(slice(None), *at)], out=place)

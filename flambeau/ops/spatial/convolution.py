@@ -44,7 +44,7 @@ def _window(kernel=(2, 3), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1,
 _WINDOWS = (
     (_window(), 1), (_window(stride=(2, 1), padding=((1, 1), (2, 1))), 1),
     (_window(dilation=(2, 1), padding=((2, 2), (0, 0))), 2), (_window(stride=(2, 2)), 4),
-)  # fmt: skip
+)
 
 
 def _images(rng: Rng) -> Iterator[Sample]:
@@ -64,13 +64,13 @@ def _reference(x, w, bias, window, groups):
         np.einsum("nchwij,ocij->nohw", view[:, g * each : (g + 1) * each],
                   w[g * out : (g + 1) * out])
         for g in range(groups)
-    ], 1)  # fmt: skip
+    ], 1)
     return y if bias is None else y + bias[:, None, None]
 
 
 @opaque(layout=Layout.ANY_CHANNELS_LAST,
         name="_convolution", node="ConvolutionBackward0", expose=(), ref=_reference,
-        samples=_images)  # fmt: skip
+        samples=_images)
 def convolution_op(
     input: Array, weight: Array, bias: Array | None, window: Window, groups: int
 ) -> Array:
@@ -125,7 +125,7 @@ def _transposed_reference(x, w, bias, spatial, window, groups):
 
 @opaque(layout=Layout.ANY_CHANNELS_LAST,
         name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
-        ref=_transposed_reference, samples=_transposed_images)  # fmt: skip
+        ref=_transposed_reference, samples=_transposed_images)
 def transposed_op(
     input: Array, weight: Array, bias: Array | None, spatial, window: Window, groups: int
 ) -> Array:
@@ -180,7 +180,7 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
 
 @opaque(layout=Layout.FREE,
         name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
-        ref=_weight_reference, samples=_weight_images)  # fmt: skip
+        ref=_weight_reference, samples=_weight_images)
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
     """The cotangent of a convolution's weight, from its input and its output's cotangent."""
     return _computed(backward_weight, (input, output), window, groups)
@@ -312,7 +312,7 @@ def _check_rank(name: str, n: int, x: tuple, w: tuple) -> None:
 def _planned(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
-) -> Window:  # fmt: skip
+) -> Window:
     """The window of a convolution whose arguments were checked."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
@@ -335,7 +335,7 @@ def _planned(
 def _planned_transposed(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     output_padding: Any, dilation: Any, groups: int,
-) -> tuple[Window, tuple[int, ...]]:  # fmt: skip
+) -> tuple[Window, tuple[int, ...]]:
     """The window of a transposed convolution, and the lengths of its result."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
@@ -347,13 +347,13 @@ def _planned_transposed(
         axes = ("depth", "height", "width")[-n:] if n > 1 else ("width",)
         words = [f"{what}_{a}: {v}" for what, values in (
             ("output_padding", extra), ("stride", stride), ("dilation", dilation))
-            for a, v in zip(axes, values, strict=True)]  # fmt: skip
+            for a, v in zip(axes, values, strict=True)]
         raise RuntimeError("output padding must be smaller than either stride or dilation, but got "
-                           + " ".join(words))  # fmt: skip
+                           + " ".join(words))
     lengths = tuple([
         (m - 1) * s - lo - hi + d * (k - 1) + 1 + e
         for m, s, (lo, hi), d, k, e in zip(x[2:], stride, pads, dilation, w[2:], extra, strict=True)
-    ])  # fmt: skip
+    ])
     if any(m <= 0 for m in lengths):
         raise RuntimeError(
             f"Given input size per channel: ({' x '.join(map(str, x[2:]))}). Calculated output "
@@ -380,10 +380,10 @@ def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
-              padding: Any, dilation: Any, groups: int) -> Tensor:  # fmt: skip
+              padding: Any, dilation: Any, groups: int) -> Tensor:
     x, w = input._array, weight._array
     window = _planned(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
-                      _key(stride), _key(padding), _key(dilation), groups)  # fmt: skip
+                      _key(stride), _key(padding), _key(dilation), groups)
     if x.dtype is not w.dtype or bias is not None:
         _check_dtypes(input, weight, bias)
     if x.ndim == n + 2:
@@ -394,12 +394,12 @@ def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | N
 def _convolve_transposed(
     name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
     padding: Any, output_padding: Any, groups: int, dilation: Any,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     window, lengths = _planned_transposed(
         name, n, input._array.shape, weight._array.shape,
         None if bias is None else bias._array.shape, _key(stride), _key(padding),
         _key(output_padding), _key(dilation), groups,
-    )  # fmt: skip
+    )
     _check_dtypes(input, weight, bias)
     if input._array.ndim == n + 2:
         return transposed_op(input, weight, bias, lengths, window, groups)
@@ -452,38 +452,38 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 @composite(expose=_SPACES)
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):  # fmt: skip
+                     dilation=1):
     """Transposed convolution over one axis: weight (c, o / groups, kernel).
 
     >>> torch.conv_transpose1d(torch.tensor([[[1., 2.]]]), torch.tensor([[[1., 10.]]]), stride=2)
     tensor([[[ 1., 10.,  2., 20.]]])
     """
     return _convolve_transposed("conv_transpose1d", 1, input, weight, bias, stride, padding,
-                                output_padding, groups, dilation)  # fmt: skip
+                                output_padding, groups, dilation)
 
 
 @composite(expose=_SPACES)
 def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):  # fmt: skip
+                     dilation=1):
     """Transposed convolution over two axes: input (n, c, h, w), weight (c, o / groups, kh, kw).
 
     >>> torch.conv_transpose2d(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 2))
     tensor([[[[1., 1.]]]])
     """
     return _convolve_transposed("conv_transpose2d", 2, input, weight, bias, stride, padding,
-                                output_padding, groups, dilation)  # fmt: skip
+                                output_padding, groups, dilation)
 
 
 @composite(expose=_SPACES)
 def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):  # fmt: skip
+                     dilation=1):
     """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw).
 
     >>> torch.conv_transpose3d(torch.ones(1, 2, 3, 4, 5), torch.ones(2, 3, 2, 2, 2), stride=2).shape
     torch.Size([1, 3, 6, 8, 10])
     """
     return _convolve_transposed("conv_transpose3d", 3, input, weight, bias, stride, padding,
-                                output_padding, groups, dilation)  # fmt: skip
+                                output_padding, groups, dilation)
 
 
 @composite(expose=("torch",))
@@ -497,7 +497,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
     n = weight.dim() - 2
     if transposed:
         return _convolve_transposed("convolution", n, input, weight, bias, stride, padding,
-                                    output_padding, groups, dilation)  # fmt: skip
+                                    output_padding, groups, dilation)
     return _convolve("convolution", n, input, weight, bias, stride, padding, dilation, groups)
 
 

@@ -27,7 +27,7 @@ def fits(x: Array, w_shape: Sequence[int]) -> bool:
     return (
         x.ndim == 4 and w_shape[0] == x.shape[1] and not x.flags.c_contiguous
         and x.transpose(0, 2, 3, 1).flags.c_contiguous
-    )  # fmt: skip
+    )
 
 
 def _function(name: str, kind: np.dtype) -> int | None:
@@ -53,7 +53,7 @@ def _back(length: int, reach: Reach, stride: int) -> Array:
 
 @lru_cache(maxsize=512)
 def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
-            ) -> Pixels | None:  # fmt: skip
+            ) -> Pixels | None:
     """Which rows and columns are read, as steps in memory."""
     axes = windows(window, spatial)
     result = pixels_of(axes)
@@ -64,7 +64,7 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
         rows, columns = (_back(*each) for each in zip(spatial, axes, window.stride, strict=True))
         width, output = len(axes[1].starts), spatial
     steps = [np.where(table < 0, -1, table * apart) for table, apart in
-             ((rows, width * channels), (columns, channels))]  # fmt: skip
+             ((rows, width * channels), (columns, channels))]
     return Pixels(output, *steps, result.whole)
 
 

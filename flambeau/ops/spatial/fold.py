@@ -21,11 +21,11 @@ def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
     for name, short, values, least in (
         ("kernel size", "kernel", kernel, 1), ("dilation", "dilation", dilation, 1),
         ("padding", "pad", padding, 0), ("stride", "stride", stride, 1),
-    ):  # fmt: skip
+    ):
         if any(v < least for v in values):
             wanted = "greater than zero" if least else "non-negative"
             raise RuntimeError(f"{name} should be {wanted}, but got {short}_height: {values[0]} "
-                               f"{short}_width: {values[1]}")  # fmt: skip
+                               f"{short}_width: {values[1]}")
     return Window(kernel, stride, tuple((p, p) for p in padding), dilation)
 
 
@@ -39,7 +39,7 @@ def _reference(x, window):
     h, w = window.output([n - lo - hi for n, (lo, hi) in zip(x.shape[2:], window.padding)])  # noqa: B905
     (sh, sw), (dh, dw) = window.stride, window.dilation
     parts = [[x[:, :, i * dh : i * dh + h * sh : sh, j * dw : j * dw + w * sw : sw][..., :h, :w]
-              for j in range(window.kernel[1])] for i in range(window.kernel[0])]  # fmt: skip
+              for j in range(window.kernel[1])] for i in range(window.kernel[0])]
     return np.moveaxis(np.array(parts), (0, 1), (2, 3)).reshape(len(x), -1, h * w)
 
 
@@ -52,7 +52,7 @@ def im2col(input: Array, window: Window) -> Array:
     s, (dh, dw), (sh, sw) = x.strides, window.dilation, window.stride
     shape = (*x.shape[:2], *window.kernel, h, w)
     view = np.ndarray(shape, x.dtype, x, 0,
-                      (s[0], s[1], dh * s[2], dw * s[3], sh * s[2], sw * s[3]))  # fmt: skip
+                      (s[0], s[1], dh * s[2], dw * s[3], sh * s[2], sw * s[3]))
     return view.copy().reshape(len(x), shape[1] * shape[2] * shape[3], h * w)
 
 

@@ -61,7 +61,7 @@ def _samples(n: int):
 
 def _declare(n: int) -> Any:
     @opaque(name=f"_fractional_max_pool{n}d", node=f"FractionalMaxPool{n}DBackward0", expose=(),
-            constant_outputs=(1,), ref=None, samples=_samples(n))  # fmt: skip
+            constant_outputs=(1,), ref=None, samples=_samples(n))
     def pool(input: Array, random: Array, kernel, output) -> tuple[Array, Array]:
         """Maxima of windows that `random` places, and their flat indices."""
         return _chosen(input, random, kernel, output)
@@ -142,7 +142,7 @@ def _functions(n: int) -> None:
     operator = _declare(n)
 
     def with_indices(input, kernel_size, output_size=None, output_ratio=None,
-                     return_indices=False, _random_samples=None):  # fmt: skip
+                     return_indices=False, _random_samples=None):
         kernel, output = _sizes(n, input, kernel_size, output_size, output_ratio)
         x = input if input.dim() == n + 2 else input.unsqueeze(0)
         random = _random_samples
@@ -155,9 +155,9 @@ def _functions(n: int) -> None:
         return (y, places) if x is input else (y.squeeze(0), places.squeeze(0))
 
     def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-             _random_samples=None):  # fmt: skip
+             _random_samples=None):
         result = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
-                             _random_samples)  # fmt: skip
+                             _random_samples)
         return result if return_indices else result[0]
 
     _describe(n, name, pool, with_indices)

@@ -36,13 +36,13 @@ def _fits(input: Array, grid: Array) -> bool:
         input.__class__ is np.ndarray and grid.__class__ is np.ndarray and count >= LEAST
         and input.dtype in FLOATS and grid.dtype == input.dtype and KernelPolicy.allowed
         and prod(input.shape[2:]) < 1 << 31
-    )  # fmt: skip
+    )
 
 
 def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
     """What kernels know of the image's axes: floats (see `NUMBERS`), and pixels of a step."""
     rows = [((n - 1) / 2, 0, n - 1, 0, n - 1) if align else (n / 2, -0.5, n - 1, -0.5, n)
-            for n in sizes]  # fmt: skip
+            for n in sizes]
     steps = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
     return np.array(rows, kind), np.array(steps, np.int64)
 

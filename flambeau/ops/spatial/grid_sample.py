@@ -107,7 +107,7 @@ def _reference(input, grid, mode, padding, align):
 
 
 @opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_grids,
-        ref=_reference)  # fmt: skip
+        ref=_reference)
 def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
     n, c, points = *input.shape[:2], grid.shape[1:-1]
@@ -130,14 +130,14 @@ def _(g, input, grid, mode, padding, align, needs):
         return differentiable_adjoint(
             lambda x, points: (by_parts(x, points, mode, padding, align),), (input, grid), (g,),
             needs[:2],
-        )  # fmt: skip
+        )
     own = g, input, grid, mode, padding, align
     return (_image_adjoint(*own) if needs[0] else None, _points_adjoint(*own) if needs[1] else None)
 
 
 @opaque(layout=Layout.FREE,
         name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
-        samples=None)  # fmt: skip
+        samples=None)
 def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
     """The cotangent of the image: points added up in their pixels."""
     if g.__class__ is MetaArray or input.__class__ is MetaArray:
@@ -158,7 +158,7 @@ def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) ->
 
 @opaque(layout=Layout.FREE,
         name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
-        samples=None)  # fmt: skip
+        samples=None)
 def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
     """The cotangent of the grid."""
     if g.__class__ is MetaArray or grid.__class__ is MetaArray:
@@ -170,7 +170,7 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
         return y
     n, c = input.shape[:2]
     taps, flat, above = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1), \
-        g.reshape(n, c, -1)  # fmt: skip
+        g.reshape(n, c, -1)
     result = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
     for k in range(len(taps.places)):
         result += taps.slopes[:, k] * (_found(flat, taps, k) * above).sum(1)
@@ -291,7 +291,7 @@ def affine_grid_generator(theta, size, align_corners):
     sizes, kind = tuple(size)[2:], theta.dtype
     axes = [tensor(_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
     lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
-             for k, a in enumerate(axes)]  # fmt: skip
+             for k, a in enumerate(axes)]
     ones = tensor(1.0, dtype=kind).expand(*sizes)
     base = stack([*lines[::-1], ones], -1).reshape(1, -1, len(sizes) + 1)
     n = size[0]

@@ -30,7 +30,7 @@ def _samples(rng: Rng):
 
 @opaque(layout=Layout.FREE,
         name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
-        ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))  # fmt: skip
+        ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))
 def pixels(input: Array, places: Array) -> Array:
     """input (n, c, pixels) at places (n, points): (n, c, points)."""
     y = pixels_taken(input, places)

@@ -140,18 +140,18 @@ def _lanczos(x: np.ndarray) -> np.ndarray:
 _TAPS = {
     "nearest": _nearest, "nearest-exact": _nearest_exact, "linear": _linear, "bilinear": _linear,
     "trilinear": _linear, "bicubic": _cubic, "area": _area,
-}  # fmt: skip
+}
 _SMOOTH_TAPS = {
     "bilinear": _antialiased(_triangle, 1.0), "bicubic": _antialiased(_keys, 2.0),
     "lanczos": _antialiased(_lanczos, 3.0),
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=256)
 def _taps(
     axis: int, n: int, out: int, mode: str, align: bool, factor: float | None, smooth: bool,
     kind: Any,
-) -> Taps:  # fmt: skip
+) -> Taps:
     make = (_SMOOTH_TAPS if smooth else _TAPS)[mode]
     return Taps(axis, *make(n, out, align, factor, kind))
 
@@ -217,7 +217,7 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
 def _samples(rng: Rng):
     for mode in ("linear", "nearest", "bicubic"):
         taps = tuple(_taps(axis, n, out, mode, False, None, False, np.float64)
-                     for axis, n, out in ((1, 3, 5), (2, 4, 3)))  # fmt: skip
+                     for axis, n, out in ((1, 3, 5), (2, 4, 3)))
         yield (rng.normal(size=(2, 3, 4)), taps), {}
 
 
@@ -245,7 +245,7 @@ def resampled(input: Array, taps) -> Array:
     exact = all(t.weights is None for t in taps)
     inside = input.dtype if exact else (
         np.dtype(np.float32) if input.dtype == np.uint8 else compute_dtype(input.dtype)
-    )  # fmt: skip
+    )
     y = input.astype(inside, copy=False)
     for t in taps:
         y = _resampled_axis(y, t)
@@ -283,7 +283,7 @@ _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | n
 def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None,
     recompute_scale_factor=None, antialias=False,
-):  # fmt: skip
+):
     """The input (n, c, [d, [h,]] w) at another `size`, or `scale_factor` times as large.
 
     mode: "nearest" (as OpenCV), "nearest-exact" (as PIL), "linear" for 3D, "bilinear", "bicubic"
@@ -311,7 +311,7 @@ def interpolate(
     _check_mode(input, mode)
     if mode == "lanczos" and (align or not antialias):
         raise ValueError("Lanczos mode does not support align_corners=True" if align
-                         else "Lanczos mode requires antialias=True")  # fmt: skip
+                         else "Lanczos mode requires antialias=True")
     _check_input(input, sizes, mode)
     kind = np.float64 if input._array.dtype == np.float64 else np.float32
     factors = factors or [None] * len(sizes)
@@ -320,7 +320,7 @@ def interpolate(
         _taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)
         for i in reversed(range(len(sizes)))
         if antialias or mode == "area" or (spatial[i], factors[i]) != (sizes[i], None)
-    ))  # fmt: skip
+    ))
 
 
 def _checked_align(mode: str, align: bool | None) -> bool:
@@ -344,7 +344,7 @@ def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
     if isinstance(supplied, (tuple, list)):
         if len(supplied) != len(spatial):
             what, of, letter = (("output size", "output size of", "o") if factor is None
-                                else ("scale_factor", "scale_factor of shape", "s"))  # fmt: skip
+                                else ("scale_factor", "scale_factor of shape", "s"))
             raise ValueError(
                 f"Input and {what.removesuffix(' size')} must have the same number of spatial "
                 f"dimensions, but got input with spatial dimensions of {list(spatial)} and {of} "
@@ -372,7 +372,7 @@ def _check_mode(input: Tensor, mode: str) -> None:
         )
     if rank not in (3, 4, 5) or (mode not in _TAPS and mode != "lanczos") or (
         _RANKS.get(mode, rank) != rank
-    ):  # fmt: skip
+    ):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the modes: "
             f"{_MODES} (got {mode})"
@@ -384,7 +384,7 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
     if min(shape[2:]) <= 0 or min(sizes) <= 0:
         names = "DHW"[-len(sizes) :]
         supplied, wanted = (", ".join(f"{a}: {n}" for a, n in zip(names, s, strict=True))
-                         for s in (shape[2:], sizes))  # fmt: skip
+                         for s in (shape[2:], sizes))
         raise RuntimeError(
             "Input and output sizes should be greater than 0, but got input "
             f"({supplied}) output ({wanted})"
@@ -443,7 +443,7 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 @composite(expose=("aten",))
 def _upsample_bilinear2d_aa(
     input, output_size, align_corners, scales_h=None, scales_w=None, *, scale_factors=None
-):  # fmt: skip
+):
     """Images at another size, filtered before they are sampled less.
 
     >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape
@@ -451,4 +451,4 @@ def _upsample_bilinear2d_aa(
     """
     size = None if output_size is None else tuple(output_size)
     return interpolate(input, size, scale_factors, mode="bilinear", align_corners=align_corners,
-                       antialias=True)  # fmt: skip
+                       antialias=True)

@@ -40,7 +40,7 @@ def _padded(x: Array, window: Window) -> Array:
 def _inside(spatial: Sequence[int], window: Window) -> tuple:
     return (slice(None), *[
         slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)
-    ])  # fmt: skip
+    ])
 
 
 def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
@@ -48,7 +48,7 @@ def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> 
     return x[(slice(None), *[
         slice(i * d, i * d + s * (m - 1) + 1, s)
         for i, d, s, m in zip(at, window.dilation, window.stride, output, strict=True)
-    ])]  # fmt: skip
+    ])]
 
 
 def _along(x: Array, axis: int, i: int, window: Window, m: int) -> Array:
@@ -168,7 +168,7 @@ def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
     places[...] = _first_inside(spatial, window, output)
     flat = np.zeros(x.shape[1:], np.int64)
     flat[_inside(spatial, window)[1:]] = np.arange(flat[_inside(spatial, window)[1:]].size).reshape(
-        spatial)  # fmt: skip
+        spatial)
     for at in np.ndindex(*window.kernel):
         part = _met(x, window, at, output)
         better = part > y
@@ -201,9 +201,9 @@ def _window_samples(n: int):
     def samples(rng: Rng) -> Iterator[Sample]:
         zeros = ((0, 0),) * n
         yield (rng.permutation(2 * 4**n).reshape(1, 2, *(4,) * n) / 7.0,
-               Window((2,) * n, (2,) * n, zeros, (1,) * n)), {}  # fmt: skip
+               Window((2,) * n, (2,) * n, zeros, (1,) * n)), {}
         yield (rng.permutation(2 * 5**n).reshape(1, 2, *(5,) * n) / 7.0,
-               Window((3,) * n, (2,) * n, ((1, 1),) * n, (1,) * n)), {}  # fmt: skip
+               Window((3,) * n, (2,) * n, ((1, 1),) * n, (1,) * n)), {}
 
     return samples
 
@@ -278,7 +278,7 @@ def _declare(n: int) -> tuple[Any, Any]:
 
     @opaque(layout=Layout.CHANNELS_LAST,
             name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
-            samples=_window_samples(n))  # fmt: skip
+            samples=_window_samples(n))
     def values(input: Array, window: Window) -> Array:
         """Maxima of windows."""
         _known(input, n)
@@ -292,7 +292,7 @@ def _declare(n: int) -> tuple[Any, Any]:
 
     @opaque(layout=Layout.CHANNELS_LAST,
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
-            ref=_reference, samples=_window_samples(n))  # fmt: skip
+            ref=_reference, samples=_window_samples(n))
     def both(input: Array, window: Window) -> tuple[Array, Array]:
         """Maxima of windows, and their indices in the flattened image."""
         _known(input, n)
@@ -341,15 +341,15 @@ def _functions(n: int) -> None:
     def found(input: Tensor, *settings: Any) -> Window:
         kernel, stride, padding, dilation, ceil_mode = settings
         return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
-                              key_of(padding), key_of(dilation), bool(ceil_mode))  # fmt: skip
+                              key_of(padding), key_of(dilation), bool(ceil_mode))
 
     def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-                     return_indices=False):  # fmt: skip
+                     return_indices=False):
         window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window)
 
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-             return_indices=False):  # fmt: skip
+             return_indices=False):
         window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window) if return_indices else values(input, window)
 
@@ -373,7 +373,7 @@ for _n in (1, 2, 3):
 @composite(expose=("aten",))
 def max_pool2d_with_indices_backward(
     grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
-):  # fmt: skip
+):
     """The cotangent of max_pool2d's input: each window's goes to the place of its maximum.
 
     >>> x = torch.tensor([[[1., 3.], [2., 0.]]])

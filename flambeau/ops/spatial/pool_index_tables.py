@@ -85,7 +85,7 @@ def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
     return tuple([
         Reach(n, np.arange(m) * s - lo, np.full(m, k), d)
         for n, m, k, s, (lo, _), d in zip(spatial, window.output(spatial), *window, strict=True)
-    ])  # fmt: skip
+    ])
 
 
 def turned(reach: Reach) -> Reach:
@@ -148,7 +148,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     at = np.where(rows < 0, -1, rows * last.length)
     tables = (np.ascontiguousarray(at), np.array(first, np.int64), starts, counts)
     return Rows(tuple([len(axis.starts) for axis in axes]), last.step, tables, len(first), block,
-                cells, window, last.apart, whole)  # fmt: skip
+                cells, window, last.apart, whole)
 
 
 def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
@@ -160,7 +160,7 @@ def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
         edges = [*range(0, m, block), m]
         first = [int(last.starts[a:b].min()) for a, b in pairwise(edges)]
         reach = max(int(ends[a:b].max()) - f for (a, b), f in zip(pairwise(edges), first,
-                                                                  strict=True))  # fmt: skip
+                                                                  strict=True))
         if max(reach, block) <= MAX_LOCAL_ELEMENTS:
             return block, first, max(1, -(-reach // lanes))
         block = block // 2 // lanes * lanes
@@ -189,7 +189,7 @@ def kept(last: bool, maxima: bool, axes: Callable, *settings: object) -> Rows | 
 
 @lru_cache(maxsize=512)
 def divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable, *settings: object
-             ) -> tuple[Array, Array]:  # fmt: skip
+             ) -> tuple[Array, Array]:
     """What sums are divided by, for each row of the result and each column of its blocks.
 
     `counts(settings)`: the numbers for each axis, whose products are meant. `tables`: how many

@@ -31,7 +31,7 @@ def _fits(x: Array, count: int = 0) -> bool:
     return (
         max(x.size, count) >= _LEAST and x.__class__ is np.ndarray and x.size > 0
         and (x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV")
-    )  # fmt: skip
+    )
 
 
 def _channels_last(x: Array, n: int) -> bool:
@@ -82,7 +82,7 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
         images, -(-height // rows), t.blocks, rows, height, taps, t.window, t.cells, width,
         padded // lanes, length, t.block, t.apart, x_image, height * length, rows * length,
         rows * taps, padded, pitch,
-    )  # fmt: skip
+    )
 
 
 @native_route
@@ -94,7 +94,7 @@ def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
         images, rows, columns, t.rows.shape[1], t.columns.shape[1], -(-channels // _CHANNELS),
         channels, pixels, pixels * channels, rows * columns * channels, columns * channels,
         t.columns.shape[1] * channels,
-    )  # fmt: skip
+    )
 
 
 class _Call:
@@ -104,7 +104,7 @@ class _Call:
     """
 
     def __init__(self, x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
-                 last: bool | None = None) -> None:  # fmt: skip
+                 last: bool | None = None) -> None:
         self.n, self.last = n, _channels_last(x, n) if last is None else last
         self.kind = FLOAT32 if x.dtype.itemsize == 2 else x.dtype
         self.given, self.shape = x.dtype, x.shape
@@ -140,7 +140,7 @@ class _Call:
         """Calls a kernel on arrays, then the sizes."""
         spatial = self.shape[-self.n :]
         sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
-            prod(spatial), spatial[-1], self.images, self.tables)  # fmt: skip
+            prod(spatial), spatial[-1], self.images, self.tables)
         call_kernel(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
 
 
@@ -174,7 +174,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
 
 
 def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
-                    ) -> Array | None:  # fmt: skip
+                    ) -> Array | None:
     """The windows' cotangents at the places of their maxima."""
     if not _fits(x) or g.dtype != x.dtype:
         return None
@@ -191,7 +191,7 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
 
 
 def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
-         ) -> Array | None:  # fmt: skip
+         ) -> Array | None:
     """Sums of windows over the product of `counts(settings)`, numbers for each axis.
 
     `count`: how many elements the result has.

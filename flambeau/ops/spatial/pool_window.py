@@ -28,14 +28,14 @@ def each(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
 def key_of(value: Any) -> Any:
     """A setting that can be looked up: lists become tuples."""
     return value if value.__class__ is int or value is None else (
-        tuple(value) if hasattr(value, "__iter__") else value)  # fmt: skip
+        tuple(value) if hasattr(value, "__iter__") else value)
 
 
 def _check(name: str, n: int, kernel: tuple, stride: tuple, pads: tuple, dilation: tuple) -> None:
     own = f"{name}() " if n == 1 else ""
     if any(k <= 0 for k in kernel):
         raise RuntimeError(f"{own or 'kernel size should be greater than zero: '}kernel_size must "
-                           f"be greater than zero, but got {_one(kernel)}")  # fmt: skip
+                           f"be greater than zero, but got {_one(kernel)}")
     if any(s <= 0 for s in stride):
         if n == 1:
             raise RuntimeError(f"{own}stride must be greater than zero, but got {_one(stride)}")
@@ -71,7 +71,7 @@ def _length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
 def pooling_window(
     name: str, n: int, shape: tuple, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
-) -> Window:  # fmt: skip
+) -> Window:
     """The window of a pooling over the last n axes of `shape`; RuntimeError where it cannot be."""
     kernel = each(kernel, n, name, "kernel_size")
     empty = stride is None or (isinstance(stride, tuple) and not stride)
@@ -82,7 +82,7 @@ def pooling_window(
     _check_shape(name, n, shape)
     spatial = shape[-n:]
     result = [_length(*v, ceil_mode)
-             for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]  # fmt: skip
+             for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]
     if any(m < 1 for m in result):
         if n == 1:
             raise RuntimeError(f"{name}() Invalid computed output size: {result[0]}")

@@ -33,7 +33,7 @@ def _fits(x: Array, size: int) -> bool:
     return (
         x.__class__ is np.ndarray and size > LARGE and x.dtype in FLOATS and KernelPolicy.allowed
         and x.flags.c_contiguous
-    )  # fmt: skip
+    )
 
 
 @native_route

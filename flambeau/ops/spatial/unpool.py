@@ -37,7 +37,7 @@ def _reference(x, places, spatial):
 def _declare(n: int) -> Any:
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
-            node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")  # fmt: skip
+            node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")
     def unpool(input: Array, indices: Array, spatial) -> Array:
         """The elements at flat indices of images, zeros elsewhere."""
         size = int(np.prod(spatial))
@@ -45,7 +45,7 @@ def _declare(n: int) -> Any:
         if indices.size and int(indices.view(np.uint64).max()) >= size:
             bad = indices[(indices < 0) | (indices >= size)].flat[0]
             raise RuntimeError(f"Found an invalid max index: {bad} (output volumes are of size "
-                               f"{'x'.join(map(str, spatial))})")  # fmt: skip
+                               f"{'x'.join(map(str, spatial))})")
         lead = input.shape[:-n]
         images = prod(lead)
         places, values = (a.reshape(images, -1) for a in (indices, input))
@@ -64,7 +64,7 @@ def _declare(n: int) -> Any:
 
 
 def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
-            size: Any) -> tuple[int, ...]:  # fmt: skip
+            size: Any) -> tuple[int, ...]:
     """The image's lengths: those asked for, if the pooling could have come from them."""
     name = f"max_unpool{n}d"
     kernel = each(kernel, n, name, "kernel_size")
@@ -72,7 +72,7 @@ def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
     pads = each(padding, n, name, "padding")
     spatial = input._array.shape[-n:]
     usual = [(m - 1) * s + k - 2 * p
-             for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]  # fmt: skip
+             for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]
     if size is None:
         return tuple(usual)
     size = tuple(size)

@@ -30,7 +30,7 @@ def _integral(integrand: Callable, low: float, high: float) -> Callable:
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, aliases=("special.i0",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def i0(input: Array) -> Array:
     """Modified Bessel function of the first kind, order 0.
 
@@ -47,7 +47,7 @@ def _(g, input):
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)
 def i1(input: Array) -> Array:
     """Modified Bessel function of the first kind, order 1.
 
@@ -65,7 +65,7 @@ def _(g, input, y):
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)
 def i0e(input: Array) -> Array:
     """exp(-|input|) * i0(input).
 
@@ -83,7 +83,7 @@ def _(g, input, y):
 @pointwise(
            ref=_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)
 def i1e(input: Array) -> Array:
     """exp(-|input|) * i1(input).
 
@@ -109,13 +109,13 @@ def _bessel_y(order: int) -> Callable:
     decay = _integral(
         lambda x, t: (np.exp(order * t) + np.exp(-order * t) * (-1) ** order)
         * np.exp(-x * np.sinh(t)), 0, 12,
-    )  # fmt: skip
+    )
     return lambda x: wave(x) - decay(x)
 
 
 @pointwise(ref=_integral(lambda x, t: np.cos(x * np.sin(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def bessel_j0(input: Array) -> Array:
     """Bessel function of the first kind, order 0.
 
@@ -127,7 +127,7 @@ def bessel_j0(input: Array) -> Array:
 
 @pointwise(ref=_integral(lambda x, t: np.cos(t - x * np.sin(t)), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def bessel_j1(input: Array) -> Array:
     """Bessel function of the first kind, order 1.
 
@@ -139,7 +139,7 @@ def bessel_j1(input: Array) -> Array:
 
 @pointwise(ref=_bessel_y(0), samples=positive, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def bessel_y0(input: Array) -> Array:
     """Bessel function of the second kind, order 0; NaN below 0.
 
@@ -151,7 +151,7 @@ def bessel_y0(input: Array) -> Array:
 
 @pointwise(ref=_bessel_y(1), samples=positive, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def bessel_y1(input: Array) -> Array:
     """Bessel function of the second kind, order 1; NaN below 0.
 
@@ -163,7 +163,7 @@ def bessel_y1(input: Array) -> Array:
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_i0(input: Array) -> Array:
     """Modified Bessel function of the first kind, order 0.
 
@@ -175,7 +175,7 @@ def modified_bessel_i0(input: Array) -> Array:
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_i1(input: Array) -> Array:
     """Modified Bessel function of the first kind, order 1.
 
@@ -187,7 +187,7 @@ def modified_bessel_i1(input: Array) -> Array:
 
 @pointwise(ref=_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_k0(input: Array) -> Array:
     """Modified Bessel function of the second kind, order 0.
 
@@ -200,7 +200,7 @@ def modified_bessel_k0(input: Array) -> Array:
 @pointwise(
            ref=_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)) * np.cosh(t), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_k1(input: Array) -> Array:
     """Modified Bessel function of the second kind, order 1.
 
@@ -212,7 +212,7 @@ def modified_bessel_k1(input: Array) -> Array:
 
 @pointwise(ref=_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k0(input: Array) -> Array:
     """exp(input) * modified_bessel_k0(input).
 
@@ -225,7 +225,7 @@ def scaled_modified_bessel_k0(input: Array) -> Array:
 @pointwise(
            ref=_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)) * np.cosh(t), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k1(input: Array) -> Array:
     """exp(input) * modified_bessel_k1(input).
 
@@ -241,7 +241,7 @@ def _spherical_ref(x: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=_spherical_ref, samples=real_line, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def spherical_bessel_j0(input: Array) -> Array:
     """Spherical Bessel function of the first kind, order 0: sin(input) / input.
 
@@ -265,7 +265,7 @@ def _airy_ref(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_airy_ref, samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def airy_ai(input: Array) -> Array:
     """Airy function Ai.
 

@@ -13,7 +13,7 @@ from ..pointwise.selection import select
 
 
 @pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
-           aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers)
 def xlogy(input: Array | Number, other: Array | Number) -> Array:
     """input * log(other); 0 where input is 0, unless other is NaN.
 
@@ -57,7 +57,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x: -x * np.log(x), samples=positive, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def entr(input: Array) -> Array:
     """-input * log(input); 0 at 0 and -inf below.
 
@@ -87,7 +87,7 @@ def _logit_ref(p: np.ndarray, eps: float | None = None) -> np.ndarray:
 
 
 @pointwise(ref=_logit_ref, samples=_odds, promotion=Promotion.FLOATING, aliases=("special.logit",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def logit(input: Array, eps=None) -> Array:
     """Logarithm of the odds, log(input / (1 - input)); input is first clipped to [eps, 1 - eps].
 

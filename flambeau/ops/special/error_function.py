@@ -30,7 +30,7 @@ def _probabilities(rng: Rng) -> Iterator[Sample]:
 _P = tuple(np.asarray(c, FLOAT32) for c in (
     1.418879094217118e-07, -5.668919584422838e-06, 8.763915684539825e-05, -0.0006197875482030213,
     -0.00019182945834472775, 0.10276905447244644, 1.128379225730896,
-))  # fmt: skip
+))
 _SMALL = 1024  # elements up to which SciPy's loop is faster than twenty calls
 
 
@@ -63,7 +63,7 @@ def gauss(x):
 
 
 @pointwise(ref=np.vectorize(math.erf), samples=real_line, promotion=Promotion.FLOATING,
-           aliases=("special.erf",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           aliases=("special.erf",), refuse=dtype_refusals.complex_numbers)
 def erf(input: Array) -> Array:
     """Error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to input.
 
@@ -80,7 +80,7 @@ def _(g, input):
 
 @pointwise(ref=lambda x: 1 - np.vectorize(math.erf)(x), samples=real_line,
            promotion=Promotion.FLOATING, aliases=("special.erfc",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def erfc(input: Array) -> Array:
     """Complementary error function, 1 - erf(input), exact for large input too.
 
@@ -111,12 +111,12 @@ _NEAR_INVERSE = (
     3.3553205146852084e-10, -8.772819580537324e-09, 1.803734030378075e-08, 4.658920579644431e-07,
     -3.4346125498483753e-06, -4.961911750990902e-06, 0.00021828263338143143,
     -0.0012527446608440226, -0.004177339406705552, 0.24664028763508988, 1.501409353514047,
-)  # fmt: skip
+)
 _FAR_INVERSE = (
     -2.8524845133272972e-05, 0.0001313613482230025, -0.000148174712545468, -0.00028841590618730595,
     0.0013274752159639913, -0.002720427094581812, 0.004119166340737279, -0.005695542164528944,
     0.007460269345991533, 1.0033560740200176, 2.9332316696970175,
-)  # fmt: skip
+)
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
@@ -131,13 +131,13 @@ def erfinv_of_single(input: Array) -> Array:
     w = -np.log((1 - input) * (1 + input))  # infinite at the ends, NaN beyond
     root = np.sqrt(w)
     near, far = (_polynomial(terms, at.astype(FLOAT64) - middle) for terms, at, middle in (
-        (_NEAR_INVERSE, w, 2.5), (_FAR_INVERSE, root, 3.1)))  # fmt: skip
+        (_NEAR_INVERSE, w, 2.5), (_FAR_INVERSE, root, 3.1)))
     y = np.where(w < 5, near, far) * input.astype(FLOAT64)
     return np.where(w < np.inf, y.astype(FLOAT32), w * input)
 
 
 @pointwise(ref=_inverse_erf, samples=unit_interval, promotion=Promotion.FLOATING,
-           aliases=("special.erfinv",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           aliases=("special.erfinv",), refuse=dtype_refusals.complex_numbers)
 def erfinv(input: Array) -> Array:
     """The number whose erf is input; infinite at -1 and 1, NaN beyond.
 
@@ -145,7 +145,7 @@ def erfinv(input: Array) -> Array:
     tensor([0.0000, 0.4769])
     """
     if input.__class__ is np.ndarray and input.dtype is FLOAT32 and input.size > MIDDLE \
-            and (y := large(erfinv_of_single, input)) is not None:  # fmt: skip
+            and (y := large(erfinv_of_single, input)) is not None:
         return y
     from scipy.special import erfinv as of_array
 
@@ -164,7 +164,7 @@ def _scaled_erfc(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_scaled_erfc, samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def erfcx(input: Array) -> Array:
     """Scaled complementary error function, exp(input^2) * erfc(input).
 
@@ -189,7 +189,7 @@ def _normal(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_normal, samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtr(input: Array) -> Array:
     """Area under the standard normal density up to input.
 
@@ -211,7 +211,7 @@ def _normal_quantile(p: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_normal_quantile, samples=_probabilities, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtri(input: Array) -> Array:
     """The number up to which the area under the standard normal density is input.
 
@@ -229,7 +229,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: np.log(_normal(x)), samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def log_ndtr(input: Array) -> Array:
     """Logarithm of the area under the standard normal density up to input.
 

@@ -17,7 +17,7 @@ from .kernel_formulas import digamma_of_single, lgamma_of_single, of_single
 
 @pointwise(ref=np.vectorize(math.lgamma), samples=positive,
            promotion=Promotion.FLOATING, aliases=("special.gammaln",),
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def lgamma(input: Array) -> Array:
     """Logarithm of the absolute value of the gamma function.
 
@@ -159,7 +159,7 @@ def _refuse(operator, operands, common) -> None:
 
 
 @pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse,
-           aliases=("special.gammainc",))  # fmt: skip
+           aliases=("special.gammainc",))
 def igamma(input: Array, other: Array) -> Array:
     """Regularised lower incomplete gamma function P(input, other); differentiable in `other`.
 
@@ -170,7 +170,7 @@ def igamma(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda a, x: 1 - _igamma_ref(a, x), samples=positive_pairs, refuse=_refuse,
-           aliases=("special.gammaincc",))  # fmt: skip
+           aliases=("special.gammaincc",))
 def igammac(input: Array, other: Array) -> Array:
     """Regularised upper incomplete gamma function 1 - P(input, other); differentiable in `other`.
 
@@ -210,7 +210,7 @@ def _zeta_ref(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_zeta_ref, samples=_above_one, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)
 def zeta(input: Array | Number, other: Array | Number) -> Array:
     """Hurwitz zeta function, the sum of (other + k)**-input; differentiable in `other`.
 

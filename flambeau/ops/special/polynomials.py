@@ -73,7 +73,7 @@ def _of_series(family: str, name: str) -> Callable:
 
 @pointwise(ref=_of_angle(lambda a, n: np.cos(n * a)), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the first kind and degree n.
 
@@ -85,7 +85,7 @@ def chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a)), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the second kind and degree n.
 
@@ -97,7 +97,7 @@ def chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2)), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the third kind and degree n.
 
@@ -109,7 +109,7 @@ def chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2)), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the fourth kind and degree n.
 
@@ -121,7 +121,7 @@ def chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_angle(lambda a, n: np.cos(n * a), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the first kind and degree n, at 2 * input - 1.
 
@@ -133,7 +133,7 @@ def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> 
 
 @pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the second kind and degree n, at 2 * input - 1.
 
@@ -145,7 +145,7 @@ def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> 
 
 @pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the third kind and degree n, at 2 * input - 1.
 
@@ -157,7 +157,7 @@ def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> 
 
 @pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
-           differentiable=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the fourth kind and degree n, at 2 * input - 1.
 
@@ -169,7 +169,7 @@ def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> 
 
 @pointwise(ref=_of_series("hermite", "hermval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
     """Hermite polynomial of degree n (physicists').
 
@@ -181,7 +181,7 @@ def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_series("hermite_e", "hermeval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
     """Hermite polynomial of degree n (probabilists').
 
@@ -193,7 +193,7 @@ def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_series("laguerre", "lagval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
     """Laguerre polynomial of degree n.
 
@@ -205,7 +205,7 @@ def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
 
 @pointwise(ref=_of_series("legendre", "legval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)
 def legendre_polynomial_p(input: Array | Number, n: Array | Number) -> Array:
     """Legendre polynomial of degree n.
 

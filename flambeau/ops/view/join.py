@@ -100,7 +100,7 @@ def _(g, tensors_shape, dim):
 
 @opaque(ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
-                                  (([rng.normal(size=())] * 2,), {})]))  # fmt: skip
+                                  (([rng.normal(size=())] * 2,), {})]))
 def stack(tensors: Sequence[Array], dim=0) -> Array:
     """Tensors of one shape put side by side along a new axis.
 
@@ -198,19 +198,19 @@ hstack = _stacked("hstack", """Tensors side by side: along the second axis, or t
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])
-    """, lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)  # fmt: skip
+    """, lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)
 vstack, row_stack = (_stacked(name, f"""Tensors on top of each other; a vector is a row.
 
     >>> torch.{name}([torch.tensor([1, 2]), torch.tensor([[3, 4]])])
     tensor([[1, 2],
             [3, 4]])
-    """, lambda x: _at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))  # fmt: skip
+    """, lambda x: _at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))
 dstack = _stacked("dstack", """Tensors behind each other, along the third axis.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])
-    """, _volume, lambda n: 2)  # fmt: skip
+    """, _volume, lambda n: 2)
 column_stack = _stacked(
     "column_stack", """Vectors as columns, matrices side by side.
 
@@ -219,7 +219,7 @@ column_stack = _stacked(
             [2, 4]])
     """,
     lambda x: x.reshape(-1, 1) if x._array.ndim < 2 else x, lambda n: 1,
-)  # fmt: skip
+)
 
 
 @composite(expose=("torch",))
@@ -423,7 +423,7 @@ def flipud(input):
 @opaque(layout=Layout.ALL_CHANNELS_LAST,
         ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
-                                  ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))  # fmt: skip
+                                  ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))
 def roll(input: Array, shifts, dims=None) -> Array:
     """Elements moved along axes, those pushed out coming in on the other side.
 
@@ -449,7 +449,7 @@ def roll(input: Array, shifts, dims=None) -> Array:
     if len(at) == 1 and input.shape[at[0]]:
         cut = -moves[0] % input.shape[at[0]]
         head, tail = (input[(*[slice(None)] * at[0], part)] for part in
-                      (slice(cut, None), slice(cut)))  # fmt: skip
+                      (slice(cut, None), slice(cut)))
         if (y := joined((head, tail), at[0])) is not None:
             return y
     return np.roll(input, moves, at)
@@ -491,7 +491,7 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @opaque(expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
-                                  ((rng.normal(size=3), 2, 2), {})]))  # fmt: skip
+                                  ((rng.normal(size=3), 2, 2), {})]))
 def repeat(input: Array, *repeats) -> Array:
     """The tensor laid side by side along each axis, copied.
 

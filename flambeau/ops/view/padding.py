@@ -53,7 +53,7 @@ def _empty(input: Array, shape: tuple[int, ...]) -> Array:
 @opaque(layout=Layout.CHANNELS_LAST, expose=("torch",),
         ref=lambda x, pad, value=0: np.pad(x, [(pad[2], pad[3]), (pad[0], pad[1])],
                                            constant_values=value),
-        samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))  # fmt: skip
+        samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))
 def constant_pad_nd(input: Array, pad, value=0) -> Array:
     """The tensor with `value` around it.
 
@@ -86,7 +86,7 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
             result[(*core, edge)] = border
         core.append(slice(start, end))
     source = tuple(slice(max(-a, 0), n - max(-b, 0))
-                   for n, (a, b) in zip(input.shape, pairs, strict=True))  # fmt: skip
+                   for n, (a, b) in zip(input.shape, pairs, strict=True))
     fill(result[tuple(core)], input[source])
     return result
 
@@ -153,7 +153,7 @@ def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str)
         ref=lambda x, pad, mode: np.pad(x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], {
             "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]),
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
-                                  for mode in _MODES]))  # fmt: skip
+                                  for mode in _MODES]))
 def _padded(input: Array, pad, mode) -> Array:
     """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
     if input.__class__ is MetaArray:

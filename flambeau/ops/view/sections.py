@@ -16,7 +16,7 @@ from .slices import basic_index
 
 
 @view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
-      samples=matrices(((3, 4),), ((3, 4), 1)))  # fmt: skip
+      samples=matrices(((3, 4),), ((3, 4), 1)))
 def unbind(input: Array, dim=0) -> tuple[Array, ...]:
     """The slices along an axis, as a tuple.
 
@@ -37,7 +37,7 @@ def _(gs, input_shape, dim, input_dtype):
 
 @view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
-      samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))  # fmt: skip
+      samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
 def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
     """Consecutive pieces of an axis, of the lengths given."""
     head, at, result = (slice(None),) * dim, 0, []

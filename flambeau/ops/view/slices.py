@@ -14,7 +14,7 @@ from ..core.sample_inputs import matrices
 
 
 @view(ref=lambda x, dim, index: np.take(x, index, dim),
-      samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))  # fmt: skip
+      samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))
 def select(input: Array, dim, index) -> Array:
     """The slice at one index of an axis, which disappears.
 
@@ -96,7 +96,7 @@ def narrow(input, dim, start, length):
 
 
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
-      samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))  # fmt: skip
+      samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))
 def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
     """The elements where two axes have one index, as the last axis.
 

@@ -15,7 +15,7 @@ from ..core.sample_inputs import matrices
 
 @view(expose=("Tensor",), samples=matrices(((5,), 0, 3, 1), ((3, 7), -1, 3, 2)),
       ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
-          x, size, axis)[..., ::step, :])  # fmt: skip
+          x, size, axis)[..., ::step, :])
 def unfold(input: Array, dimension, size, step) -> Array:
     """Windows of `size` along an axis, every `step`, as a new last axis.
 

@@ -44,7 +44,7 @@ def _triangle(name: str, lower: bool) -> Any:
     {[[1, 0], [3, 4]] if lower else [[1, 2], [0, 4]]}
     """
     result = opaque(ref=getattr(np, name), samples=matrices(((3, 4),), ((2, 3, 3), 1),
-                                                          ((4, 3), -1)))(body)  # fmt: skip
+                                                          ((4, 3), -1)))(body)
 
     @result.vjp
     def _(g, diagonal):
@@ -82,7 +82,7 @@ def _triangle_indices(name: str, lower: bool) -> None:
     def function(
         row: int, col: int, offset: int = 0, *, dtype: Dtype | None = None, device: Any = None,
         layout: Any = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         for label, n in (("row", row), ("col", col)):
             if n < 0:
                 raise RuntimeError(f"{label} must be non-negative, got{n}")
@@ -114,7 +114,7 @@ _triangle_indices("triu_indices", False)
 
 
 @opaque(name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
-        samples=matrices(((3,),), ((3,), 1), ((3,), -2)))  # fmt: skip
+        samples=matrices(((3,),), ((3,), 1), ((3,), -2)))
 def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
     """Matrices of zeros with the last axis of `input` on a diagonal.
 

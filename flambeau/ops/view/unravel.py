@@ -19,12 +19,12 @@ def unravel_index(indices, shape):
     """
     if not isinstance(indices, Tensor):
         raise TypeError("unravel_index(): argument 'indices' must be Tensor, not "
-                        f"{type(indices).__name__}")  # fmt: skip
+                        f"{type(indices).__name__}")
     if indices._array.dtype.kind not in "iu":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if not isinstance(shape, (int, Sequence)):
         raise TypeError("expected 'shape' to be int or sequence of ints, but got "
-                        f"{type(shape).__name__}")  # fmt: skip
+                        f"{type(shape).__name__}")
     for n in () if isinstance(shape, int) else shape:
         if not isinstance(n, int):
             raise TypeError(

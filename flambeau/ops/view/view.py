@@ -63,7 +63,7 @@ def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
     result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
         return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
-            array, shape, (0,) * len(shape), subok=True)  # fmt: skip
+            array, shape, (0,) * len(shape), subok=True)
     try:
         return result.reshape(shape, copy=False)
     except ValueError:
@@ -71,7 +71,7 @@ def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
 
 
 @view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
-      samples=matrices(((6, 2), (3, -1))))  # fmt: skip
+      samples=matrices(((6, 2), (3, -1))))
 def _view(input: Array, size) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     result = viewed(input, inferred_shape(size, input.size))
@@ -79,7 +79,7 @@ def _view(input: Array, size) -> Array:
         raise noted(RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
-        ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")  # fmt: skip
+        ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")
     return result
 
 
@@ -126,7 +126,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
 
 @view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False,
       ref=lambda x, dtype: x.view(dtype.numpy),
-      samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))  # fmt: skip
+      samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))
 def _view_dtype(input: Array, dtype) -> Array:
     """The same bytes read as another dtype."""
     kind = dtype.numpy
@@ -257,7 +257,7 @@ def unflatten(input, dim, sizes):
 
 @view(ref=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
       samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
-      aliases=("swapaxes", "swapdims"))  # fmt: skip
+      aliases=("swapaxes", "swapdims"))
 def transpose(input: Array, dim0, dim1) -> Array:
     """Two axes exchanged.
 
@@ -302,7 +302,7 @@ def _(g):
 
 
 @view(ref=lambda x, *dims: x.transpose(dims),
-      samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))  # fmt: skip
+      samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))
 def permute(input: Array, *dims) -> Array:
     """The axes in another order.
 
@@ -408,7 +408,7 @@ def _(g, dim):
 
 
 @view(ref=lambda x, *size: np.broadcast_to(x, size),
-      samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))  # fmt: skip
+      samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))
 def expand(input: Array, *size, implicit=False) -> Array:
     """Axes of length 1 repeated, and new ones put in front, without a copy.
 
@@ -432,7 +432,7 @@ def expand(input: Array, *size, implicit=False) -> Array:
         lengths.append(_expanded_length(n, have, i, i < new, size, shape))
         strides.append(stride if have == lengths[-1] else 0)
     return np.lib.stride_tricks.as_strided(input, lengths, strides) if 0 in shape else \
-        _strided(input, lengths, strides)  # fmt: skip
+        _strided(input, lengths, strides)
 
 
 def _expanded_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
@@ -454,7 +454,7 @@ def _expanded_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: 
 
 def _expanded_meta(input: Any, size: tuple, new: int) -> Any:
     shape = [_expanded_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
-                              input.shape) for i, n in enumerate(size)]  # fmt: skip
+                              input.shape) for i, n in enumerate(size)]
     return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
 
 

@@ -56,7 +56,7 @@ def _sliced(
 
 
 for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
-              unsqueeze):  # fmt: skip
+              unsqueeze):
     _publish_copy(f"{_view.__name__}_copy", _view)
 
 
@@ -77,14 +77,14 @@ def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 _publish_copy("narrow_copy", _narrowed, ("torch", "Tensor"),
-              doc="Like `narrow`, in memory of its own.")  # fmt: skip
+              doc="Like `narrow`, in memory of its own.")
 _publish_copy("as_strided_copy", as_strided)
 _publish_copy("unfold_copy", unfold)
 _publish_copy("alias_copy", lambda input: input, doc="Like `clone`: a copy of the whole tensor.")
 _publish_copy("detach_copy", Tensor.detach)
 _publish_copy("expand_copy", lambda input, size, **options: input.expand(*size, **options))
 _publish_copy("view_copy", lambda input, size=None, dtype=None: input.view(
-    size if dtype is None else dtype))  # fmt: skip
+    size if dtype is None else dtype))
 _publish_copy("slice_copy", _sliced, doc="""A copy of what lies from `start` to `end` along an axis.
 
     >>> torch.slice_copy(torch.arange(6), 0, 1, 6, 2)

@@ -25,7 +25,7 @@ def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict
         "end_step": end,
         "start_lr": rates[0], "end_lr": rates[1],
         "start_momentum": momenta[0], "end_momentum": momenta[1],
-    }  # fmt: skip
+    }
 
 
 def _phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from .scheduler import (
     check_optimizer,
     set_value,
     values_of,
-)  # fmt: skip
+)
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -25,7 +25,7 @@ def _made(name: str, M: int, sym: bool, points: Points, options: dict[str, Any])
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if options["layout"] is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: "
-                         f"{options['layout']}")  # fmt: skip
+                         f"{options['layout']}")
     if dtype not in (types.float32, types.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     if M < 2 and name not in ("exponential", "gaussian"):
@@ -43,7 +43,7 @@ def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True,
     dtype: Dtype | None = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """exp(-|n - center| / tau); the centre may only be given with sym=False.
 
     >>> torch.signal.windows.exponential(3)
@@ -55,26 +55,26 @@ def exponential(
         raise ValueError("Center must be None for symmetric windows")
     middle = ((M if not sym and M > 1 else M - 1) / 2) if center is None else center
     return _made("exponential", M, sym, lambda n: np.exp(-np.abs(np.arange(n) - middle) / tau),
-                 _options(dtype, layout, device, requires_grad))  # fmt: skip
+                 _options(dtype, layout, device, requires_grad))
 
 
 def cosine(
     M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
     device: Any = None, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """sin(pi (n + 0.5) / M).
 
     >>> torch.signal.windows.cosine(3)
     tensor([0.5000, 1.0000, 0.5000])
     """
     return _made("cosine", M, sym, lambda n: np.sin(np.pi * (np.arange(n) + 0.5) / n),
-                 _options(dtype, layout, device, requires_grad))  # fmt: skip
+                 _options(dtype, layout, device, requires_grad))
 
 
 def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """exp(-((n - centre) / std)^2 / 2).
 
     >>> torch.signal.windows.gaussian(3)
@@ -84,13 +84,13 @@ def gaussian(
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
     return _made("gaussian", M, sym, lambda n: np.exp(-(((np.arange(n) - middle) / std) ** 2) / 2),
-                 _options(dtype, layout, device, requires_grad))  # fmt: skip
+                 _options(dtype, layout, device, requires_grad))
 
 
 def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The Kaiser window, narrower the larger beta is.
 
     >>> torch.signal.windows.kaiser(3, beta=1.0)
@@ -99,13 +99,13 @@ def kaiser(
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _made("kaiser", M, sym, lambda n: kaiser_points(n, beta),
-                 _options(dtype, layout, device, requires_grad))  # fmt: skip
+                 _options(dtype, layout, device, requires_grad))
 
 
 def general_cosine(
     M: int, *, a: Iterable[float], sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A sum of cosines with the coefficients a, their signs alternating.
 
     >>> torch.signal.windows.general_cosine(5, a=[0.5, 0.5])
@@ -117,20 +117,20 @@ def general_cosine(
     if not coefficients:
         raise ValueError("Coefficients cannot be empty")
     return _made("general_cosine", M, sym, lambda n: cosine_sum(n, coefficients),
-                 _options(dtype, layout, device, requires_grad))  # fmt: skip
+                 _options(dtype, layout, device, requires_grad))
 
 
 def general_hamming(
     M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """alpha - (1 - alpha) cos(2 pi n / (M - 1)).
 
     >>> torch.signal.windows.general_hamming(5)
     tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
     """
     return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout,
-                          device=device, requires_grad=requires_grad)  # fmt: skip
+                          device=device, requires_grad=requires_grad)
 
 
 def _fixed(
@@ -139,7 +139,7 @@ def _fixed(
     def function(
         M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
         device: Any = None, requires_grad: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         options = _options(dtype, layout, device, requires_grad)
         return _made("general_cosine" if cosines else name, M, sym, points, options)
 
@@ -155,16 +155,16 @@ def _fixed(
 
 
 hamming = _fixed("hamming", lambda n: cosine_sum(n, (0.54, 0.46)),
-                 "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.0000, 0.5400")  # fmt: skip
+                 "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.0000, 0.5400")
 hann = _fixed("hann", lambda n: cosine_sum(n, (0.5, 0.5)), "0.5 - 0.5 cos(2 pi n / (M - 1)).",
-              "0.5000, 1.0000, 0.5000")  # fmt: skip
+              "0.5000, 1.0000, 0.5000")
 blackman = _fixed("blackman", lambda n: cosine_sum(n, (0.42, 0.5, 0.08)),
                   "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).",
-                  "0.3400, 1.0000, 0.3400")  # fmt: skip
+                  "0.3400, 1.0000, 0.3400")
 nuttall = _fixed("nuttall", lambda n: cosine_sum(n, (0.3635819, 0.4891775, 0.1365995, 0.0106411)),
-                 "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270")  # fmt: skip
+                 "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270")
 bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.",
-                  "0.5000, 1.0000, 0.5000", False)  # fmt: skip
+                  "0.5000, 1.0000, 0.5000", False)
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
-           "general_hamming", "hamming", "hann", "kaiser", "nuttall"]  # fmt: skip
+           "general_hamming", "hamming", "hann", "kaiser", "nuttall"]

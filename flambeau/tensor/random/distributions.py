@@ -27,7 +27,7 @@ NAMES = {
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half",
     "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "complex64": "ComplexFloat",
     "complex128": "ComplexDouble", "float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2",
-}  # fmt: skip
+}
 WIDE_UNSIGNED = {np.dtype(t) for t in (np.uint16, np.uint32, np.uint64)}
 # Words drawn at a time: a multiple of the generator's block that stays in the second-level cache.
 _CHUNK = 624 * 104
@@ -299,7 +299,7 @@ def fill_geometric(array: np.ndarray, p: float, generator: Generator | None = No
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     require(dtype, (dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
-            "geometric_cpu")  # fmt: skip
+            "geometric_cpu")
     bottom = math.log1p(-p)
 
     def compute(words: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ STATE = np.dtype(
         "offsets": [0, 8, 12, 16, 24, 5016, 5024, 5032, 5040, 5048, 5052],
         "itemsize": 5056,
     }
-)  # fmt: skip
+)
 
 
 class Generator:

@@ -16,7 +16,7 @@ from .distributions import (
 # Bits of precision, the implicit one included.
 _DIGITS = {
     np.dtype(np.float16): 11, BFLOAT16: 8, np.dtype(np.float32): 24, np.dtype(np.float64): 53
-}  # fmt: skip
+}
 _INT64, _LONG = np.iinfo(np.int64), np.dtype(np.int64)
 _WIDE_RANGE = 1 << 28  # from here two words are drawn for each integer
 _LARGE_PERMUTATION = (1 << 32) // 20  # from here randperm draws 64 bits a step
@@ -95,7 +95,7 @@ _CPP_NAMES = {
     "int32": "int", "int64": "long", "uint16": "uint16_t", "uint32": "uint32_t",
     "uint64": "uint64_t", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
     "float64": "double",
-}  # fmt: skip
+}
 
 
 def _check_bounds(dtype: np.dtype, low: int, last: int) -> None:
@@ -126,7 +126,7 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
         return fill_words(
             array, generator, 2,
             lambda words: _as_dtype((pairs(words) % divisor).view(np.int64) + base, dtype),
-        )  # fmt: skip
+        )
     short = np.array(span, np.uint32)
 
     def compute(words: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ def _as_dtype(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _fill_whole(array: np.ndarray, generator: Generator | None) -> np.ndarray:
     dtype = array.dtype
     require(dtype, (dtype.kind in "biuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
-            "random_kernel_cpu")  # fmt: skip
+            "random_kernel_cpu")
     if dtype in FLOATS:
         span = (1 << _DIGITS[dtype]) + 1
     else:
@@ -182,7 +182,7 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     require(dtype, (dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
-            "randperm")  # fmt: skip
+            "randperm")
     if dtype.kind in "iu" and n - 1 > np.iinfo(dtype).max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
     limits = {"float16": "2049 for Half", "float32": "2^24+1 for Float"}
@@ -247,7 +247,7 @@ def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
         stop = min(start + step, n)
         bounds = np.arange(start + 1, stop + 1, dtype=np.uint64)
         for here, there in enumerate((pairs(source.words(2 * (stop - start))) % bounds).tolist(),
-                                     start):  # fmt: skip
+                                     start):
             order[here] = order[there]
             order[there] = here
     return order

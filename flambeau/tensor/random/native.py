@@ -47,7 +47,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
         "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers,
         "shuffle": mersenne_twister.shuffle,
         "normal": normal.normal, **libm.FUNCTIONS,
-    }  # fmt: skip
+    }
     if dtype is None:
         return makers[name]()
     if dtype.name not in {item.value for item in Type}:

@@ -21,7 +21,7 @@ _STIRLING_TAIL = (
     0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
     0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
     0.00925546218271273, 0.00833056343336287,
-)  # fmt: skip
+)
 
 
 class _Draws:
@@ -134,7 +134,7 @@ def binomial(
             _binomial(count, p, rounded, draws)
             for count, p in zip(counts.ravel().tolist(), probabilities.ravel().tolist(),
                                 strict=True)
-        ]  # fmt: skip
+        ]
     return np.array(drawn, np.float64).astype(dtype).reshape(counts.shape)
 
 
@@ -202,7 +202,7 @@ def _binomial_by_rejection(
             + (count + 1) * log((count - mode + 1) / (count - k + 1))
             + (k + 0.5) * log(odds * (count - k + 1) / (k + 1))
             + tail(mode) + tail(count - mode) - tail(k) - tail(count - k)
-        )  # fmt: skip
+        )
         if v == 0.0 or log(v * alpha / (a / (us * us) + b)) <= bound:
             return k
 

@@ -106,7 +106,7 @@ class EMA(Averaging):
     def __init__(
         self, decay: float = 0.999, *, every: int = 1, start: int = 1, evaluate: bool = True,
         name: str = "EMA",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(get_ema_multi_avg_fn(decay), evaluate, name)
         self.every, self.start = every, start
 

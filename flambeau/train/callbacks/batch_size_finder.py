@@ -79,7 +79,7 @@ class BatchSizeFinder:
     ) -> None:
         if not 1 <= low <= high:
             raise ValueError(f"BatchSizeFinder: sizes rise from low, at least 1, to high; got "
-                             f"{low}, {high}")  # fmt: skip
+                             f"{low}, {high}")
         psutil_for("BatchSizeFinder")
         self.low, self.high, self.steps, self.share = low, high, steps, share
 
@@ -88,7 +88,7 @@ class BatchSizeFinder:
         if is_loader(data):
             if getattr(data, "dataset", None) is None:
                 raise ValueError("BatchSizeFinder needs a dataset, arrays or a DataLoader: it "
-                                 "makes batches of its own")  # fmt: skip
+                                 "makes batches of its own")
             data = data.dataset
         samples = length_of(loader_of(data, 1, who="BatchSizeFinder")) or self.high
         supervised = trainer.supervised
@@ -104,7 +104,7 @@ class BatchSizeFinder:
     def _rise(self, trainer: Any, data: Any, largest: int) -> BatchSizes:
         trials, size = BatchSizes(), self.low
         trials.stopped_by = f"{largest} samples are all there are" if largest < self.high else (
-            f"high={self.high}")  # fmt: skip
+            f"high={self.high}")
         while size <= largest:
             trials.append(self._try(trainer, data, size))
             if 2 * trials[-1].step_bytes > self.share * available_bytes():

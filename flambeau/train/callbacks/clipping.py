@@ -39,7 +39,7 @@ class GradientClipping:
         """From here on gradients are clipped."""
         if run.own_step:
             self._hooks = [optimizer.register_step_pre_hook(self._clip)
-                           for optimizer in run.optimizers.values()]  # fmt: skip
+                           for optimizer in run.optimizers.values()]
             return
         supervised = run.supervised
         self._before = (supervised.clip_norm, supervised.clip_value)

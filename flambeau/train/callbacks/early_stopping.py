@@ -77,7 +77,7 @@ class EarlyStopping:
             than = "a number" if self.best is None else f"{short(self.best)} of epoch "
             than += "" if self.best is None else str(self.best_epoch)
             print(f"early stopping in epoch {run.state.epoch}: {self.monitor} was not better than "
-                  f"{than} for {self.waited} epochs", file=sys.stderr)  # fmt: skip
+                  f"{than} for {self.waited} epochs", file=sys.stderr)
             run.stop()
 
     def on_run_end(self, run: Any) -> None:
@@ -95,7 +95,7 @@ class EarlyStopping:
         return {
             "best": self.best, "best_epoch": self.best_epoch, "waited": self.waited,
             "stopped": self.stopped, "weights": self.weights,
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave."""

@@ -21,7 +21,7 @@ def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
         own = {
             name: parameter for name, parameter in named.items()
             if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
-        }  # fmt: skip
+        }
         if not own:
             modules = [name for name, _ in net.named_modules() if name]
             known = near(pattern, [*modules, *named])
@@ -81,7 +81,7 @@ class Freeze(Holding):
             raise TypeError("Freeze takes names of modules or parameters: Freeze('encoder', ...)")
         if start < 1 or (until is not None and until <= start):
             raise ValueError(f"Freeze: epochs count from 1 on, start before until; got {start}, "
-                             f"{until}")  # fmt: skip
+                             f"{until}")
         super().__init__()
         self.names, self.start, self.until = names, start, until
 

@@ -101,7 +101,7 @@ class LRFinder:
     def __init__(
         self, *, low: float = 1e-6, high: float = 10.0, steps: int = 100, smooth: float = 0.9,
         diverges: float = 4.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 0 < low < high:
             raise ValueError(f"LRFinder: rates rise from low, above 0, to high; got {low}, {high}")
         if steps < 3:

@@ -51,10 +51,10 @@ class Schedule:
         if isinstance(scheduler, type):
             name = scheduler.__name__
             raise TypeError(f"Schedule takes a scheduler, not the class {name}: a function of the "
-                            f"optimiser, lambda optimizer: {name}(optimizer, ...)")  # fmt: skip
+                            f"optimiser, lambda optimizer: {name}(optimizer, ...)")
         if not isinstance(scheduler, LRScheduler) and not callable(scheduler):
             raise TypeError("Schedule takes a scheduler, or a function of the optimiser that makes "
-                            f"one, not {type(scheduler).__name__}")  # fmt: skip
+                            f"one, not {type(scheduler).__name__}")
         self.when, self.name, self.monitor = when, name, monitor
         self.make = None if isinstance(scheduler, LRScheduler) else scheduler
         self.scheduler: Any = scheduler if isinstance(scheduler, LRScheduler) else None
@@ -68,7 +68,7 @@ class Schedule:
     def _check(self) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau) and self.monitor is None:
             raise ValueError("ReduceLROnPlateau looks at a number: Schedule(..., "
-                             "monitor='valid_loss')")  # fmt: skip
+                             "monitor='valid_loss')")
 
     def on_run_start(self, run: Any) -> None:
         """Makes the scheduler, and begins to step it."""
@@ -78,7 +78,7 @@ class Schedule:
         stored = list((getattr(run, "optimizers", None) or {}).values())
         if stored and all(self.scheduler.optimizer is not item for item in stored):
             raise ValueError(f"Schedule: the {type(self.scheduler).__name__} is of an optimiser "
-                             "that is not the run's: make it of trainer.optimizer")  # fmt: skip
+                             "that is not the run's: make it of trainer.optimizer")
         if run.state.resumed:
             self.scheduler.optimizer._opt_called = True  # in the process before
         when = self.when
@@ -95,7 +95,7 @@ class Schedule:
         optimizer, resumed = run.optimizer, run.state.resumed
         stored = list(run.optimizers.values())
         rates = [[copied({k: v for k, v in group.items() if k != "params"})
-                  for group in element.param_groups] for element in stored]  # fmt: skip
+                  for group in element.param_groups] for element in stored]
         if not resumed:  # or a second fit would begin where the first one's schedule ended
             for item in stored:
                 for group in item.param_groups:

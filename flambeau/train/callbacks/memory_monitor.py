@@ -48,14 +48,14 @@ class MemoryMonitor:
         if left < self.warn_below_mb:
             self._warn("left", f"{left:.0f} MiB of memory are left, the process has "
                                f"{size / _MIB:.0f}: a smaller batch or gradient_checkpointing "
-                               "takes less")  # fmt: skip
+                               "takes less")
         self._sizes.append(size)
         latest = self._sizes[-self.leak_epochs - 1 :]
         rising = all(b > a + _MIB for a, b in zip(latest, latest[1:], strict=False))
         if len(latest) > self.leak_epochs and rising:
             self._warn("leak", f"memory grew in each of {self.leak_epochs} epochs, from "
                                f"{latest[0] / _MIB:.0f} to {size / _MIB:.0f} MiB: is a tensor "
-                               "with its graph kept, `total += loss` for instance?")  # fmt: skip
+                               "with its graph kept, `total += loss` for instance?")
 
     def on_run_end(self) -> None:
         """Stops looking."""

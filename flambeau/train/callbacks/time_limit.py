@@ -75,5 +75,5 @@ class TimeLimit:
         if not run.stopping:
             state = run.state
             print(f"time limit of {duration(self.seconds)} reached: the run stops in epoch "
-                  f"{state.epoch} after step {state.step}", file=sys.stderr)  # fmt: skip
+                  f"{state.epoch} after step {state.step}", file=sys.stderr)
             run.stop()

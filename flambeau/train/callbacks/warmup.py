@@ -73,7 +73,7 @@ class Warmup:
             return self.steps
         if run.state.batches is None:
             raise ValueError("Warmup(epochs=...): nobody knows how many steps an epoch has; give "
-                             "steps")  # fmt: skip
+                             "steps")
         return round(float(self.epochs or 0) * run.state.batches)
 
     def factor(self, done: int, length: int) -> float:

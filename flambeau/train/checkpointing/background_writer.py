@@ -88,7 +88,7 @@ class Writer:
         except BaseException as error:
             if not isinstance(error, OSError) and (place := _unpicklable(state)):
                 error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
-                               "pickled")  # fmt: skip
+                               "pickled")
             self.failed = path, what, error
 
 

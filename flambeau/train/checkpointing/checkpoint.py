@@ -162,7 +162,7 @@ class Checkpoint:
         if ranking is not None:
             self.kept = ranking
         gone = [self.folder / _file_of(item["epoch"]) for item in self._before
-                if self.count > 1 and item not in self.kept]  # fmt: skip
+                if self.count > 1 and item not in self.kept]
         saved = {**copied(run.state_dict()), "rounding": rounding()}
         if writes_files():
             self._writer.write(saved, paths, what, gone)

@@ -60,10 +60,10 @@ class Resume:
             error.add_note(f"while resuming from {path}")
             raise
         self._say(f"going on from {path.as_posix()}: epoch {run.state.epoch}, "
-                  f"step {run.state.step}")  # fmt: skip
+                  f"step {run.state.step}")
         now, then = rounding(), state.get("rounding", {})
         other = [f"{key} {then[key]}, now {now[key]}" for key in now
-                 if then.get(key, now[key]) != now[key]]  # fmt: skip
+                 if then.get(key, now[key]) != now[key]]
         if other:
             self._say(f"the last bits may differ: it was saved with {'; '.join(other)}")
 
@@ -121,7 +121,7 @@ class Resume:
             name = path.name[1:].partition(".pt.")[0] + ".pt"
             path.unlink(missing_ok=True)
             self._say(f"the last process ended while it wrote {name}: the unfinished file is "
-                      "removed, the one before it is whole")  # fmt: skip
+                      "removed, the one before it is whole")
 
     def _say(self, text: str) -> None:
         if not self.quiet:

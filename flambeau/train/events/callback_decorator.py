@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def callback(
     scope: Scope = run, *, band: Any = Band.USER, name: str | None = None,
     monitor: str | None = None,
-) -> Callable[[F], F]:  # fmt: skip
+) -> Callable[[F], F]:
     """Decorator for a generator callback: the scope it lives through, its band, the name under
     which it persists, the number it monitors.
 

@@ -36,7 +36,7 @@ class Task:
     __slots__ = (
         "attached", "band", "entries", "generator", "handle", "handlers", "running", "sequence",
         "waits",
-    )  # fmt: skip
+    )
 
     def __init__(self, handlers: Handlers, generator: Callback, handle: Handle, entry: Entry):
         self.handlers, self.generator, self.handle = handlers, generator, handle
@@ -98,7 +98,7 @@ class Task:
             self.throw(TypeError(
                 f"{self.handle.title} yielded {wanted!r}: a callback yields an event (epoch.end), "
                 "several joined by |, or nothing, to wait for the end of its scope"
-            ))  # fmt: skip
+            ))
             return
         for event in wanted:
             source = event.source

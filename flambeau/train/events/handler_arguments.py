@@ -28,7 +28,7 @@ def form_of(function: Callable[..., Any]) -> str:
     names = [
         p.name for p in parameters
         if p.kind in _BY_POSITION and (p.default is p.empty or p.name == "logs")
-    ]  # fmt: skip
+    ]
     required = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     if len(names) > 2 or required:
         raise TypeError(

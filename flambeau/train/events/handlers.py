@@ -28,12 +28,12 @@ class Entry:
 
     __slots__ = (
         "attached", "band", "call", "event", "function", "leaving", "of_run", "sequence", "task",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, event: Event, function: Any, call: Callable[[int], Any], band: int, sequence: int,
         task: Task | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.event, self.function, self.call = event, function, call
         self.band, self.sequence, self.task = band, sequence, task
         self.attached = True
@@ -121,7 +121,7 @@ class Handlers:
     def attach(
         self, where: Any, function: Callable[..., Any], band: Any = None, *,
         number: str | None = None, handle: Handle | None = None,
-    ) -> Handle:  # fmt: skip
+    ) -> Handle:
         """Have `function` called at an event, at several, or, a generator, through a scope."""
         if not callable(function):
             raise TypeError(f"a handler is a function, got {type(function).__name__}")
@@ -235,7 +235,7 @@ class Handlers:
         entry = Entry(
             event, task.handle.function, lambda n: task.resume(event, n), task.band,
             task.sequence, task,
-        )  # fmt: skip
+        )
         self._insert(entry)
         return entry
 

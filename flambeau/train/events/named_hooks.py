@@ -18,7 +18,7 @@ _STATE = {
     "maxepoch": ("state", "epochs"), "epoch": ("state", "epoch"), "t": ("state", "step"),
     "train": ("state", "training"), "sample": ("state", "batch"), "output": ("state", "y_pred"),
     "loss": ("state", "loss"),
-}  # fmt: skip
+}
 
 
 class HookState(MutableMapping[str, Any]):

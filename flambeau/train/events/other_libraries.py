@@ -113,7 +113,7 @@ METHODS: dict[str, tuple[Event, str | None]] = {
     f"on_{stage.name}_batch_{word}": (getattr(stage.step, moment), None)
     for stage in (scope.valid, scope.test, scope.predict)
     for word, moment in (("begin", "start"), ("end", "end"))
-}  # fmt: skip
+}
 
 
 # What other libraries call things of their engines: what it is here.
@@ -129,7 +129,7 @@ ELSEWHERE = {
     "fit_dataset": "fit(dataset, valid, epochs) takes datasets",
     "evaluate_generator": "evaluate(loader) takes what gives batches",
     "predict_generator": "predict(loader) takes what gives batches",
-}  # fmt: skip
+}
 
 
 class Elsewhere:

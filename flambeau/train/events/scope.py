@@ -83,8 +83,8 @@ PARTS = frozenset((forward.name, backward.name, optim.name))  # of a step
 SCOPES = (
     run, epoch, train, step, fetch, forward, backward, optim, valid, valid.step, test, test.step,
     predict, predict.step,
-)  # fmt: skip
+)
 _OWN.update(scope.name for scope in SCOPES)
 EVENTS = {
     event.name: event for scope in SCOPES for event in (scope.start, scope.end, scope.error)
-} | {stopped.name: stopped}  # fmt: skip
+} | {stopped.name: stopped}

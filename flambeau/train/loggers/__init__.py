@@ -10,4 +10,4 @@ from .tensorboard import TensorBoardLogger
 
 __all__ = [
     "CSVLogger", "JSONLogger", "Logger", "MLflowLogger", "TensorBoardLogger", "WandbLogger",
-]  # fmt: skip
+]

@@ -37,7 +37,7 @@ def looking(trainer: Trainer) -> Iterator[None]:
 def sweep(
     trainer: Trainer, stage: Stage, data: Any, body: Callable[[Any], Any],
     take: Callable[[Any], None],
-) -> int:  # fmt: skip
+) -> int:
     """Call `body` on every batch, and `take` on what it returns; how many batches there were."""
     state, handlers, live = trainer.state, trainer.handlers, trainer.handlers.live
     single, name, n = stage.step, stage.step.name, 0

@@ -319,7 +319,7 @@ class Loop:
                     f"epoch {state.epoch}: there were no batches"
                     + (": an iterator serves once, a list or a loader every epoch"
                        if iterator is data else "")
-                )  # fmt: skip
+                )
             self._trained()
             if self._stopping is None:
                 self._stage, self._boundary = "valid", random_state(data)
@@ -424,7 +424,7 @@ class Loop:
             "metrics": packed(state.metrics), "counts": dict(self._counts),
             "history": [(number, packed(logs)) for number, logs in self._rows],
             "persistence": packed(self.persistence.state_dict()),
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Have the next run go on from there."""

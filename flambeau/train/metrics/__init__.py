@@ -27,4 +27,4 @@ __all__ = [
     "EpochMetric", "Foreign", "LogLoss", "MatthewsCorrelation", "Mean", "MeanIoU", "Metric",
     "MetricGroup", "MetricProtocol", "Pearson", "Perplexity", "Precision", "Recall",
     "RunningAverage", "Select", "Spearman", "TopK", "adapt", "batch_size", "scikit",
-]  # fmt: skip
+]

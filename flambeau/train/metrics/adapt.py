@@ -62,7 +62,7 @@ NAMED: dict[str, Callable[..., MetricProtocol]] = {
     "rouge1": lambda name: ROUGE("rouge1", name=name),
     "rouge2": lambda name: ROUGE("rouge2", name=name),
     "rougeL": lambda name: ROUGE("rougeL", name=name),
-}  # fmt: skip
+}
 _METHODS = ("update", "compute", "reset", "state_dict", "load_state_dict", "merge")
 
 
@@ -142,7 +142,7 @@ def _truth_last(function: Any) -> Any:
     except (TypeError, ValueError):
         return function
     return (lambda output, target: function(target, output)) \
-        if order == ["y_true", "y_pred"] else function  # fmt: skip
+        if order == ["y_true", "y_pred"] else function
 
 
 def _by_name(word: str, name: str) -> MetricProtocol:
@@ -160,4 +160,4 @@ def _by_name(word: str, name: str) -> MetricProtocol:
     near = difflib.get_close_matches(word, [*NAMED, "cross_entropy", "l1_loss"])
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"no metric is called {word!r}; {hint}There are {', '.join(NAMED)}, and "
-                     "the losses of nn.functional")  # fmt: skip
+                     "the losses of nn.functional")

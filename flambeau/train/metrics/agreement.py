@@ -19,7 +19,7 @@ class _OfConfusion(Metric):
     higher_is_better = True
 
     def __init__(self, *, task: str | None, threshold: float, ignore_index: int | None,
-                 name: str) -> None:  # fmt: skip
+                 name: str) -> None:
         self.name = name
         self._matrix = ConfusionMatrix(task=task, threshold=threshold, ignore_index=ignore_index)
         self.reset()
@@ -49,7 +49,7 @@ class CohenKappa(_OfConfusion):
     def __init__(
         self, weights: str | None = None, *, task: str | None = None, threshold: float = 0.0,
         ignore_index: int | None = None, name: str = "kappa",
-    ) -> None:  # fmt: skip
+    ) -> None:
         if weights not in _WEIGHTS:
             raise ValueError(f"CohenKappa: weights is one of {_WEIGHTS}, not {weights!r}")
         self.weights = weights
@@ -80,7 +80,7 @@ class MatthewsCorrelation(_OfConfusion):
     def __init__(
         self, *, task: str | None = None, threshold: float = 0.0, ignore_index: int | None = None,
         name: str = "mcc",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(task=task, threshold=threshold, ignore_index=ignore_index, name=name)
 
     def compute(self) -> Value:

@@ -30,7 +30,7 @@ def number(value: Any, who: str) -> float:
             return float(value)
         except (TypeError, ValueError):
             raise TypeError(f"metric {who!r}: expected a number for the batch, got "
-                            f"{type(value).__name__}") from None  # fmt: skip
+                            f"{type(value).__name__}") from None
     return float(value)
 
 

@@ -62,7 +62,7 @@ class ConfusionMatrix(Metric):
             raise ValueError(f"ConfusionMatrix: normalize is one of {NORMALIZED}, not {normalize}")
         if task == "multilabel":
             raise ValueError("ConfusionMatrix: a multi-label sample has no one class; use one "
-                             "matrix a label")  # fmt: skip
+                             "matrix a label")
         self.name = name
         self.num_classes = num_classes
         self.normalize = normalize

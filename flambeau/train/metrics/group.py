@@ -42,7 +42,7 @@ class MetricGroup:
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(shown(metric))}</td></tr>"
-                       for name, metric in self.metrics.items())  # fmt: skip
+                       for name, metric in self.metrics.items())
         return f"<table>{rows}</table>"
 
     def update(self, output: Any, target: Any) -> None:

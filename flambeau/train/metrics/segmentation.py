@@ -23,7 +23,7 @@ class MeanIoU(_OfConfusion):
     def __init__(
         self, *, task: str | None = None, threshold: float = 0.0, ignore_index: int | None = None,
         name: str = "mean_iou",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(task=task, threshold=threshold, ignore_index=ignore_index, name=name)
 
     def compute(self) -> Value:

@@ -114,7 +114,7 @@ class Experiment:
             "status": word, **({} if error is None else {"error": error}), "epoch": state.epoch,
             "step": state.step, "seconds": round(time.time() - self._began, 3),
             "time": _now(), "numbers": numbers,
-        })  # fmt: skip
+        })
 
     # ---- what is kept ----
 
@@ -147,7 +147,7 @@ class Experiment:
             "time": _now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
             "seed": self.seed, "code": about,
             "environment": self._keep("environment", ".json", details.encode()),
-        }  # fmt: skip
+        }
         with open(self / "starts.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -167,7 +167,7 @@ def plain_config(config: Any) -> Any:
         config = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     if isinstance(config, Mapping):
         return {str(key): plain_config(value) if value is not None else None
-                for key, value in config.items()}  # fmt: skip
+                for key, value in config.items()}
     if isinstance(config, (list, tuple, set, frozenset)):
         items = sorted(config, key=repr) if isinstance(config, (set, frozenset)) else config
         return [plain_config(item) if item is not None else None for item in items]

@@ -138,13 +138,13 @@ def _draw(panel: Panel, axis: Any) -> None:
         xs, ys = [x for x, _ in points], [y for _, y in points]
         color = color_of(label, index)
         axis.plot(xs, ys, color=color, linewidth=1.6, marker="o" if len(xs) <= 60 else "",
-                  markersize=2.5)  # fmt: skip
+                  markersize=2.5)
         if label in panel.best:
             x, y = panel.best[label]
             axis.plot(x, y, "o", color=color, markersize=7, fillstyle="none")
             if x != xs[-1]:
                 axis.annotate(f"best {short(y)}", (x, y), (0, 8), textcoords="offset points",
-                              ha="center", color=color, fontsize=8)  # fmt: skip
+                              ha="center", color=color, fontsize=8)
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
     if panel.whole_x and not panel.log_x:
@@ -178,7 +178,7 @@ def _name_lines(panel: Panel, axis: Any) -> None:
         highest = above[0] - 0.085
     for height, text, color in names:
         axis.annotate(text, (1.02, height), xycoords="axes fraction", color=color, fontsize=9,
-                      fontweight="bold", va="center")  # fmt: skip
+                      fontweight="bold", va="center")
     axis.set_ylim(low, high)
 
 

@@ -45,7 +45,7 @@ class ModelSummary:
             (f"{layer.name} ({layer.kind})", layer.shape, f"{layer.parameters:,}",
              f"{layer.multiply_adds:,}" if layer.multiply_adds else "")
             for layer in self.layers
-        ]  # fmt: skip
+        ]
 
     def _totals(self) -> str:
         frozen = self.parameters - self.trainable
@@ -74,7 +74,7 @@ class ModelSummary:
 
         body = "".join(row(cells, "td") for cells in self._cells())
         return (f"<table><thead>{row(_TITLES, 'th')}</thead><tbody>{body}</tbody></table>"
-                f"<p>{escape(self._totals())}</p>")  # fmt: skip
+                f"<p>{escape(self._totals())}</p>")
 
 
 def summarize(net: Module, batch: Any = None) -> ModelSummary:
@@ -94,13 +94,13 @@ def summarize(net: Module, batch: Any = None) -> ModelSummary:
             module.register_forward_hook(
                 lambda module, args, output, name=name: outputs.setdefault(name, output))
             for name, module in net.named_modules()
-        ]  # fmt: skip
+        ]
         net.eval()
         try:
             with no_grad(), FlopCounterMode(display=False) as counter:
                 _call(net, batch)
             counts = {name: sum(result.values()) // 2
-                      for name, result in counter.get_flop_counts().items()}  # fmt: skip
+                      for name, result in counter.get_flop_counts().items()}
         finally:
             for handle in handles:
                 handle.remove()
@@ -122,7 +122,7 @@ def _layers(net: Module, outputs: dict[str, Any], counts: dict[str, int]) -> Ite
             sum(p.numel() for p in own), sum(p.numel() for p in own if p.requires_grad),
             counts.get(f"{root}.{name}" if name else root, 0),
             0 if tensor is None else tensor.numel() * tensor.element_size(),
-        )  # fmt: skip
+        )
 
 
 def _call(net: Module, batch: Any) -> Any:

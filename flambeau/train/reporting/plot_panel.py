@@ -92,7 +92,7 @@ def ticks(low: float, high: float, most: int, whole: bool) -> list[tuple[float, 
 def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
     """Powers of ten between the exponents `low` and `high`; 2 and 5 too where there are few."""
     factors: Sequence[int] = (1,) if high - low > 2.5 else (1, 2, 5) if high - low > 0.7 else (
-        1, 2, 3, 4, 5, 6, 7, 8, 9)  # fmt: skip
+        1, 2, 3, 4, 5, 6, 7, 8, 9)
     stride = max(1, math.ceil((high - low) / 6))
     marks = []
     for exponent in range(math.floor(low), math.ceil(high) + 1):

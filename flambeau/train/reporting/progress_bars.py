@@ -63,7 +63,7 @@ class TerminalBar(LogLines):
         self._bar = self._tqdm(
             total=total, desc=title, file=self.stream, leave=False, dynamic_ncols=True,
             mininterval=0, miniters=1, bar_format=None if total is None else self._FORMAT,
-        )  # fmt: skip
+        )
 
     def update(self, done: int, words: str) -> None:
         """Moves the bar."""
@@ -96,7 +96,7 @@ class NotebookBar(TerminalBar):
 
 KINDS: dict[str, type[LogLines]] = {
     "log": LogLines, "terminal": TerminalBar, "notebook": NotebookBar,
-}  # fmt: skip
+}
 
 
 def check_kind(kind: str | None) -> None:

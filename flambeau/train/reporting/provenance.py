@@ -36,7 +36,7 @@ def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
     about: dict[str, Any] = {
         "commit": _text(commit).strip(), "branch": _text(branch).strip(),
         "changed": bool(status.strip()), "untracked": untracked[:200],
-    }  # fmt: skip
+    }
     if len(difference) > LONGEST:
         about["diff_left_out"] = f"{len(difference)} bytes"
         difference = b""
@@ -77,7 +77,7 @@ def environment() -> dict[str, Any]:
         "settings": {key: value for key, value in sorted(os.environ.items())
                      if key.startswith(_SETTINGS)},
         "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
-    }  # fmt: skip
+    }
 
 
 def rounding() -> dict[str, Any]:

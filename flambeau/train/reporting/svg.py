@@ -85,7 +85,7 @@ def _axes(panel: Panel, at: At) -> list[str]:
     left, right, low, high = panel.limits()
     (x0, y0), (x1, _) = at(left, low), at(right, high)
     parts = [f"<text x='{x0 - LEFT + 12:.1f}' y='22' font-size='14' font-weight='600' "
-             f"fill='{INK}'>{escape(panel.title)}</text>"]  # fmt: skip
+             f"fill='{INK}'>{escape(panel.title)}</text>"]
     for place, text in panel.y_ticks():
         y = at(left, place)[1]
         parts.append(
@@ -117,7 +117,7 @@ def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
             cx, cy = at(*place)
             words = escape(f"{label}, {panel.x_label} {short(x)}: {y:.6g}")
             dots.append(f"<circle cx='{cx:.1f}' cy='{cy:.1f}' r='2.2' fill='{color}'>"
-                        f"<title>{words}</title></circle>")  # fmt: skip
+                        f"<title>{words}</title></circle>")
     return dots
 
 
@@ -129,13 +129,13 @@ def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
         return []
     x, y = at(*place)
     ring = (f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4.5' fill='none' stroke='{color}' "
-            "stroke-width='1.6'/>")  # fmt: skip
+            "stroke-width='1.6'/>")
     if best[0] == panel.lines[label][-1][0]:
         return [ring]
     below = y < TOP + 24
     anchor = "end" if x > WIDTH - RIGHT - 40 else "start" if x < LEFT + 40 else "middle"
     words = (f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
-             f"font-size='11' %s>best {short(best[1])}</text>")  # fmt: skip
+             f"font-size='11' %s>best {short(best[1])}</text>")
     halo = "stroke='#fff' stroke-width='3' stroke-linejoin='round'"
     return [ring, words % halo, words % f"fill='{color}'"]
 

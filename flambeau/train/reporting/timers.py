@@ -231,7 +231,7 @@ def table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> 
         each = duration(row.seconds / row.calls) if row.calls else "-"
         share = f"{100 * row.seconds / total:.1f} %" if total else "-"
         lines.append((name, str(row.calls), duration(row.seconds), each, duration(row.longest),
-                      share))  # fmt: skip
+                      share))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         line[0].ljust(widths[0]) + "".join("  " + line[i].rjust(widths[i]) for i in range(1, 6))

@@ -115,7 +115,7 @@ class Measures:
         return {
             "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self.loss_sum,
             "loss_weight": self.loss_weight, "metrics": self.group.state_dict(),
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""

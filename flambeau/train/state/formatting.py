@@ -14,7 +14,7 @@ STAGES = ("train", "valid", "test")
 _PREFIXES = {
     "train/": "train", "train_": "train", "valid/": "valid", "valid_": "valid", "val/": "valid",
     "val_": "valid", "test/": "test", "test_": "test",
-}  # fmt: skip
+}
 LONGEST = 20  # a vector of more numbers is no set of curves
 
 

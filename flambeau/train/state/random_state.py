@@ -14,7 +14,7 @@ def generators(data: Any) -> list[Generator]:
     """The generators of their own that a loader and its samplers draw from."""
     batch_sampler = getattr(data, "batch_sampler", None)
     places = (data, getattr(data, "sampler", None), batch_sampler,
-              getattr(batch_sampler, "sampler", None))  # fmt: skip
+              getattr(batch_sampler, "sampler", None))
     result = [getattr(place, "generator", None) for place in places]
     return list({id(g): g for g in result if isinstance(g, Generator)}.values())
 

@@ -18,7 +18,7 @@ class Kinds:
     def state_dict(self) -> dict[str, Any]:
         """What is known of each kind, in words and numbers that a checkpoint can hold."""
         return {"known": dict(self.known), "plain": sorted(self.plain),
-                "compiled": sorted(self.compiled)}  # fmt: skip
+                "compiled": sorted(self.compiled)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave; what is missing there is empty."""

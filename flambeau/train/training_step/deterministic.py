@@ -85,7 +85,7 @@ class ExactStep:
             self.kinds.plain.add(kind)
             if kind in self.kinds.compiled:
                 warn("the step was compiled when the run was saved, and cannot be now: it "
-                     "goes on, but the last bits may differ")  # fmt: skip
+                     "goes on, but the last bits may differ")
             return self.step(*batch)
         self.made.add(kind)
         self.kinds.compiled.add(kind)

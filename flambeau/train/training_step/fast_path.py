@@ -55,7 +55,7 @@ def _pair_body(trainer: Trainer, optimizer: Any, general: Body, kind: Any) -> Bo
         if (
             count(loss) + count(y_pred) == _BOTH_ALONE and type(y_pred) is Tensor
             and loss._base is None and y_pred._base is None
-        ):  # fmt: skip
+        ):
             loss._node = y_pred._node = None
             loss._requires_grad = loss._tracked = False
             y_pred._requires_grad = y_pred._tracked = False

@@ -57,7 +57,7 @@ def check_loss(loss: Any) -> None:
 def train_step_of(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region | None, recorded: bool,
-) -> Step:  # fmt: skip
+) -> Step:
     """The function `(x, y)` that makes an update, and returns the loss and the output.
 
     They are cut off from the graph: by `detach`, which a compiler that records the step can see, or
@@ -112,7 +112,7 @@ _ALONE = _alone()
 def accumulating_step_of(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region, count: int,
-) -> Step:  # fmt: skip
+) -> Step:
     """The function `(x, y, first, last)` of one of `count` batches that make an update together:
     the first begins with new gradients, the last makes the update."""
 

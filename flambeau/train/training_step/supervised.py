@@ -46,7 +46,7 @@ class Supervised:
     def __init__(
         self, trainer: Trainer, *, compiled: bool, precision: Any, accumulate: int,
         clip_norm: float | None, clip_value: float | None, weighted: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(accumulate, int) or accumulate < 1:
             raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
         for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
@@ -237,7 +237,7 @@ class Supervised:
             say("float16 scales its losses, and looks at the gradients before each update")
             return
         inside = [stage.name for stage in (scope.forward, scope.backward, scope.optim)
-                  if self._live[stage.name]]  # fmt: skip
+                  if self._live[stage.name]]
         say(f"somebody listens to {' and '.join(inside)}, which are inside of it")
 
     def _update(self, n: int) -> None:
@@ -260,7 +260,7 @@ class Supervised:
         stored = {
             id(parameter): parameter for optimizer in self._optimizers
             for group in optimizer.param_groups for parameter in group["params"]
-        }  # fmt: skip
+        }
         for parameter in stored.values():
             if parameter.grad is not None:
                 parameter.grad.mul_(self.accumulate / self.pending)
@@ -310,7 +310,7 @@ def _loss_or_none(output: Any, target: Any) -> Any:
 def precision_of(precision: Any) -> Any:
     """The dtype of autocast's region; None for float32, which needs none."""
     names = {"float32": None, "bfloat16": dtypes.bfloat16, "float16": dtypes.float16, None: None,
-             "fp32": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}  # fmt: skip
+             "fp32": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}
     by_dtype = {dtypes.float32: "float32", dtypes.bfloat16: "bfloat16", dtypes.float16: "float16"}
     name = by_dtype.get(precision, precision) if isinstance(precision, dtypes.dtype) else precision
     if name not in names:

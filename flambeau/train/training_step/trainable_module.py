@@ -188,7 +188,7 @@ class ModuleStep:
             self.module, tuple(trainer.optimizers.values()),
             clip_of(self.module, supervised.clip_norm, supervised.clip_value),
             supervised.region, supervised.accumulate,
-        )  # fmt: skip
+        )
         if not supervised.compiled or not self.module.automatic_optimization:
             return step
         if exact or supervised.accumulate > 1:
@@ -205,7 +205,7 @@ class ModuleStep:
 def module_step_of(
     module: TrainableModule, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region, count: int,
-) -> Step:  # fmt: skip
+) -> Step:
     """The function of `training_step`'s arguments that trains on one of `count` batches which
     make an update together: the first begins with new gradients, the last makes the update."""
 
@@ -292,4 +292,4 @@ def _reads_index(function: Callable[..., Any]) -> bool | None:
         return True
     reads = (i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD"))
     return any(name in argument if isinstance(argument, tuple) else argument == name
-               for argument in reads)  # fmt: skip
+               for argument in reads)

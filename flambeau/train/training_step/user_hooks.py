@@ -10,7 +10,7 @@ from ...nn import Module
 
 _OF_MODULES = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-)  # fmt: skip
+)
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 DOCTOR = "the doctor"  # which asks for plain steps itself, so nobody need be told

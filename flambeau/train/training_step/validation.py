@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHORT = {
     "bce": "binary_cross_entropy", "bce_with_logits": "binary_cross_entropy_with_logits",
     "ce": "cross_entropy", "mae": "l1_loss",
-}  # fmt: skip
+}
 _LOSSES = ("_loss", "cross_entropy", "cross_entropy_with_logits", "kl_div")  # ends of their names
 
 
@@ -25,7 +25,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
     """An optimiser, or a dict of them; for a name, that optimiser of the net's parameters."""
     if isinstance(optimizer, str):
         known: dict[str, Any] = {name.lower(): kind for name, kind in vars(optim).items()
-                 if isinstance(kind, type) and issubclass(kind, Optimizer)}  # fmt: skip
+                 if isinstance(kind, type) and issubclass(kind, Optimizer)}
         known.pop("optimizer", None)
         if optimizer.lower() not in known:
             raise ValueError(f"there is no optimiser '{optimizer}'{near(optimizer, known)}")

@@ -47,7 +47,7 @@ def main() -> None:
         _run(supplied.scriptfile)
     _heading("Environment Summary")
     print(f"flambeau {torch.__version__}, Python {platform.python_version()}, "
-          f"NumPy {np.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
+          f"NumPy {np.__version__}, {torch.get_num_threads()} threads")
     _heading("cProfile output")
     pstats.Stats(by_function).strip_dirs().sort_stats("tottime").print_stats(_ROWS)
     _heading("autograd profiler output (CPU mode)")

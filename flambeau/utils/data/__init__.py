@@ -30,4 +30,4 @@ __all__ = [
     "DistributedSampler", "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler",
     "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler",
     "_DatasetKind", "default_collate", "default_convert", "get_worker_info", "random_split",
-]  # fmt: skip
+]

@@ -110,7 +110,7 @@ class DataLoader(Generic[_T_co]):
     def _flambeau_set_order(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
         drop_last: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Which samples come when, and how many at a time."""
         iterable = isinstance(self.dataset, IterableDataset)
         (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
@@ -195,7 +195,7 @@ class DataLoader(Generic[_T_co]):
             return
         if processors is None:
             suggestion = ("DataLoader is not able to compute a suggested max number of worker in "
-                          "current system.")  # fmt: skip
+                          "current system.")
         else:
             unchecked = "" if affinity else " (`cpuset` is not taken into account)"
             suggestion = (

@@ -18,7 +18,7 @@ from ...native.foundation.user_frames import warn
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
     "TensorDataset", "random_split",
-]  # fmt: skip
+]
 
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")

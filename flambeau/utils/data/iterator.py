@@ -16,7 +16,7 @@ from ...native.foundation.user_frames import warn
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import (
     _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
-)  # fmt: skip
+)
 from .sampler import draw_seed
 from .workers.batch_message import Unreadable
 from .workers.worker_pool import WorkerPool
@@ -93,7 +93,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._dataset_fetcher = _DatasetKind.create_fetcher(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
             loader.drop_last,
-        )  # fmt: skip
+        )
 
     def _next_data(self) -> Any:
         return self._dataset_fetcher.fetch(next(self._sampler_iter))
@@ -119,7 +119,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         settings = WorkerSettings(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
             loader.drop_last, self._base_seed, loader.worker_init_fn, self._num_workers,
-        )  # fmt: skip
+        )
         self._flambeau_pool = WorkerPool(_worker_loop, settings, loader.multiprocessing_context)
         self._workers = self._flambeau_pool.processes
         self._flambeau_end = weakref.finalize(self, self._flambeau_pool.close)

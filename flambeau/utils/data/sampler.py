@@ -15,7 +15,7 @@ from flambeau.tensor.random.generator import Generator
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler",
     "WeightedRandomSampler",
-]  # fmt: skip
+]
 
 _T_co = TypeVar("_T_co", covariant=True)
 

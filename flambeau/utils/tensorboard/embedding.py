@@ -25,11 +25,11 @@ def write(
     """
     if points.ndim != 2:
         raise ValueError(f"mat should be 2D, where mat.size(0) is the number of data points, "
-                         f"but has shape {points.shape}")  # fmt: skip
+                         f"but has shape {points.shape}")
     for name, values in (("metadata", metadata), ("label_img", pictures)):
         if values is not None and len(values) != len(points):
             raise ValueError(f"#{name} should equal with #data points: {len(values)} and "
-                             f"{len(points)}")  # fmt: skip
+                             f"{len(points)}")
     folder = f"{step:05d}/{tag.replace('%', '%25').replace('/', '%2f')}"
     directory = os.path.join(log_dir, *folder.split("/"))
     os.makedirs(directory, exist_ok=True)

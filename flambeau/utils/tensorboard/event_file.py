@@ -34,7 +34,7 @@ class FileWriter:
         self._log_dir = os.fspath(log_dir)
         os.makedirs(self._log_dir, exist_ok=True)
         name = (f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}."
-                f"{os.getpid()}.{next(_numbers)}{filename_suffix}")  # fmt: skip
+                f"{os.getpid()}.{next(_numbers)}{filename_suffix}")
         self.path = os.path.join(self._log_dir, name)
         self._max_queue, self._flush_secs = max_queue, flush_secs
         self._waiting, self._flushed = 0, time.monotonic()

@@ -106,7 +106,7 @@ def animation(tag: str, frames: np.ndarray, fps: float) -> Any:
     from PIL import Image
 
     pictures = [Image.fromarray(frame.squeeze(-1) if frame.shape[-1] == 1 else frame)
-                for frame in frames]  # fmt: skip
+                for frame in frames]
     file = io.BytesIO()
     pictures[0].save(
         file, "GIF", save_all=True, append_images=pictures[1:], duration=1000 / fps, loop=0
@@ -133,7 +133,7 @@ def audio(tag: str, sound: np.ndarray, sample_rate: int) -> Any:
     encoded = Summary.Audio(
         sample_rate=sample_rate, num_channels=1, length_frames=len(data),
         encoded_audio_string=file.getvalue(), content_type="audio/wav",
-    )  # fmt: skip
+    )
     return Summary(value=[Summary.Value(tag=tag, audio=encoded)])
 
 
@@ -162,4 +162,4 @@ def _plain(name: str, value: Any) -> bool | float | int | str:
     if getattr(value, "size", 0) == 1 or callable(getattr(value, "item", None)):
         return _plain(name, value.item())
     raise ValueError("value should be one of int, float, str, bool, or torch.Tensor, but "
-                     f"{name!r} is {type(value).__name__}")  # fmt: skip
+                     f"{name!r} is {type(value).__name__}")

@@ -148,7 +148,7 @@ class SummaryWriter:
         self, tag: str, min: float, max: float, num: float, sum: float, sum_squares: float,
         bucket_limits: Any, bucket_counts: Any, global_step: int | None = None,
         walltime: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Adds a histogram that is counted already; the limits are the upper ends of buckets."""
         limits, counts = array_of(bucket_limits), array_of(bucket_counts)
         if len(limits) != len(counts):
@@ -158,7 +158,7 @@ class SummaryWriter:
         value = base.histogram_raw(
             tag, float(min), float(max), float(num), float(sum), float(sum_squares),
             limits.tolist(), counts.tolist(),
-        )  # fmt: skip
+        )
         self._add(value, global_step, walltime)
 
     def add_image(
@@ -199,7 +199,7 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4,
         walltime: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Adds moving pictures (n, time, c, h, w), side by side, as a GIF: uint8 or 0 to 1."""
         frames = summary.as_bytes(array_of(vid_tensor))
         if frames.ndim != 5:
@@ -212,7 +212,7 @@ class SummaryWriter:
         self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
         walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
         labels: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Adds a picture with boxes (n, 4) of x and y of two corners, and labels beside them."""
         image = summary.as_bytes(array_of(img_tensor))
         boxes = array_of(box_tensor)
@@ -227,7 +227,7 @@ class SummaryWriter:
         self, tag: str, vertices: Any, colors: Any = None, faces: Any = None,
         config_dict: Mapping[str, Any] | None = None, global_step: int | None = None,
         walltime: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Adds points or a mesh in space: vertices (n, points, 3), colors of 0 to 255 and faces
         alike."""
         parts = [None if part is None else array_of(part) for part in (vertices, colors, faces)]
@@ -269,7 +269,7 @@ class SummaryWriter:
         value = summary.named(
             tag, base.pr_curve, array_of(labels).ravel(), array_of(predictions).ravel(),
             num_thresholds, weight,
-        )  # fmt: skip
+        )
         self._add(value, global_step, walltime)
 
     def add_pr_curve_raw(
@@ -277,12 +277,12 @@ class SummaryWriter:
         true_negative_counts: Any, false_negative_counts: Any, precision: Any, recall: Any,
         global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
         walltime: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Adds a precision-recall curve that is counted already."""
         rows = [array_of(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
-        )]  # fmt: skip
+        )]
         value = summary.named(tag, base.pr_curve_raw, *rows, num_thresholds)
         self._add(value, global_step, walltime)
 

@@ -44,7 +44,7 @@ def _mlp(optimiser, clip=None, **options):
         ("Adagrad", {"lr": 0.1}), ("Adadelta", {}), ("Adamax", {}), ("NAdam", {}),
         ("ASGD", {}), ("Rprop", {}),
     ],
-)  # fmt: skip
+)
 def test_training_steps(name, options):
     both(_mlp(getattr(torch.optim, name), **options), _batch)
 
@@ -58,7 +58,7 @@ def test_clipping_and_groups():
         net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
         made = torch.optim.Adam([
             {"params": net[0].parameters(), "lr": 0.1}, {"params": net[2].parameters()},
-        ])  # fmt: skip
+        ])
         return trainer(net, made, classify, 0.1), left_by(net, made)
 
     both(make, _batch)
@@ -115,11 +115,11 @@ def test_loading_a_state_dict_is_noticed():
 @pytest.mark.parametrize("kind", ["batch_norm", "group_norm", "layer_norm"])
 def test_norms_and_convolutions(kind):
     norms = {"batch_norm": lambda: nn.BatchNorm2d(4), "group_norm": lambda: nn.GroupNorm(2, 4),
-             "layer_norm": lambda: nn.LayerNorm([4, 8, 8])}  # fmt: skip
+             "layer_norm": lambda: nn.LayerNorm([4, 8, 8])}
 
     def make():
         net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), norms[kind](), nn.GELU(),
-                            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 4))  # fmt: skip
+                            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 4))
         made = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
         return trainer(net, made, classify), left_by(net, made)
 
@@ -207,7 +207,7 @@ def test_the_same_tensor_twice_and_overlapping_arguments():
         return x * y
 
     for make in (lambda: (lambda t: (t, t))(torch.ones(3)),
-                 lambda: (lambda t: (t[:3], t[1:]))(torch.arange(4.0))):  # fmt: skip
+                 lambda: (lambda t: (t[:3], t[1:]))(torch.arange(4.0))):
         fast = compiled(step)
         for _ in range(6):
             given, other = make(), make()
@@ -338,7 +338,7 @@ _BY_PARTS = {
     "detach_": lambda x: x.mul(2).detach_(),
     "uniform_": lambda x: x.uniform_(), "normal_": lambda x: x.normal_(),
     "bernoulli_": lambda x: x.bernoulli_(0.5),
-}  # fmt: skip
+}
 
 
 def test_what_writes_by_recorded_parts_is_listed_by_the_recorder():
@@ -357,7 +357,7 @@ def test_writes_in_place_are_recorded_by_their_parts(name):
 def test_functions_of_shapes_are_where_the_recorder_looks_for_them(module, name):
     file = importlib.import_module(module).__file__
     codes = [c for c in compile(Path(file).read_text(), file, "exec").co_consts
-             if isinstance(c, CodeType)]  # fmt: skip
+             if isinstance(c, CodeType)]
     assert any(c.co_name == name and "wrap" in c.co_names for c in codes)
 
 
@@ -388,7 +388,7 @@ def test_library_functions_that_look_at_values_or_make_arrays():
                 F.interpolate(image, scale_factor=2, mode="bilinear"), weights,
                 F.adaptive_avg_pool2d(image, 3), x.repeat_interleave(2, 1),
                 F.one_hot(x.argmax(1), 6), F.cosine_similarity(x, x * 0, 1),
-            )  # fmt: skip
+            )
 
         return step, dict
 
@@ -514,7 +514,7 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
 @pytest.mark.parametrize("keep", [
     lambda g: g, lambda g: g.detach(), lambda g: g.view(-1)[1:], lambda g: g.numpy(),
     lambda g: g.t(),
-], ids=["grad", "detach", "view", "numpy", "transposed"])  # fmt: skip
+], ids=["grad", "detach", "view", "numpy", "transposed"])
 def test_gradients_that_somebody_holds_stay_as_they_were(keep, options):
     """Each eager step makes new ones."""
 

@@ -75,7 +75,7 @@ def as_floats(x: Any, y: Any) -> Any:
 
 
 HANDED_ON = [returned, as_floats, before_the_update, with_arithmetic, over_parts,
-             of_what_changes_later, nothing_else]  # fmt: skip
+             of_what_changes_later, nothing_else]
 
 
 def is_finite(x: Any, y: Any) -> Any:
@@ -143,7 +143,7 @@ def through_locals(x: Any, y: Any) -> Any:
 
 USED = [is_finite, branches, as_a_truth, into_text, into_a_call, with_a_tensor,
         with_a_tensor_before, with_numpy, float_with_arithmetic, as_a_key,
-        through_a_closure, through_locals]  # fmt: skip
+        through_a_closure, through_locals]
 
 
 def results(step: Callable, calls: int = 8) -> list[Any]:

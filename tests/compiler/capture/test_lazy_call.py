@@ -246,7 +246,7 @@ def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
     lambda y: torch.nn.functional.one_hot((y > 0).long()).shape[-1] > 1,
     lambda y: torch.equal(y > 0, torch.ones(4) > 0),
     lambda y: len((y > 0).nonzero()) > 2,
-], ids=["storage", "bytes", "one_hot", "equal", "nonzero"])  # fmt: skip
+], ids=["storage", "bytes", "one_hot", "equal", "nonzero"])
 def test_a_look_at_values_decides_at_each_call(look):
     def step(x):
         y = 2 * x

@@ -74,7 +74,7 @@ def runs(step: Any) -> int:
     lambda opt: torch.optim.lr_scheduler.SequentialLR(opt, [
         torch.optim.lr_scheduler.LinearLR(opt, 0.1, total_iters=3),
         torch.optim.lr_scheduler.ExponentialLR(opt, 0.9)], [3]),
-])  # fmt: skip
+])
 def test_schedulers_inside_of_the_step_go_on(make: Callable) -> None:
     found = []
     for compiled in (False, True):
@@ -257,7 +257,7 @@ def take_away(x: torch.Tensor) -> torch.Tensor:
     (keep_a_number, "METER.history", lambda: len(METER.history)),
     (on_function, "on_function.calls", lambda: getattr(on_function, "calls", 0)),
     (take_away, "METER.history", lambda: 20 - len(METER.history)),
-])  # fmt: skip
+])
 def test_other_changes_leave_the_step_eager(step: Any, name: str, count: Callable) -> None:
     if step is take_away:
         METER.history[:] = [0] * 20
@@ -357,7 +357,7 @@ def test_lists_and_dicts_of_the_step_itself_do_not_matter() -> None:
     lambda batch: batch.update(y=batch["x"] * 2),
     lambda batch: batch["rest"].append(batch["x"] * 2),
     lambda batch: batch.pop("rest"),
-])  # fmt: skip
+])
 def test_an_argument_that_the_step_changes_keeps_it_eager(change: Callable) -> None:
     def step(batch: dict[str, Any]) -> torch.Tensor:
         change(batch)
@@ -381,7 +381,7 @@ from_python = pythons.random
 @pytest.mark.parametrize("draw", [
     lambda: random.random(), lambda: np.random.rand(), lambda: GENERATOR.random(), from_python,
     lambda: pythons.gauss(0, 1),
-], ids=["random", "numpy", "Generator", "bound", "Random"])  # fmt: skip
+], ids=["random", "numpy", "Generator", "bound", "Random"])
 def test_a_step_that_draws_numbers_of_pythons_stays_eager(draw: Callable) -> None:
     """Even where the draws of the first calls led to the same."""
 

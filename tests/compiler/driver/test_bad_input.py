@@ -99,7 +99,7 @@ def batch(i=0):
 
 def copied(left):
     return {key: value.clone() if isinstance(value, torch.Tensor) else value
-            for key, value in left().items()}  # fmt: skip
+            for key, value in left().items()}
 
 
 def test_an_eager_call_that_raises_changes_nothing():
@@ -357,7 +357,7 @@ def test_a_first_call_that_is_cut_short_is_not_the_first():
 def test_an_interrupt_while_functions_are_swapped_leaves_none_swapped():
     def swapped():
         return [name for name, operator in OPERATORS.items()
-                if operator.function.__code__.co_filename == "<flambeau capture>"]  # fmt: skip
+                if operator.function.__code__.co_filename == "<flambeau capture>"]
 
     def interrupted(at):
         step = native(lambda x: x * 2)

@@ -113,7 +113,7 @@ def same(a, b):
 @pytest.mark.parametrize(("form", "make", "options"), [
     ("tuple", torch.optim.Adam, {}), ("dict", torch.optim.SGD, {}),
     ("dict", torch.optim.AdamW, {"random": "counter"}),
-], ids=["tuple", "dict", "counter"])  # fmt: skip
+], ids=["tuple", "dict", "counter"])
 def test_a_recipe_needs_no_graph_and_changes_no_bit(steps, graphs, form, make, options):
     given = {"form": form, "make": make, "options": options}
     _, cold = trained(steps, **given)

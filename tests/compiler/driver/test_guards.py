@@ -300,7 +300,7 @@ def test_other_things_that_stay_eager():
         return x * kept.qsize()
 
     for step, words in ((keeps, "keeps a tensor"), (prints, "print()"), (masked, "shape of what"),
-                        (from_numpy, "numpy() reads"), (changing, "")):  # fmt: skip
+                        (from_numpy, "numpy() reads"), (changing, "")):
         fast = compiled(step)
         told = _told(fast, *[(torch.ones(2),)] * 6)
         if words:
@@ -486,7 +486,7 @@ SETTINGS = Settings()
      lambda: setattr(SETTINGS.inner["deep"], "value", 2.0)),
     (lambda x: x * len(SETTINGS.parts), lambda: SETTINGS.parts.append(0.0)),
     (lambda x: sum((x * k for k in SETTINGS.parts), x), lambda: SETTINGS.parts.append(3.0)),
-])  # fmt: skip
+])
 def test_values_inside_of_objects_are_guarded(use, change):
     fast = compiled(use)
     x = torch.ones(2)
@@ -541,7 +541,7 @@ def test_hooks_on_parameters_and_modules_come_and_go():
     hooks = [one.weight.register_hook(lambda g: g * 0.5) for one in (net, other)]
     both()
     late = [one.bias.register_post_accumulate_grad_hook(lambda p: p.grad.zero_())
-            for one in (net, other)]  # fmt: skip
+            for one in (net, other)]
     both()
     outer = [one.register_forward_hook(lambda module, args, y: y * 2) for one in (net, other)]
     both()
@@ -573,7 +573,7 @@ def test_arguments_that_share_memory_are_calls_of_another_kind():
     lambda state, p: state.pop(p),
     lambda state, p: state[p].update(exp_avg=torch.ones_like(p)),
     lambda state, p: state[p]["exp_avg"].fill_(2.0),
-])  # fmt: skip
+])
 def test_an_optimisers_state_that_somebody_changed_is_seen(change):
     def make():
         torch.manual_seed(0)

@@ -82,7 +82,7 @@ def test_all_of_an_update_reads_a_convolution_s_gradient_in_the_weight_s_order()
     shapes = ((1, 8, 8, 32), (1, 6, 6, 64), *((64, 32, 3, 3),) * 3)
     x, g, w, m, v = (source(i, shape) for i, shape in enumerate(shapes))
     made = Node(Op.CONV_WEIGHT, (x, g), (3, 3, 32, 64), NUMBER,
-                {"stride": (1, 1), "dilation": (1, 1), "groups": 1})  # fmt: skip
+                {"stride": (1, 1), "dilation": (1, 1), "groups": 1})
     grad = permute(made, (3, 2, 0, 1))
     mean = apply(Scalar.ADD, apply(Scalar.MUL, m, constant(0.9, NUMBER)), grad)
     squares = apply(Scalar.ADD, apply(Scalar.ABS, v), apply(Scalar.MUL, grad, grad))
@@ -126,7 +126,7 @@ def test_an_eager_call_splits_the_program() -> None:
     x = source(0, (3, 4))
     doubled = apply(Scalar.ADD, x, x)
     called = Node(Op.CALL, (doubled,), (3, 4), NUMBER,
-                  {"function": lambda a: np.sort(a, 1), "output": 0, "group": "sort"})  # fmt: skip
+                  {"function": lambda a: np.sort(a, 1), "output": 0, "group": "sort"})
     step = check(graph_of([x], [apply(Scalar.NEG, called)]))
     assert len(step.parts) == 3
 

@@ -10,7 +10,7 @@ import flambeau.nn.functional as F
 from flambeau.compiler.ir.interpreter import evaluate, numpy_type, slices_of, type_of
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, pad, reduce, strided_slice,
-)  # fmt: skip
+)
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 DRAW = np.random.RandomState(0)
@@ -26,7 +26,7 @@ def _run(node: Node) -> np.ndarray:
 
 def test_sources_writes_and_numbers():
     sources = [Source("state", (2, 3), Type.F32, lambda: None),
-               Source("number", (), Type.F64, lambda: None)]  # fmt: skip
+               Source("number", (), Type.F64, lambda: None)]
     x = Node(Op.INPUT, (), (2, 3), Type.F32, {"slot": 0})
     rate = Node(Op.INPUT, (), (), Type.F64, {"slot": 1})
     y = apply(Scalar.MUL, x, cast(rate, Type.F32))
@@ -60,7 +60,7 @@ def test_windows_updates_and_padding():
     assert slices_of((4,), (-2,), (3,)) == (slice(4, None, -2),)
     b = np.zeros((2, 2), np.float32)
     update = Node(Op.UPDATE, (_node(a), _node(b)), a.shape, Type.F32,
-                  {"starts": (1, 0), "steps": (2, 3)})  # fmt: skip
+                  {"starts": (1, 0), "steps": (2, 3)})
     wanted = a.copy()
     wanted[1:4:2, 0:4:3] = 0
     assert np.array_equal(_run(update), wanted)
@@ -122,7 +122,7 @@ def test_a_call_runs_once_for_all_its_results():
 
     a, group = _node(np.arange(5)), object()
     both = [Node(Op.CALL, (a,), (5,), Type.I64, {"function": divided, "output": i, "group": group})
-            for i in range(2)]  # fmt: skip
+            for i in range(2)]
     made = _run(apply(Scalar.ADD, apply(Scalar.ADD, both[0], both[0]), both[1]))
     assert made.tolist() == list(range(5))
     assert len(count) == 1

@@ -35,7 +35,7 @@ def moved(draw: random.Random, array: np.ndarray, window: StridedView) -> tuple:
         return array.transpose(axes), window.permuted(axes)
     if kind == "slice":
         ranges = [range(draw.randrange(n), n if (s := draw.choice([1, 2, -1, -2])) > 0 else -1, s)
-                  for n in array.shape]  # fmt: skip
+                  for n in array.shape]
         shown = array[np.ix_(*(list(r) for r in ranges))]
         starts, steps = tuple(r.start for r in ranges), tuple(r.step for r in ranges)
         return shown, window.sliced(starts, steps, shown.shape)

@@ -23,7 +23,7 @@ SIZES = [(1, 1), (5, 5), (63, 63), (65, 65), (130, 130), (5, 130), (130, 7)]
 def attention(
     shape: tuple[int, int, int, int], causal: bool = False, mask: str = "", type: Type = Type.F32,
     batch: tuple[int, ...] = (2, 2),
-) -> Graph:  # fmt: skip
+) -> Graph:
     """The result, the sums, and all gradients from sums and inner products that are given."""
     rows, columns, depth, width = shape
     sources: list[Source] = []

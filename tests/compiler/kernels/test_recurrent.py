@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 @pytest.mark.parametrize(("name", "steps", "rows", "width"), [
     *((name, *size) for name in ("lstm", "gru", "tanh") for size in SIZES), ("relu", *SIZES[1]),
     ("lstm", 2, 32, 128), ("gru", 3, 5, 129),
-])  # fmt: skip
+])
 def test_all_steps(name: str, steps: int, rows: int, width: int) -> None:
     graph = recurrent_graph(name, steps, rows, width, reverse=steps % 2 == 1, states=steps != 2)
     verify_graph(graph)
@@ -101,10 +101,10 @@ for name, steps, rows, width in {cases!r}:
 def test_nothing_outside_is_touched() -> None:
     """Every memory between guard pages, and what lies in the arena between poison."""
     cases = [(name, steps, rows, width) for name in ("lstm", "gru", "tanh")
-             for steps, rows, width in ((2, 1, 1), (3, 33, 7), (2, 3, 17))]  # fmt: skip
+             for steps, rows, width in ((2, 1, 1), (3, 33, 7), (2, 3, 17))]
     program = GUARDED.format(tests=str(HERE.parents[1]), root=str(HERE.parents[2]), cases=cases)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+                          check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -117,7 +117,7 @@ def layer(kind: str, **options: Any) -> Any:
 @pytest.mark.parametrize("options", [
     {}, {"bias": False, "dtype": torch.float64},
     {"batch_first": True, "num_layers": 2, "bidirectional": True},
-], ids=str)  # fmt: skip
+], ids=str)
 def test_layers_as_eager(kind: str, options: dict) -> None:
     """With and without states that require gradients; what is not read of the results is zero."""
     net = layer(kind, **options)
@@ -126,7 +126,7 @@ def test_layers_as_eager(kind: str, options: dict) -> None:
     def step(x: torch.Tensor, states: Any) -> tuple:
         y, last = net(x, states)
         given = [x, *([] if states is None else
-                      states if isinstance(states, tuple) else [states])]  # fmt: skip
+                      states if isinstance(states, tuple) else [states])]
         ends = last if isinstance(last, tuple) else (last,)
         loss = y.square().sum() + (0 if states is None else sum(v.sum() for v in ends))
         found = torch.autograd.grad(loss, (*given, *parameters))
@@ -135,7 +135,7 @@ def test_layers_as_eager(kind: str, options: dict) -> None:
     def states() -> Any:
         count = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
         made = [torch.randn(count, 5, 20, dtype=options.get("dtype"), requires_grad=True)
-                for _ in range(2)]  # fmt: skip
+                for _ in range(2)]
         return tuple(made) if kind == "LSTM" else made[0]
 
     bound = 1e-9 if "dtype" in options else 1e-4
@@ -174,7 +174,7 @@ def test_inference_keeps_nothing(kind: str) -> None:
     ("avx2", 512 << 10, 17 << 20, 16, True), ("avx512", 2 << 20, 1 << 20, 1, True),
     ("avx512", 2 << 20, 4 << 20, 15, False), ("avx512", 2 << 20, 4 << 20, 16, True),
     ("avx512", 2 << 20, 5 << 20, 99, False),
-])  # fmt: skip
+])
 def test_rows_that_pay_for_reading_the_weights(
     name: str, near: int, size: int, rows: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +235,7 @@ def test_modules_keep_what_backward_reads() -> None:
 @pytest.mark.parametrize("loss", [
     lambda y: y.sum(), lambda y: y.sum(0).square().sum(), lambda y: y.sum(2).square().sum(),
     lambda y: y[-1].sum(), lambda y: y[:, :, 3].sum(),
-])  # fmt: skip
+])
 def test_gradients_that_are_one_number_for_many_elements(kind: str, loss: Any) -> None:
     """What backward is given is a stretched value then, or one with zeros around it."""
     net = layer(kind)

@@ -22,7 +22,7 @@ def test_ctc_is_called_as_it_is(flat: bool, tensors: bool, reduction: str) -> No
     def step(x: Any, target: Any, times: Any, counts: Any) -> Any:
         x = x.detach().requires_grad_(True)
         losses = F.ctc_loss(F.log_softmax(x, 2), target, times, counts, reduction=reduction,
-                            zero_infinity=True)  # fmt: skip
+                            zero_infinity=True)
         losses.sum().backward()
         return losses.detach(), x.grad + 0
 

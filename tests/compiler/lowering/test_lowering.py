@@ -53,7 +53,7 @@ OTHERS = """
 UNMET = {"_embedding_sparse", "_segment_reduce"}
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,
-)).split())  # fmt: skip
+)).split())
 POSITIONS = ("index", "index_adjoint", "_index_put")  # have arrays of positions as attributes
 TOLERANCE = {8: 1e-9, 4: 3e-5, 2: 2e-2}
 
@@ -108,7 +108,7 @@ class Spy(capturing.Recorder):
                 outputs = list(result) if isinstance(result, tuple | list) else [result]
                 outputs += [bound[i] for i in writes(operator)]
                 self.cases.append((operator, before, [
-                    None if y is None else y._array.copy() for y in outputs]))  # fmt: skip
+                    None if y is None else y._array.copy() for y in outputs]))
             return result
 
         return record
@@ -169,7 +169,7 @@ def differentiated(operator, args, kwargs, kind, rng):
     weights = random_like(ys, rng)
     for again in (False, True):
         gs = flambeau.autograd.grad(ys, leaves, weights, create_graph=again, allow_unused=True,
-                                    retain_graph=True)  # fmt: skip
+                                    retain_graph=True)
         gs = [g for g in gs if g is not None and g.requires_grad]
         if again and gs:
             flambeau.autograd.grad(gs, leaves + weights, random_like(gs, rng), allow_unused=True)
@@ -205,12 +205,12 @@ def by_hand():
     counts = [integers * 3, integers // 2, integers % 4, integers << 1, integers >> 1, ~integers,
               integers.sum(), integers.prod(), integers.cumsum(0), (integers > 0).any(),
               integers.clamp(-2, 2), integers.float(), integers / 2, integers**2, -integers,
-              integers.abs(), integers == 3, integers.bool().all(), integers & 3]  # fmt: skip
+              integers.abs(), integers == 3, integers.bool().all(), integers & 3]
     at = flambeau.tensor([[0, 1, 0], [1, 1, 0]])
     for how in ("sum", "mean"):
         for included in (True, False):
             flambeau.zeros(2, 3).scatter_reduce(0, at, flambeau.randn(2, 3), how,
-                                                include_self=included)  # fmt: skip
+                                                include_self=included)
     leaf = flambeau.randn(4, 3, requires_grad=True)
     leaf.as_strided((3, 2), (3, 1), 1).sum().backward()
     flambeau.bernoulli(leaf.sigmoid())
@@ -223,7 +223,7 @@ def by_hand():
     logs = flambeau.randn(5, 1, 4, requires_grad=True)
     lengths = flambeau.tensor([5]), flambeau.tensor([2])
     flambeau.nn.functional.ctc_loss(logs.log_softmax(2), flambeau.tensor([[1, 2]]),
-                                    *lengths).backward()  # fmt: skip
+                                    *lengths).backward()
     images = flambeau.nn.functional.max_pool2d(flambeau.randn(1, 2, 5, 5), 3, 2, 1, 1, True)
     return strided, overlapping, put, bits, counts, images
 
@@ -320,7 +320,7 @@ def compare(operator, args, results, tolerance=TOLERANCE):
 def operators():
     """All but those of detection, which come with torchvision and are called as they are."""
     return [o for o in OPERATORS.values() if o.kind is not Kind.COMPOSITE
-            and not o.body.__module__.startswith("flambeau.ops.detection")]  # fmt: skip
+            and not o.body.__module__.startswith("flambeau.ops.detection")]
 
 
 @pytest.mark.parametrize("name", [o.name for o in operators()])
@@ -348,7 +348,7 @@ def test_coverage(cases, capsys):
         kind = "not met" if not cases[operator.name] else \
             "called as they are" if operator.name in NOT_LOWERED else \
             "only complex" if all(is_complex(a, r) for _, a, r in cases[operator.name]) else \
-            "by hand" if lowered_by_hand(operator) else "from their bodies"  # fmt: skip
+            "by hand" if lowered_by_hand(operator) else "from their bodies"
         groups[kind].append(operator.name)
     with capsys.disabled():
         print("\noperators lowered:", {kind: len(names) for kind, names in groups.items()})
@@ -417,7 +417,7 @@ def indices(rng):
         ys = [x[rows], x[:, columns], x[rows, columns], x[:, rows, columns], x[rows, :, columns],
               x[grid], x[:, :, grid], x[1:, ::2, None, -3:], x[..., -1], x.gather(1, grid[None]),
               x.index_select(2, grid[0]), x.take_along_dim(grid[:1, None], 2), x.unfold(1, 3, 2),
-              x.flip(0, 2), x.roll((2, -1), (0, 2)), x.diagonal(1, 0, 2), x.tril(-1)]  # fmt: skip
+              x.flip(0, 2), x.roll((2, -1), (0, 2)), x.diagonal(1, 0, 2), x.tril(-1)]
         sum(y.sum() for y in ys).backward()
         y = x * 1
         y[:, 1:3] = y[:, :2] * 2
@@ -516,7 +516,7 @@ def networks(rng):
         nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 4, 3, stride=2, padding=1), nn.Dropout(0.2), nn.AdaptiveAvgPool2d(1),
         nn.Flatten(), nn.Linear(4, 3), nn.LogSoftmax(1),
-    )  # fmt: skip
+    )
     convolutional(images)[:, 0].mean().backward()
     layer = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True)
     transformer = nn.Sequential(nn.Embedding(7, 8), layer, nn.Linear(8, 7))
@@ -538,7 +538,7 @@ def test_networks_need_no_calls():
 
 @pytest.mark.parametrize("work", [
     convolutions, pools, indices, sequences, borders, losses, norms, empties,
-])  # fmt: skip
+])
 def test_settings(work):
     """Families at many settings, forward and backward."""
     flambeau.manual_seed(0)
@@ -561,7 +561,7 @@ def half_cases(kind):
         for name in ("_add", "mul", "exp", "gelu", "sigmoid", "softmax", "log_softmax", "sum",
                      "mean", "_var", "linear", "matmul", "_cross_entropy", "_where", "cumsum",
                      "_max_pool2d", "_convolution", "_embedding", "cat", "stack", "tril", "gather",
-                     "_clamp", "relu_only", "_layer_norm", "amax", "index"):  # fmt: skip
+                     "_clamp", "relu_only", "_layer_norm", "amax", "index"):
             operator = OPERATORS[name]
             for args, kwargs in operator.samples(rng):
                 try:
@@ -596,14 +596,14 @@ def special(rng):
             continue
         args, kwargs = next(iter(operator.samples(rng)))
         tensors = [i for i in operator.tensor_positions
-                   if i < len(args) and isinstance(args[i], np.ndarray | np.generic)]  # fmt: skip
+                   if i < len(args) and isinstance(args[i], np.ndarray | np.generic)]
         if len(tensors) > 2 or any(np.asarray(args[i]).dtype.kind != "f" for i in tensors):
             continue
         values = [SPECIAL] if len(tensors) == 1 else grid
         given = dict(zip(tensors, values, strict=True))
         try:
             operator.function(*(wrap(given[i].astype(np.float32)) if i in given else v
-                                for i, v in enumerate(args)), **kwargs)  # fmt: skip
+                                for i, v in enumerate(args)), **kwargs)
         except (RuntimeError, NotImplementedError, ValueError):
             continue
 
@@ -624,14 +624,14 @@ def large(operator, args):
         node((512, 512), kinds[v.dtype.kind])
         if i in operator.tensor_positions and isinstance(v, np.ndarray | np.generic) else v
         for i, v in enumerate(args)
-    ]  # fmt: skip
+    ]
 
 
 def test_large_arrays_are_lowered_too():
     """Bodies may serve large arrays by machine code: it has to make way for symbols."""
     rng = np.random.default_rng(0)
     others = ("matmul", "linear", "_rows_product", "addmm", "sum", "mean", "amax", "softmax",
-              "log_softmax", "cumsum", "cat", "stack", "clone", "_mse_loss", "_var")  # fmt: skip
+              "log_softmax", "cumsum", "cat", "stack", "clone", "_mse_loss", "_var")
     for operator in operators():
         chosen = operator.kind is Kind.POINTWISE or operator.name in others
         if not chosen or operator.samples is None or operator.name in NOT_LOWERED:

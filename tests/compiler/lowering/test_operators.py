@@ -21,7 +21,7 @@ from flambeau.tensor import Tensor, wrap
 # Operators of detection come with torchvision, and programs call them as they are.
 SAMPLED = [one for one in OPERATORS.values()
            if one.kind is not Kind.COMPOSITE and one.samples is not None
-           and not one.body.__module__.startswith("flambeau.ops.detection")]  # fmt: skip
+           and not one.body.__module__.startswith("flambeau.ops.detection")]
 BOUNDS = {"float64": 1e-9, "float32": 2e-4, "complex128": 1e-9, "complex64": 2e-4}
 CALLS = 4  # calls of each step: eager, recorded, recorded and compiled, native
 
@@ -40,19 +40,19 @@ CALLED = frozenset("""
     scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
     shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w topk zeta
     _dirichlet_grad _median_all _nanmedian_all _standard_gamma_grad hash_tensor
-""".split())  # fmt: skip
+""".split())
 
 # Steps with these stay eager: complex numbers, shapes that depend on values or
 # are read as other elements; positions that are given as NumPy arrays.
 EAGER = frozenset("""
     _conj _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
     complex index view_as_complex view_as_real
-""".split())  # fmt: skip
+""".split())
 
 # Their gradients look at values in Python, or are made by NumPy past the operators.
 EAGER_BACKWARD = frozenset("""
     _embedding_bag_rows _index_fill _lu_factor_ex cumprod embedding_dense_backward linalg_det
-""".split())  # fmt: skip
+""".split())
 
 
 def leaves(x: Any) -> Iterator[Any]:
@@ -86,14 +86,14 @@ class Case:
         names = operator.names
         self.args = [self.given(value, min(i, len(names) - 1)) for i, value in enumerate(args)]
         self.kwargs = {name: self.given(value, names.index(name) if name in names else len(names))
-                       for name, value in kwargs.items()}  # fmt: skip
+                       for name, value in kwargs.items()}
         self.tensors = list(leaves([self.args, self.kwargs]))
 
     def given(self, value: Any, position: int) -> Any:
         """A sample's argument as it is passed: its arrays as tensors, where these are taken."""
         names = self.operator.names
         known = self.operator.joint is not None or (
-            position < len(names) and names[position] in self.operator.vjps)  # fmt: skip
+            position < len(names) and names[position] in self.operator.vjps)
 
         def made(array: Any) -> Any:
             array = np.array(array)
@@ -123,7 +123,7 @@ class Case:
     def backward(self, *tensors: Tensor) -> list[Tensor]:
         """A step: the results and the gradients of their weighted sum."""
         given = [x.detach().requires_grad_() if smooth else x
-                 for x, smooth in zip(tensors, self.smooth, strict=True)]  # fmt: skip
+                 for x, smooth in zip(tensors, self.smooth, strict=True)]
         made = self.call(given)
         smooth = [y for y in made if y.requires_grad]
         weights = [y.detach().cos() + 0.5 for y in smooth]

@@ -25,7 +25,7 @@ def formula(flags, scalars, param, grad, state):
 
 def inputs(first, *kinds):
     return [Node(Op.INPUT, (), shape, type, {"slot": first + i})
-            for i, (shape, type) in enumerate(kinds)]  # fmt: skip
+            for i, (shape, type) in enumerate(kinds)]
 
 
 def test_a_copy_computes_the_same_of_other_tensors():

@@ -20,15 +20,15 @@ from ..execution_routes import assert_same, outcome, run
 def layer(
     image: tuple[int, ...], weight: tuple[int, ...], stride: int = 1, dilation: int = 1,
     groups: int = 1, first: bool = True,
-) -> Graph:  # fmt: skip
+) -> Graph:
     """A convolution of (n, c, h, w) as the lowering makes it; `first`: channels come first."""
     inputs = [Node(Op.INPUT, (), shape, Type.F32, {"slot": k})
-              for k, shape in enumerate((image, weight))]  # fmt: skip
+              for k, shape in enumerate((image, weight))]
     sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
     x, w = inputs
     x = permute(x, (0, 2, 3, 1)) if first else x
     y = conv_node(pad(x, (0, 1, 0, 0), (0, 2, 1, 0)), permute(w, (2, 3, 1, 0)),
-                  (stride, stride), (dilation, dilation), groups)  # fmt: skip
+                  (stride, stride), (dilation, dilation), groups)
     return Graph(sources, inputs, [permute(y, (0, 3, 1, 2))], [])
 
 
@@ -44,7 +44,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     ((1, 4, 6, 7), (6, 4, 2, 3), {"dilation": 2}),
     ((3, 5, 4, 4), (6, 5, 1, 1), {"stride": 2}),
     ((2, 4, 5, 3), (6, 3, 3, 2), {"first": False}),
-])  # fmt: skip
+])
 def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     graph = layer(image, weight, **how)
     random = np.random.default_rng(0)
@@ -63,10 +63,10 @@ def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     ((1, 4, 6, 6), (4, 2, 3, 3), {"groups": 2}),
     ((1, 2, 9, 9), (4, 2, 6, 6), {}),  # taps
     ((1, 1, 3, 3), (3, 1, 2, 2), {}),  # elements of the weight
-])  # fmt: skip
+])
 def test_other_convolutions_stay(eager, image, weight, how) -> None:
     (made,) = (n for n in passes.convert_small_conv_to_matmul(layer(image, weight, **how)).nodes()
-               if n.op in (Op.CONV, Op.MATMUL))  # fmt: skip
+               if n.op in (Op.CONV, Op.MATMUL))
     assert made.op is Op.CONV
 
 

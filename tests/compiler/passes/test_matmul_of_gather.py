@@ -25,7 +25,7 @@ def letters(rows: int, turned: bool) -> Graph:
     shapes = [(rows, 16), (8, 5), (16, 24), (40, 24)]
     types = [Type.F32, Type.I64, Type.F32, Type.F32]
     inputs = [Node(Op.INPUT, (), shape, type, {"slot": k})
-              for k, (shape, type) in enumerate(zip(shapes, types, strict=True))]  # fmt: skip
+              for k, (shape, type) in enumerate(zip(shapes, types, strict=True))]
     sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
     table, index, w, g = inputs
     x = Node(Op.TAKE, (table, index), (8, 5, 16), Type.F32)

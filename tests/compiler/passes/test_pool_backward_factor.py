@@ -39,7 +39,7 @@ def spread(hit: Node, share: Node, other: float = 0.0) -> Node:
 def sizes(graph: Graph) -> list[int]:
     """Elements of the products in a graph."""
     return [int(np.prod(n.shape)) for n in graph.nodes()
-            if n.op is Op.APPLY and n.operation is Scalar.MUL]  # fmt: skip
+            if n.op is Op.APPLY and n.operation is Scalar.MUL]
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -80,7 +80,7 @@ def test_what_stays_as_it_is(case: str) -> None:
     x, g, w = source(0, FINE), source(1, ROWS), source(2, FINE)
     order = literal([0, 1, 1, 3] if case == "twice the same" else [0, 1, 2, 3])
     back = spread(hits(x, order, 7 if case == "another last" else 3), g,
-                  1.0 if case == "not zero" else 0.0)  # fmt: skip
+                  1.0 if case == "not zero" else 0.0)
     factor = apply(Scalar.EXP, w if case == "later" else x)
     if case == "many":
         factor = apply(Scalar.ADD, factor, w)
@@ -137,9 +137,9 @@ def test_a_gradient_in_another_order_is_turned_once() -> None:
     graph = compiled._programs[0].step.graph
     groups = Fusion(graph).groups
     turning = [one for group in groups for one in group.nodes
-               if one.op is Op.APPLY and one.shape == (16, 9, 1, 9, 1, 32)]  # fmt: skip
+               if one.op is Op.APPLY and one.shape == (16, 9, 1, 9, 1, 32)]
     assert turning
     masked = [group for group in groups if group.contraction is not None
-              and group.contraction.op is Op.MATMUL and group.shape == (16, 32 * 81)]  # fmt: skip
+              and group.contraction.op is Op.MATMUL and group.shape == (16, 32 * 81)]
     assert len(masked) == 1
     assert len(masked[0].nodes) == 2

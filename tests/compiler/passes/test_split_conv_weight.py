@@ -24,7 +24,7 @@ def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def gradient(images: int, channels: int, features: int, groups: int = 1) -> Graph:
     x, g = source(0, (images, 9, 8, channels)), source(1, (images, 7, 6, features))
     made = Node(Op.CONV_WEIGHT, (x, g), (3, 3, channels // groups, features), Type.F32,
-                {"stride": (1, 1), "dilation": (1, 1), "groups": groups})  # fmt: skip
+                {"stride": (1, 1), "dilation": (1, 1), "groups": groups})
     return graph_of([x, g], [permute(made, (3, 2, 0, 1))])
 
 
@@ -34,7 +34,7 @@ def parts(graph: Graph) -> list[int]:
 
 @pytest.mark.parametrize(("images", "channels", "features"), [
     (12, 1, 5), (48, 3, 33), (128, 16, 32), (128, 37, 19),
-])  # fmt: skip
+])
 def test_each_part_has_images_of_its_own(images: int, channels: int, features: int) -> None:
     graph = gradient(images, channels, features)
     made = split_conv_weight_gradients(graph)
@@ -61,7 +61,7 @@ def test_the_order_of_a_parameter_is_still_made_in_blocks() -> None:
     (10, 3, 5, 1),  # images that threads cannot share
     (4, 48, 64, 1),  # parts as large as what is read
     (64, 4, 8, 2),
-])  # fmt: skip
+])
 def test_what_stays_whole(images: int, channels: int, features: int, groups: int) -> None:
     assert parts(split_conv_weight_gradients(gradient(images, channels, features, groups))) == [1]
 

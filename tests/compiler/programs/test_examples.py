@@ -23,7 +23,7 @@ def example(monkeypatch):
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(EXAMPLES))
     hidden = {name: sys.modules.pop(name) for name in list(sys.modules)
-              if name == "torch" or name.startswith("torch.")}  # fmt: skip
+              if name == "torch" or name.startswith("torch.")}
     finders = list(sys.meta_path)
     torch_alias.install()
     try:
@@ -104,7 +104,7 @@ def autograd_tour(module) -> tuple:
 
 
 MAKERS = {"mlp": mlp, "mnist": mnist, "lstm": lstm, "char_gpt": char_gpt,
-          "autograd_tour": autograd_tour}  # fmt: skip
+          "autograd_tour": autograd_tour}
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("guard_page_run.py")
 
 def run(first: int, last: int) -> None:
     found = subprocess.run([sys.executable, str(PROGRAM), str(first), str(last)],
-                           capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
+                           capture_output=True, text=True, timeout=600, check=False)
     assert found.returncode == 0, found.stdout[-200:] + found.stderr[-3000:]
 
 
@@ -58,5 +58,5 @@ def test_many_outputs_of_mixed_types():
     """32 float64 values live at once spill the tail's mask, which the bool output widens."""
     program = _MANY_OUTPUTS.format(tests=str(PROGRAM.parents[2]), extents=(324,))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          timeout=600, check=False)  # fmt: skip
+                          timeout=600, check=False)
     assert done.returncode == 0, f"ended by signal {-done.returncode}: {done.stderr[-2000:]}"

@@ -46,7 +46,7 @@ def _view(draw) -> Callable:
         if x.ndim < 2:
             return x[::2] if kind == "step" else x[:1]
         views = {"t": lambda: x.transpose(0, 1), "row": lambda: x[0], "rows": lambda: x[1:],
-                 "column": lambda: x[:, -1], "step": lambda: x[:, ::2]}  # fmt: skip
+                 "column": lambda: x[:, -1], "step": lambda: x[:, ::2]}
         return views.get(kind, lambda: x.unsqueeze(0))()
 
     return act
@@ -101,7 +101,7 @@ def _programs(draw, writes=True):
     acts = []
     for _ in range(draw(st.integers(1, 9))):
         kind = draw(st.sampled_from(
-            [_pointwise, _pointwise, _view, _view, _fold, *[_write] * (2 * writes)]))  # fmt: skip
+            [_pointwise, _pointwise, _view, _view, _fold, *[_write] * (2 * writes)]))
         acts.append((kind(draw), draw(st.integers(0, 100)), draw(st.integers(0, 100))))
     outputs = draw(st.lists(st.integers(0, 100), min_size=1, max_size=3))
 
@@ -128,7 +128,7 @@ def _inputs(draw_aliasing: int) -> tuple:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True,
-          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)  # fmt: skip
+          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @given(_programs(), st.integers(0, 3))
 def test_random_programs_compute_what_they_compute_eagerly(step, aliasing):
     torch.compiler.reset()
@@ -146,7 +146,7 @@ def test_random_programs_compute_what_they_compute_eagerly(step, aliasing):
 
 
 @settings(max_examples=20, deadline=None, derandomize=True,
-          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)  # fmt: skip
+          suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @given(_programs(writes=False))
 def test_random_programs_have_the_same_gradients(step):
     weight = torch.nn.Parameter(torch.ones(4, 6))

@@ -8,7 +8,7 @@ import pytest
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import (
     Node, Op, apply, constant, expand, matmul, reshape, strided_slice,
-)  # fmt: skip
+)
 from flambeau.native.loop_ir.ir import Scalar, Type
 
 from ..execution_routes import bound, check, outcome
@@ -27,13 +27,13 @@ def assert_close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_allclose(
             a.astype(np.float64), wanted, rtol=bound_, atol=bound_ * max(1.0, largest / 10),
             err_msg=f"result {number}",
-        )  # fmt: skip
+        )
 
 
 # Those after the range went wrong once: a table read by the kernel that makes it, positions in the
 # midst of other work, a stretched table, bool states, the last lane of narrow rows, running sums.
 @pytest.mark.parametrize("seed", [*range(40), 68, 85, 114, 131, 195, 213, 214, 273, 350, 362, 402,
-                                  570, 620, 728, 845, 949])  # fmt: skip
+                                  570, 620, 728, 845, 949])
 def test_programs_compute_what_graphs_do(seed: int) -> None:
     compare(seed)
 

@@ -260,7 +260,7 @@ class Typed(nn.Module):
     def forward(self, x):
         print(x.shape)
         return x
-""", SPACE)  # fmt: skip
+""", SPACE)
 TYPED = SPACE["Typed"]()
 
 
@@ -320,7 +320,7 @@ READS = (
     "if on a loss", "if on a tensor", "number of a loss into an operator", "the bool of a max",
     "numbers of a loss as a list", "a generator of losses", "a generator of losses, by map and zip",
     "+= of numbers to a list made here", "numbers that are the same",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", READS)

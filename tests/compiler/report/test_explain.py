@@ -16,7 +16,7 @@ def made(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Calla
     """A compiled step with dropout and statistics, the plain one, a batch, and all they leave."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2),
-                        nn.Linear(16, 3))  # fmt: skip
+                        nn.Linear(16, 3))
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
 
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -29,7 +29,7 @@ def made(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Calla
     def left() -> list[torch.Tensor]:
         states = optimiser.state_dict()["state"].values()
         found = [*net.state_dict().values(), *(p.grad for p in net.parameters()),
-                 *(value for state in states for value in state.values())]  # fmt: skip
+                 *(value for state in states for value in state.values())]
         return [one.clone() for one in found if one is not None] + [torch.get_rng_state()]
 
     batch = torch.randn(8, 6), torch.randint(3, (8,))

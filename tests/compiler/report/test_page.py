@@ -31,7 +31,7 @@ def page(tmp_path_factory) -> Path:
     """Of a whole training step."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 40), nn.Tanh(),
-                        nn.Linear(40, 3))  # fmt: skip
+                        nn.Linear(40, 3))
     optimiser = torch.optim.Adam(net.parameters())
 
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -122,7 +122,7 @@ def test_a_browser_draws_it(page, tmp_path) -> None:
          f"--user-data-dir={tmp_path}", "--virtual-time-budget=2000", "--dump-dom",
          page.as_uri()],
         capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+    )
     _, data = page_of(page)
     assert "CONSOLE" not in run.stderr, run.stderr
     assert 'data-ready="yes"' in run.stdout

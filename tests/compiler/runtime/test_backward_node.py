@@ -20,14 +20,14 @@ def _net():
     torch.manual_seed(1)
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
                          nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
-                         nn.Linear(64, 5))  # fmt: skip
+                         nn.Linear(64, 5))
 
 
 def test_a_module_trains_as_it_does_eagerly():
     eager, net = _net(), _net()
     fast = compiled(net)
     models = (eager, net, torch.optim.SGD(eager.parameters(), 0.1, 0.9)), (
-        fast, net, torch.optim.SGD(fast.parameters(), 0.1, 0.9))  # fmt: skip
+        fast, net, torch.optim.SGD(fast.parameters(), 0.1, 0.9))
     for i in range(6):
         x, y = torch.randn(6, 1, 8, 8), torch.randint(0, 5, (6,))
         losses = []
@@ -40,7 +40,7 @@ def test_a_module_trains_as_it_does_eagerly():
             losses.append(loss)
         same(*losses)
         same({k: v for k, v in left_by(net)().items() if "0.bias" not in k},
-             {k: v for k, v in left_by(eager)().items() if "0.bias" not in k}, 1e-4)  # fmt: skip
+             {k: v for k, v in left_by(eager)().items() if "0.bias" not in k}, 1e-4)
     assert runs(fast) == 3
 
 
@@ -318,7 +318,7 @@ def test_what_holds_compiled_functions_can_be_copied():
 @pytest.mark.parametrize("step", [
     lambda x: x.sum(), lambda x: (x * 1).expand(2, 3), lambda x: (x * 1).view(3, 1),
     lambda x: x + 1,
-])  # fmt: skip
+])
 def test_cotangents_that_are_handed_on_as_they_are(step):
     fast = compiled(step)
     for _ in range(5):

@@ -58,7 +58,7 @@ def test_a_deep_product_is_made_in_parts(threads: int) -> None:
     (64, 784, 256, 16),  # short sums
     (1024, 2048, 2048, 16),  # large results
     (4099, 96, 48, 16),  # a prime
-])  # fmt: skip
+])
 def test_what_stays_whole(rows: int, features: int, inputs: int, threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(rows, features, inputs)
@@ -74,7 +74,7 @@ def test_parts_cost_less_than_what_they_are_taken_for() -> None:
 @pytest.mark.parametrize(("images", "threads", "parts"), [
     (64, 1, 1), (64, 2, 2), (64, 3, 1), (64, 4, 4), (64, 16, 16), (32, 7, 16), (64, 12, 32),
     (10, 16, 10), (7, 6, 7),
-])  # fmt: skip
+])
 def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
     assert choose_part_count(images, threads) == parts
 
@@ -102,7 +102,7 @@ def network() -> torch.nn.Module:
         nn.Conv2d(3, 20, 3, stride=2, padding=1), nn.BatchNorm2d(20), nn.ReLU(),
         nn.Conv2d(20, 32, 3, padding=1), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
         nn.Linear(128, 48), nn.LayerNorm(48), nn.Linear(48, 10),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("threads", [3, 7, 16])

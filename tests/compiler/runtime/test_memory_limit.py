@@ -106,10 +106,10 @@ def said(tmp_path, name, kind, mode):
     """What the process prints, whose step computes what an eager one does."""
     alone = {"MMAP_THRESHOLD_": 1 << 16, "TOP_PAD_": 1 << 20, "ARENA_MAX": 1}  # arrays, as above
     env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path), "FLAMBEAU_CHECK": "0",
-           "FLAMBEAU_MAKERS": "0"}  # fmt: skip
+           "FLAMBEAU_MAKERS": "0"}
     env |= {f"MALLOC_{key}": str(value) for key, value in alone.items()}
     done = subprocess.run([sys.executable, "-c", STEP, name, kind, mode], env=env, timeout=300,
-                          capture_output=True, text=True, check=False)  # fmt: skip
+                          capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -151,4 +151,4 @@ def test_a_kept_program_for_which_there_is_no_memory_leaves_the_step_eager(tmp_p
 def test_a_call_without_memory_changes_nothing_and_the_next_one_works(tmp_path):
     lines = said(tmp_path, "", "call", "now")
     assert lines == ["what a compiled step returns needs 30,000,004 bytes of memory, "
-                     "which there are not"]  # fmt: skip
+                     "which there are not"]

@@ -345,7 +345,7 @@ def test_versions_of_gradients_start_anew():
 
 def test_second_derivatives_through_batch_norm():
     nets = [nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1))
-            for _ in range(2)]  # fmt: skip
+            for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
     fast = compiled(nets[0])
     for _ in range(5):

@@ -27,7 +27,7 @@ def updated(w: Node, m: Node, grad: Node) -> list[tuple[int, Node]]:
 def parameters(*shapes: tuple[int, ...]) -> list[tuple[Node, Node, Node]]:
     """A parameter, its state and the gradient of each shape."""
     return [(source(3 * i, s), source(3 * i + 1, s), source(3 * i + 2, s))
-            for i, s in enumerate(shapes)]  # fmt: skip
+            for i, s in enumerate(shapes)]
 
 
 def graph_for(found: list[tuple[Node, Node, Node]], scale: Node | None = None) -> Graph:
@@ -95,7 +95,7 @@ def test_what_is_needed_does_not_wait() -> None:
 
 def groups(*before: set[int]) -> list[FusionGroup]:
     return [FusionGroup((8,), position=i, before=sum(1 << one for one in some))
-            for i, some in enumerate(before)]  # fmt: skip
+            for i, some in enumerate(before)]
 
 
 def joined(some: list[FusionGroup], small: set[int], plain: set[int]) -> list[list[int]]:

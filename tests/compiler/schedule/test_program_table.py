@@ -43,7 +43,7 @@ def trained(calls=6, width=16):
     net = nn.Sequential(nn.Linear(12, width), nn.Tanh(), nn.Dropout(0.1), nn.Linear(width, 4))
     optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
     step = torch.compile(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)),
-                         mode="now")  # fmt: skip
+                         mode="now")
     x, y = torch.randn(8, 12), torch.randint(0, 4, (8,))
     for _ in range(calls):
         step(x, y)

@@ -468,7 +468,7 @@ def views_and_versions() -> Scene:
         v.add_(1)
         t = y.t()
         log.append((y._version, v._version, t.stride(), t.is_contiguous(), v.storage_offset(),
-                    t._base is y, v.data_ptr() - y.data_ptr()))  # fmt: skip
+                    t._base is y, v.data_ptr() - y.data_ptr()))
         return y, v, t, t.contiguous()
 
     return Scene(step, log=log)
@@ -525,7 +525,7 @@ def seeds_and_generator_states() -> Scene:
 @scene
 def running_statistics() -> Scene:
     net, opt = training(nn.Conv2d(1, 2, 2), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(),
-                        nn.Linear(18, 2))  # fmt: skip
+                        nn.Linear(18, 2))
     log: list[Any] = []
 
     def step(x: Any, y: Any) -> Any:
@@ -541,7 +541,7 @@ def running_statistics() -> Scene:
 
     return Scene(step, lambda: setattr(net[1], "momentum", 0.5),
                  lambda: (torch.randn(3, 1, 4, 4), torch.randint(2, (3,))),
-                 [*net.parameters(), *net.buffers()], log)  # fmt: skip
+                 [*net.parameters(), *net.buffers()], log)
 
 
 @scene
@@ -560,7 +560,7 @@ def schedulers_and_rates() -> Scene:
         return loss
 
     return Scene(step, lambda: opt.param_groups[0].update(weight_decay=0.3), data,
-                 [*net.parameters()], log)  # fmt: skip
+                 [*net.parameters()], log)
 
 
 @scene

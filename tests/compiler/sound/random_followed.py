@@ -70,7 +70,7 @@ def differences(step: RandomStep, **options: Any) -> Iterator[str]:
     """What differs between eager and followed calls, for people."""
     eager, fast = step.world(), step.world()
     compiled = torch.compile(fast.step, options={"mode": "now", "follow": True},
-                             **options)  # fmt: skip
+                             **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for call in range(CALLS):
@@ -78,7 +78,7 @@ def differences(step: RandomStep, **options: Any) -> Iterator[str]:
             for world, function in ((eager, eager.step), (fast, compiled)):
                 stages.append([*_stages(step, call, world, function), list(world.log)])
             for name, wanted, found in zip(("call", "write", "backward", "log"), *stages,
-                                           strict=True):  # fmt: skip
+                                           strict=True):
                 if not _agree(wanted, found) or STALE in str(wanted) and STALE not in str(found):
                     yield f"call {call}, after {name}:\n{_gap(wanted, found)}"
                     return

@@ -24,12 +24,12 @@ Pair = collections.namedtuple("Pair", ["left", "right"])
 POINTWISE = (
     "{a} * 2", "{a} + {b}", "{a} - {b}", "torch.tanh({a})", "{a}.abs()", "{a} > 0", "{a} * {b}",
     "{a}.clamp(-2, 2)", "{a}.clone()", "torch.where({a} > 0, {a}, {b})", "-{a}", "{a}.relu()",
-)  # fmt: skip
+)
 FOLDS = ("{a}.sum()", "{a}.sum(0)", "{a}.mean(-1, keepdim=True)", "{a}.amax(0)", "{a}.argmax(0)",
          "{a}.cumsum(0)", "{a} @ {b}", "torch.cat([{a}, {b}])",
-         "torch.stack([{a}, {b}], 1)")  # fmt: skip
+         "torch.stack([{a}, {b}], 1)")
 CASTS = ("{a}.float()", "{a}.double()", "{a}.long()", "{a}.to({b}.dtype)", "{a}.half()",
-         "{a}.to(torch.bfloat16)", "{a}.bool()")  # fmt: skip
+         "{a}.to(torch.bfloat16)", "{a}.bool()")
 VIEWS = (
     "{a}.t()", "{a}.T", "{a}[0]", "{a}[1:]", "{a}[:, 1]", "{a}[..., ::2]", "{a}.view(-1)",
     "{a}.reshape(-1)", "{a}.unsqueeze(0)", "{a}.squeeze()", "{a}.expand(2, -1, -1)",
@@ -39,29 +39,29 @@ VIEWS = (
     "{a}.view(torch.int32)", "{a}.split(1)[-1]", "{a}.movedim(0, -1)", "{a}.unfold(0, 2, 1)",
     "torch.einsum('ij->ji', {a})", "{a}.expand_as({b})", "{a}.as_strided((2, 2), (1, 2))",
     "{a}.swapaxes(0, 1)", "{a}.real", "{a}.view({a}.shape)", "{a}.select(-1, 0)",
-)  # fmt: skip
+)
 FACTORIES = ("torch.zeros(3, 3)", "torch.ones(4)", "torch.empty(0)", "torch.zeros_like({a})",
              "torch.tensor(2.0)", "torch.arange(4)", "torch.full((2, 3), 1.5)",
-             "{a}.new_zeros(2, 2)", "torch.zeros(3, 0)")  # fmt: skip
+             "{a}.new_zeros(2, 2)", "torch.zeros(3, 0)")
 WRITES = (
     "{a}.add_(1)", "{a}.mul_(2)", "{a}.copy_({b})", "{a}[0] = 3", "{a}.zero_()", "{a} += {b}",
     "{a}.neg_()", "{a}.clamp_(-1, 1)", "{a}.fill_(0.5)", "{a}[..., 0] = {b}[..., 0]",
     "{a}.masked_fill_({a} > 0, 1)", "{a}[1:] *= 2", "{a}.t().add_(1)", "{a}.view(-1)[1:].mul_(3)",
     "{a}.sub_({b})", "torch.add({a}, {b}, out={a})", "{a}[{a} > 1] = 0", "{a}.detach().mul_(2)",
     "{a}.data.add_(1)", "{a}.relu_()", "{a}.sigmoid_()", "{a}[:, 0].zero_()",
-)  # fmt: skip
+)
 MARKS = ("{a}.requires_grad_()", "{a}.detach_()", "{a}.squeeze_()", "{a}.unsqueeze_(0)",
-         "{a}.t_()")  # fmt: skip
+         "{a}.t_()")
 RESULTS = ("{a}", "{a}, {b}", "[{a}, {a}]", "{{'x': {a}, 'y': [{b}, {a}]}}", "({a},)",
            "Pair({a}, {b})", "{a}, {b}, {c}", "{{'x': {a}, 'y': {a}, 'z': ({b}, {c})}}",
-           "Pair([{a}], {{'k': {b}, 'l': None}})", "{a}, 3, {b}")  # fmt: skip
+           "Pair([{a}], {{'k': {b}, 'l': None}})", "{a}, 3, {b}")
 KINDS = (
     (POINTWISE, 6), (VIEWS, 8), (WRITES, 5), (FOLDS, 2), (CASTS, 2), (FACTORIES, 1), (MARKS, 0.4),
-)  # fmt: skip
+)
 SHAPES = ((3, 3), (3, 3), (4,), (2, 4), (3, 0), (), (1, 3), (2, 3, 2))
 DTYPES = (torch.float32,) * 5 + (torch.float64, torch.int64)
 ALIASING = ("apart", "apart", "same", "view", "overlap", "captured", "part of captured",
-            "alias", "made from first", "data", "array")  # fmt: skip
+            "alias", "made from first", "data", "array")
 
 
 class RandomFunction:
@@ -211,7 +211,7 @@ def snapshot(result: Any, arguments: Any, captured: Any) -> list[Any]:
             "memory": near[:1], "bytes": tensor.untyped_storage().nbytes(),
             "counter": [i for i, other in enumerate(every)
                         if other._counter is tensor._counter is not None][:1],
-        })  # fmt: skip
+        })
     return seen
 
 
@@ -267,7 +267,7 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
         grads.append(str(attempt(total.backward))[:60])
     every = (*arguments, *world.leaves, *world.captured, *[x for x in tensors if x.is_leaf])
     grads += [None if x.grad is None else x.grad.tolist() for x in every
-              if x.requires_grad and x.is_leaf]  # fmt: skip
+              if x.requires_grad and x.is_leaf]
     for x in every:
         if x.is_leaf:
             x.grad = None
@@ -307,7 +307,7 @@ def _agree(wanted: Any, found: Any) -> bool:
         return wanted.keys() == found.keys() and all(_agree(wanted[k], found[k]) for k in wanted)
     if isinstance(wanted, float) and isinstance(found, float):
         return wanted == found or (wanted != wanted and found != found) or (
-            abs(wanted - found) <= 1e-4 * max(1.0, abs(wanted)))  # fmt: skip
+            abs(wanted - found) <= 1e-4 * max(1.0, abs(wanted)))
     return repr(wanted) == repr(found)
 
 
@@ -318,7 +318,7 @@ def _gap(wanted: list[Any], found: list[Any]) -> str:
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         if isinstance(one, dict) and isinstance(other, dict) and "stride" in one:
             lines += [f"  tensor {number - 1} {key}: {one[key]}, compiled: {other[key]}"
-                      for key in one if repr(one[key]) != repr(other[key])]  # fmt: skip
+                      for key in one if repr(one[key]) != repr(other[key])]
         elif repr(one) != repr(other):
             lines.append(f"  {one}, compiled: {other}")
     return "\n".join(lines)

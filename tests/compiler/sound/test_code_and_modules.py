@@ -233,7 +233,7 @@ def a_key_of_sorted():
     order = {"a": 1, "b": 2}
     names = {"a": 2.0, "b": 3.0}
     return (lambda: names[sorted(names, key=lambda name: order[name])[0]],
-            lambda: order.update(a=3))  # fmt: skip
+            lambda: order.update(a=3))
 
 
 @scene
@@ -324,7 +324,7 @@ of_module("forward", lambda net: setattr(net, "forward", lambda x: x * 5))
 of_module("class", lambda net: setattr(net, "__class__", nn.Identity))
 of_module("hook", lambda net: net.register_forward_hook(lambda m, args, out: out * 2).remove)
 of_module("submodule's hook", lambda net: net.inner.register_forward_pre_hook(
-    lambda m, args: (args[0] * 2,)).remove)  # fmt: skip
+    lambda m, args: (args[0] * 2,)).remove)
 
 
 def of_class_forward() -> Scene:
@@ -370,14 +370,14 @@ def of_layers(name: str, change: Callable[[Any], Any], layers: Callable[[], Any]
 
 
 of_layers("a layer put into a sequence's dict", lambda net: net._modules.update({"1": nn.Tanh()}),
-          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))  # fmt: skip
+          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
 of_layers("a parameter put into a layer's dict",
           lambda net: net[0]._parameters.update(weight=nn.Parameter(torch.ones(3, 3))),
-          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))  # fmt: skip
+          lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
 of_layers("a layer that a dict of modules loses", lambda net: net.pop("b") and None,
-          lambda: nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()}))  # fmt: skip
+          lambda: nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()}))
 of_layers("a layer that a list of modules gets", lambda net: net.append(nn.Tanh()) and None,
-          lambda: nn.ModuleList([nn.Linear(3, 3)]))  # fmt: skip
+          lambda: nn.ModuleList([nn.Linear(3, 3)]))
 
 
 @pytest.mark.parametrize(("mode", "change_at"), WHEN)

@@ -45,14 +45,14 @@ def a_negative_index():
 def a_sum_over_lengths():
     tensors = [torch.ones(2), torch.ones(3)]
     return (lambda: float(sum(t.numel() for t in tensors)),
-            lambda: tensors.append(torch.ones(4)))  # fmt: skip
+            lambda: tensors.append(torch.ones(4)))
 
 
 @scene
 def a_dict_comprehension():
     flags, values = {"a": True, "b": False}, {"a": 1.0, "b": 2.0}
     return (lambda: sum({k: v for k, v in values.items() if flags[k]}.values()),
-            lambda: flags.update(b=True))  # fmt: skip
+            lambda: flags.update(b=True))
 
 
 @scene
@@ -71,7 +71,7 @@ def the_greatest_value():
 def zipped_lists():
     a, b = [1.0, 2.0], [3.0, 4.0]
     return (lambda: sum(x * y for x, y in zip(a, b, strict=True)),
-            lambda: b.__setitem__(0, 9.0))  # fmt: skip
+            lambda: b.__setitem__(0, 9.0))
 
 
 @scene
@@ -106,7 +106,7 @@ def sorted_items():
 def sorted_objects():
     points = [namespace(rank=1, value=2.0), namespace(rank=2, value=3.0)]
     return (lambda: sorted(points, key=lambda p: p.rank)[0].value,
-            lambda: setattr(points[0], "rank", 9))  # fmt: skip
+            lambda: setattr(points[0], "rank", 9))
 
 
 @scene
@@ -119,14 +119,14 @@ def the_key_of_a_maximum():
 def a_filter():
     options, values = namespace(least=1.5), [1.0, 2.0, 3.0]
     return (lambda: sum(filter(lambda v: v > options.least, values)),
-            lambda: setattr(options, "least", 2.5))  # fmt: skip
+            lambda: setattr(options, "least", 2.5))
 
 
 @scene
 def attributes_by_map():
     points = [namespace(value=1.0)]
     return (lambda: sum(map(lambda p: p.value, points)),  # noqa: C417
-            lambda: setattr(points[0], "value", 4.0))  # fmt: skip
+            lambda: setattr(points[0], "value", 4.0))
 
 
 @scene
@@ -161,7 +161,7 @@ def an_object_with_getitem():
 
     values = Values()
     return (lambda: sum(values[i] for i in range(len(values))),
-            lambda: values.values.append(5.0))  # fmt: skip
+            lambda: values.values.append(5.0))
 
 
 @scene
@@ -377,7 +377,7 @@ def a_formatted_number():
 def text_that_is_parsed():
     options = namespace(text='{"value": 2}')
     return (lambda: float(json.loads(options.text)["value"]),
-            lambda: setattr(options, "text", '{"value": 3}'))  # fmt: skip
+            lambda: setattr(options, "text", '{"value": 3}'))
 
 
 @dataclasses.dataclass
@@ -390,7 +390,7 @@ class Options:
 def a_replaced_dataclass():
     options = Options()
     return (lambda: dataclasses.replace(options, values=[2.0]).value,
-            lambda: setattr(options, "value", 5.0))  # fmt: skip
+            lambda: setattr(options, "value", 5.0))
 
 
 @scene
@@ -466,7 +466,7 @@ def the_rate_of_dropout():
 def the_momentum_of_batch_norm():
     norm = nn.BatchNorm1d(3)
     return (None, lambda: setattr(norm, "momentum", 0.9),
-            lambda x: (norm(x).detach(), norm.running_mean.clone()))  # fmt: skip
+            lambda x: (norm(x).detach(), norm.running_mean.clone()))
 
 
 @scene
@@ -502,7 +502,7 @@ def another_optimizer():
     trainer = namespace(optimizer=torch.optim.SGD([weight], lr=0.1))
     other = torch.optim.Adam([weight], lr=0.5)
     return (None, lambda: setattr(trainer, "optimizer", other),
-            descent(lambda: trainer.optimizer, weight))  # fmt: skip
+            descent(lambda: trainer.optimizer, weight))
 
 
 @scene

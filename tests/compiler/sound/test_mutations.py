@@ -142,7 +142,7 @@ def test_the_step_is_proved():
 
 @pytest.mark.parametrize(
     "name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.slow)
-             for i, n in enumerate(NAMES)])  # fmt: skip
+             for i, n in enumerate(NAMES)])
 def test_a_mutation_is_seen(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

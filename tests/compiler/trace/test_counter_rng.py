@@ -36,7 +36,7 @@ def compiled(step: Any, *args: Any, module: bool = False) -> Any:
 
 
 def numbers(name: str, parameters: tuple, shape: tuple, dtype: str, stream: int, key: int
-            ) -> np.ndarray:  # fmt: skip
+            ) -> np.ndarray:
     """What a draw gives, by NumPy."""
     made = np.empty(shape, dtype)
     Counted(name, stream, parameters).fill(made, key)
@@ -56,7 +56,7 @@ DRAWS: dict[str, tuple[Any, str, tuple]] = {
     "dropout": (lambda: F.dropout(torch.ones(7, 33), 0.3), "fill_dropout", (0.3,)),
     "randn": (lambda: torch.randn(7, 33), "fill_normal", (0.0, 1.0)),
     "normal": (lambda: torch.empty(7, 33).normal_(3, 2), "fill_normal", (3.0, 2.0)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DRAWS)

@@ -14,7 +14,7 @@ from flambeau.compiler.trace.plain_values import same_plain, unlike
 from ..step_comparison import compiled, runs, same
 
 ALIKE = [2, 2.0, True, 1, 1.0, 1 + 0j, 0.0, -0.0, 0, False, math.nan, complex(0.0, -0.0), 0j, None,
-         "2", b"2", np.float64(2), np.float32(2), np.int64(2)]  # fmt: skip
+         "2", b"2", np.float64(2), np.float32(2), np.int64(2)]
 
 
 @pytest.mark.parametrize("value", ALIKE, ids=repr)

@@ -64,7 +64,7 @@ def run(source, calls=6, mode="now"):
         first = first or (k + 1 if step._programs else 0)
     found += [t.numpy().copy() for t in net.state_dict().values()]
     found += [v.numpy().copy() for s in optimizer.state.values() for v in s.values()
-              if isinstance(v, torch.Tensor)]  # fmt: skip
+              if isinstance(v, torch.Tensor)]
     return found, first
 
 

@@ -15,7 +15,7 @@ dist.init_process_group(os.environ.get("BACKEND", "gloo"))
 rank, size = dist.get_rank(), dist.get_world_size()
 everybody = range(size)
 dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32,
-          torch.int8, torch.uint8]  # fmt: skip
+          torch.int8, torch.uint8]
 
 
 def reductions() -> None:
@@ -58,7 +58,7 @@ def movements() -> None:
         rows = [torch.zeros(2, dtype=dtype) for _ in everybody]
         dist.all_gather(rows, torch.full((2,), rank).to(dtype))
         assert [row[0].item() for row in rows] == [torch.tensor(i).to(dtype).item()
-                                                   for i in everybody]  # fmt: skip
+                                                   for i in everybody]
     whole = torch.zeros(size * 2)
     dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
     assert whole[1::2].tolist() == list(everybody)
@@ -80,7 +80,7 @@ def movements() -> None:
         assert [y[0].item() for y in outputs] == [10 * i + rank for i in everybody]
     y = torch.zeros(size * (rank + 1))
     dist.all_to_all_single(y, torch.cat([torch.full((i + 1,), float(rank)) for i in everybody]),
-                           [rank + 1] * size, [i + 1 for i in everybody])  # fmt: skip
+                           [rank + 1] * size, [i + 1 for i in everybody])
     assert y.tolist() == [i for i in everybody for _ in range(rank + 1)]
 
 
@@ -109,13 +109,13 @@ def point_to_point() -> None:
     a, b = torch.zeros(1), torch.zeros(1)  # the second tag is received first
     works = [dist.irecv(b, before, tag=2), dist.irecv(a, before, tag=1)]
     works += [dist.isend(torch.tensor([1.0 + rank]), after, tag=1),
-              dist.isend(torch.tensor([2.0 + rank]), after, tag=2)]  # fmt: skip
+              dist.isend(torch.tensor([2.0 + rank]), after, tag=2)]
     for work in works:
         work.wait()
     assert (a.item(), b.item()) == (1 + before, 2 + before)
     c = torch.zeros(2)
     for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(2) * rank, after),
-                                        dist.P2POp(dist.irecv, c, before)]):  # fmt: skip
+                                        dist.P2POp(dist.irecv, c, before)]):
         work.wait()
     assert c.tolist() == [before] * 2
     if rank == 0:
@@ -191,7 +191,7 @@ def errors() -> None:
 
 
 for part in (reductions, movements, asynchronous, point_to_point, objects, groups, gradients,
-             errors):  # fmt: skip
+             errors):
     try:
         part()
     except BaseException:

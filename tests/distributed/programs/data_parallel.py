@@ -43,7 +43,7 @@ class Net(nn.Module):
 def batches(count: int) -> list[Any]:
     generator = torch.Generator().manual_seed(100 + rank)
     return [(torch.randn(6, 8, generator=generator),
-             torch.randint(3, (6,), generator=generator)) for _ in range(count)]  # fmt: skip
+             torch.randint(3, (6,), generator=generator)) for _ in range(count)]
 
 
 def check_same(net: Any, name: str) -> None:
@@ -54,7 +54,7 @@ def check_same(net: Any, name: str) -> None:
 
 
 def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumulate: int = 1,
-          hook: Any = None, **options: Any) -> None:  # fmt: skip
+          hook: Any = None, **options: Any) -> None:
     torch.manual_seed(rank)  # DDP makes the ranks alike
     net = DDP(Net(), bucket_cap_mb=0.1, **options)
     if hook is not None:
@@ -213,7 +213,7 @@ def refusals() -> None:
     except RuntimeError as error:
         said = str(error)
     assert "params[0] in this process" in said or "do not match those of process 0" in said \
-        or "appears not to match" in said, said  # fmt: skip
+        or "appears not to match" in said, said
 
 
 train("plain", steps=50)

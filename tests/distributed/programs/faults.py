@@ -38,7 +38,7 @@ def train_until(last_step: int) -> None:
     torch.manual_seed(0)
     net = nn.parallel.DistributedDataParallel(nn.Sequential(
         nn.Linear(50, 400), nn.ReLU(), nn.Linear(400, 400), nn.ReLU(), nn.Linear(400, 1)
-    ))  # fmt: skip
+    ))
     steps = 0
 
     def die(_: Any) -> None:
@@ -96,7 +96,7 @@ def store_fault() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
             report(lambda: dist.init_process_group("gloo", init_method=address, rank=0,
-                                                   world_size=2, timeout=LIMIT))  # fmt: skip
+                                                   world_size=2, timeout=LIMIT))
     elif fault == "one of three":
         report(lambda: dist.init_process_group("gloo", timeout=timedelta(seconds=2)))
     elif fault == "nobody":
@@ -104,7 +104,7 @@ def store_fault() -> None:
     elif fault == "wrong address":
         address = "tcp://127.0.0.1:1"
         report(lambda: dist.init_process_group("gloo", init_method=address, rank=1, world_size=2,
-                                               timeout=timedelta(seconds=1)))  # fmt: skip
+                                               timeout=timedelta(seconds=1)))
     sys.exit()
 
 

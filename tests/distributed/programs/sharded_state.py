@@ -85,7 +85,7 @@ def save() -> None:
     net, opt = trained(lambda p: torch.optim.Adam(p, lr=0.01))
     weights, states = get_state_dict(net, opt)
     dcp.save({"net": weights, "opt": states, "step": 6, f"of rank {rank}": torch.full((2,), rank)},
-             checkpoint_id=folder)  # fmt: skip
+             checkpoint_id=folder)
     assert len([name for name in os.listdir(folder) if name.endswith(".distcp")]) == size
 
 

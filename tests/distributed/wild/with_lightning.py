@@ -31,7 +31,7 @@ def main():
     trainer = lightning.Trainer(
         accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    )
     trainer.fit(model, DataLoader(TensorDataset(x, y), batch_size=8))
     if trainer.global_rank == 0:
         print(type(trainer.strategy.model).__name__, trainer.world_size, *model.losses)

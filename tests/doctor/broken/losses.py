@@ -95,7 +95,7 @@ def relu_before_the_logits():
     net = nn.Sequential(
         nn.Linear(10, 20), nn.ReLU(),
         nn.Linear(20, 4), nn.ReLU(),  # WRONG
-    )  # fmt: skip
+    )
     opt = optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(12):
         x, y = torch.randn(32, 10), torch.randint(0, 4, (32,))

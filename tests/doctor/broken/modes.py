@@ -13,7 +13,7 @@ def validated_in_training_mode():
     train = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,))), 16)
     test = DataLoader(TensorDataset(torch.randn(32, 8), torch.randint(0, 3, (32,))), 16)
     model = nn.Sequential(nn.Linear(8, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Dropout(0.5),
-                          nn.Linear(20, 3))  # fmt: skip
+                          nn.Linear(20, 3))
     opt = optim.Adam(model.parameters())
     for epoch in range(3):
         for x, y in train:
@@ -155,7 +155,7 @@ def batch_second_for_an_lstm():
 def view_where_permute_was_meant():
     torch.manual_seed(8)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                        nn.Linear(4, 2))  # fmt: skip
+                        nn.Linear(4, 2))
     opt = optim.Adam(net.parameters())
     images = torch.rand(24, 12, 10, 3)
     labels = torch.randint(0, 2, (24,))

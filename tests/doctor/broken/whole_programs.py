@@ -142,7 +142,7 @@ def two_orders():
 
 def frozen_body_with_living_statistics():
     body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-                         nn.Flatten())  # fmt: skip
+                         nn.Flatten())
     for p in body.parameters():
         p.requires_grad = False
     head = nn.Linear(4, 2)

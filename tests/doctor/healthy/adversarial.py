@@ -103,7 +103,7 @@ def cycle_gan_with_frozen_critics():
 def fgsm_attack_on_a_model_in_eval_mode():
     torch.manual_seed(2)
     model = nn.Sequential(nn.Linear(10, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Dropout(0.2),
-                          nn.Linear(20, 3))  # fmt: skip
+                          nn.Linear(20, 3))
     opt = optim.SGD(model.parameters(), lr=0.1)
     for _ in range(6):
         x, y = torch.randn(16, 10), torch.randint(0, 3, (16,))

@@ -314,7 +314,7 @@ def heads_of_several_tasks_in_turn():
         task = "abc"[step % 3]
         out = heads[task](torch.relu(body(torch.randn(8, 6))))
         loss = (F.mse_loss(out, torch.randn(8, 1)) if task == "c"
-                else F.cross_entropy(out, torch.randint(0, out.shape[1], (8,))))  # fmt: skip
+                else F.cross_entropy(out, torch.randint(0, out.shape[1], (8,))))
         opt.zero_grad()
         loss.backward()
         opt.step()

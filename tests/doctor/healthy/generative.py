@@ -16,7 +16,7 @@ def variational_autoencoder():
             self.encode = nn.Linear(20, 16)
             self.mu, self.log_var = nn.Linear(16, 3), nn.Linear(16, 3)
             self.decode = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 20),
-                                        nn.Sigmoid())  # fmt: skip
+                                        nn.Sigmoid())
 
         def forward(self, x):
             h = F.relu(self.encode(x))

@@ -235,7 +235,7 @@ def samples_changed_as_copies():
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
         nn.LazyLinear(3),
-    )  # fmt: skip
+    )
     loader = DataLoader(_Augmented(), batch_size=12, shuffle=True, drop_last=True)
     net(torch.rand(2, 1, 8, 8))
     optimizer = optim.AdamW(net.parameters(), lr=1e-3)

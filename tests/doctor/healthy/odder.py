@@ -21,7 +21,7 @@ def encoder_and_decoder_of_one_vocabulary():
         out = model(
             embedding(source), embedding(target[:, :-1]), tgt_mask=mask,
             src_key_padding_mask=source == 0, tgt_key_padding_mask=target[:, :-1] == 0,
-        )  # fmt: skip
+        )
         loss = F.cross_entropy(head(out).transpose(1, 2), target[:, 1:], ignore_index=0)
         optimizer.zero_grad()
         loss.backward()

@@ -135,7 +135,7 @@ def simsiam_with_stop_gradient():
         z1, z2 = encoder(x + 0.1), encoder(x - 0.1)
         p1, p2 = predictor(z1), predictor(z2)
         loss = -(F.cosine_similarity(p1, z2.detach()).mean()
-                 + F.cosine_similarity(p2, z1.detach()).mean()) / 2  # fmt: skip
+                 + F.cosine_similarity(p2, z1.detach()).mean()) / 2
         opt.zero_grad()
         loss.backward()
         opt.step()

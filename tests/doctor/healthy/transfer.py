@@ -10,7 +10,7 @@ from flambeau import nn, optim
 def _backbone():
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-                         nn.Flatten())  # fmt: skip
+                         nn.Flatten())
 
 
 def frozen_backbone_and_new_head():
@@ -71,7 +71,7 @@ def discriminative_rates_and_added_group():
     opt = optim.AdamW([
         {"params": body.weight, "lr": 1e-5}, {"params": body.bias, "weight_decay": 0.0},
         {"params": head.parameters(), "lr": 1e-3},
-    ], lr=1e-4)  # fmt: skip
+    ], lr=1e-4)
     extra = nn.Linear(2, 2)
     for step in range(10):
         if step == 4:

@@ -87,7 +87,7 @@ def test_bfloat16_rounds_as_ml_dtypes(check) -> None:
 
 
 BINARY = (Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.DIV, Scalar.REM, Scalar.MAXIMUM,
-          Scalar.MINIMUM)  # fmt: skip
+          Scalar.MINIMUM)
 UNARY = (Scalar.NEG, Scalar.ABS, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND)
 COMPARISONS = (Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE)
 BITS = (Scalar.AND, Scalar.OR, Scalar.XOR)
@@ -112,7 +112,7 @@ def test_operations(check, operation: Scalar, type: Type) -> None:
 
 @pytest.mark.parametrize("type", [*INTEGERS, Type.BOOL], ids=lambda one: one.value)
 @pytest.mark.parametrize("operation", [*BITS, Scalar.NOT, Scalar.SHL, Scalar.SHR],
-                         ids=lambda one: one.name)  # fmt: skip
+                         ids=lambda one: one.name)
 def test_bits(check, operation: Scalar, type: Type) -> None:
     a, b = pairs(type)
     if operation in (Scalar.SHL, Scalar.SHR):
@@ -125,7 +125,7 @@ def test_bits(check, operation: Scalar, type: Type) -> None:
 
 
 @pytest.mark.parametrize("pair", [(Type.F32, Type.I32), (Type.F64, Type.U64), (Type.I16, Type.F16),
-                                  (Type.BF16, Type.I16), (Type.BOOL, Type.U8)])  # fmt: skip
+                                  (Type.BF16, Type.I16), (Type.BOOL, Type.U8)])
 def test_bitcasts(check, pair: tuple[Type, Type]) -> None:
     for source, target in (pair, pair[::-1]):
         values = extremes(source)
@@ -148,13 +148,13 @@ def test_where_and_stores_of_every_type(check, type: Type) -> None:
 @pytest.mark.parametrize("operation", [
     Scalar.EXP, Scalar.LOG, Scalar.TANH, Scalar.SIN, Scalar.COS, Scalar.ERF, Scalar.SQRT,
     Scalar.EXPM1, Scalar.LOG1P, Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN,
-], ids=lambda one: one.name)  # fmt: skip
+], ids=lambda one: one.name)
 @pytest.mark.parametrize("type", [Type.F32, Type.F64], ids=lambda one: one.value)
 def test_functions_are_called(check, operation: Scalar, type: Type) -> None:
     """That each arrives at a function of its own; native/math has their tests."""
     values = np.linspace(0.1, 3, 37).astype(numpy_dtype(type))
     inputs = [values, values[::-1].copy()] if operation in (
-        Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN) else [values]  # fmt: skip
+        Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN) else [values]
     for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         kernel = elementwise(operation, [type] * len(inputs), type, kind, len(values))
         check(kernel, [*inputs, np.zeros_like(values)], threads=(1,))

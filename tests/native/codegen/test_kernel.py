@@ -63,7 +63,7 @@ def test_sizes_known_when_run(check, n: int) -> None:
     value = apply(Scalar.SUB, Load(x, place((i, stride), (j, 1))), number(1))
     inner = Loop(j, columns, [Store(y, place((i, columns), (j, 1)), value)], LoopKind.VECTORIZED)
     kernel = Kernel("sized", [x, y], [Loop(i, rows, [inner], LoopKind.PARALLEL)],
-                    [rows, columns, stride])  # fmt: skip
+                    [rows, columns, stride])
     check(kernel, [draw(3, n + 2), draw(3, n)], [3, n, n + 2])
 
 
@@ -80,7 +80,7 @@ def test_strides(check, strides: tuple[int, int], kind: LoopKind) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 40), (1, 16, 16), (20, 17, 33), (1, 48, 50),
-                                   (2, 34, 15), (16, 16, 16), (3, 40, 16)])  # fmt: skip
+                                   (2, 34, 15), (16, 16, 16), (3, 40, 16)])
 @pytest.mark.parametrize("type", [Type.F32, Type.F64])
 def test_transposed(check, shape: tuple[int, int, int], type: Type) -> None:
     """Rows of one, columns of another, and a bias: tiles that are turned, and what is left."""
@@ -95,10 +95,10 @@ def test_transposed(check, shape: tuple[int, int, int], type: Type) -> None:
     inner = Loop(r, rows, [Loop(c, columns, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
     kernel = Kernel("turn", [x, y, w, z], [Loop(n, batch, [inner], LoopKind.PARALLEL)])
     arrays = [(draw(*s, seed=i) * 9).astype(type.value) for i, s in enumerate(
-        ((batch, columns, rows), (batch, size), (columns,), (batch, size)))]  # fmt: skip
+        ((batch, columns, rows), (batch, size), (columns,), (batch, size)))]
     _, y0, _, _ = check(kernel, arrays)
     np.testing.assert_allclose(y0.reshape(batch, rows, columns),
-                               arrays[0].transpose(0, 2, 1) + arrays[2], rtol=1e-6)  # fmt: skip
+                               arrays[0].transpose(0, 2, 1) + arrays[2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [32, 21])
@@ -168,21 +168,21 @@ def test_types_of_several_sizes(check, n: int) -> None:
     i = Index("i")
     mask, half, single, wide, out = (
         Buffer(type, name) for type, name in ((Type.BOOL, "mask"), (Type.F16, "half"),
-        (F32, "single"), (Type.F64, "wide"), (Type.I64, "out")))  # fmt: skip
+        (F32, "single"), (Type.F64, "wide"), (Type.I64, "out")))
     here = place((i, 1))
     h = apply(Scalar.CAST, Load(half, here), type=F32)
     total = apply(Scalar.CAST, apply(Scalar.ADD, h, Load(single, here)), type=Type.F64)
     either = apply(Scalar.WHERE, Load(mask, here), total, Load(wide, here))
     whole = apply(Scalar.ADD, apply(Scalar.CAST, either, type=I64), IndexValue(here))
     odd = apply(Scalar.NE, apply(Scalar.AND, IndexValue(here), number(1, I64)), number(0, I64),
-                type=Type.BOOL)  # fmt: skip
+                type=Type.BOOL)
     body: list[Statement] = [
         Store(out, here, whole),
         Store(half, here, apply(Scalar.CAST, either, type=Type.F16)),
         Store(mask, here, apply(Scalar.XOR, Load(mask, here), odd)),
     ]
     arrays = [draw(n) > 0, (draw(n) * 9).astype(np.float16), draw(n), draw(n).astype(np.float64),
-              np.zeros(n, np.int64)]  # fmt: skip
+              np.zeros(n, np.int64)]
     kernel = Kernel(
         "mixed", [mask, half, single, wide, out], [Loop(i, n, body, LoopKind.VECTORIZED)]
     )
@@ -264,7 +264,7 @@ def test_column_sums(check, rows: int, columns: int, kind: LoopKind) -> None:
     total = Accumulator(ReduceOp.SUM, F32)
     update = Update(total, Load(x, place((r, columns), (c, 1))))
     body: list[Statement] = [Begin(total), Loop(r, rows, [update]),
-                             Store(y, place((c, 1)), total)]  # fmt: skip
+                             Store(y, place((c, 1)), total)]
     kernel = Kernel("columns", [x, y], [Loop(c, columns, body, kind)])
     check(kernel, [draw(rows, columns), draw(columns)], atol=1e-5)
 
@@ -365,7 +365,7 @@ def test_argmax_in_any_order_of_positions(check) -> None:
     x, y, i = Buffer(F32, "x"), Buffer(Type.I64, "y"), Index("i")
     best = Accumulator(ReduceOp.ARGMAX, Type.I64, "best")
     body: list[Statement] = [Update(best, Load(x, at), IndexValue(at)) for at in (
-        Affine(99, ((i, -1),)), Affine(149, ((i, -1),)))]  # fmt: skip
+        Affine(99, ((i, -1),)), Affine(149, ((i, -1),)))]
     for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         loop = Loop(i, 50, body, kind)
         kernel = Kernel("arg", [x, y], [Begin(best), loop, Store(y, place(), best)])
@@ -384,7 +384,7 @@ def test_long_sums_are_accurate(kind: LoopKind, sized: bool) -> None:
     total = Accumulator(ReduceOp.SUM, F32)
     loop = Loop(i, size if sized else n, [Update(total, Load(x, place((i, 1))))], kind)
     kernel = Kernel("long", [x, y], [Begin(total), loop, Store(y, place(), total)],
-                    [size] if sized else [])  # fmt: skip
+                    [size] if sized else [])
     values, out = np.full(n, 0.1, np.float32), np.zeros(1, np.float32)
     compile_kernel(kernel).run([values, out], [n] if sized else [])
     np.testing.assert_allclose(out, values.astype(np.float64).sum(), rtol=1e-6)
@@ -425,7 +425,7 @@ def test_gather_of_rows(check, columns: int) -> None:
 @pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.U8, Type.BF16])
 def test_gather_and_scatter_in_lanes(check, n: int, type: Type) -> None:
     x, order, y, z = (Buffer(type, "x"), Buffer(Type.I32, "order"), Buffer(type, "y"),
-                      Buffer(type, "z"))  # fmt: skip
+                      Buffer(type, "z"))
     i = Index("i")
     where = apply(Scalar.CAST, Load(order, place((i, 1))), type=Type.I64)
     body: list[Statement] = [
@@ -440,10 +440,10 @@ def test_gather_and_scatter_in_lanes(check, n: int, type: Type) -> None:
 
 def test_scatter_add_of_rows_that_repeat(check) -> None:
     index, g, table, i, j = (Buffer(Type.I64, "index"), Buffer(F32, "g"), Buffer(F32, "table"),
-                             Index("i"), Index("j"))  # fmt: skip
+                             Index("i"), Index("j"))
     where = ((Load(index, place((i, 1))), 19),)
     inner = Loop(j, 19, [Store(table, place((j, 1)), Load(g, place((i, 19), (j, 1))), where,
-                               add=True)], LoopKind.VECTORIZED)  # fmt: skip
+                               add=True)], LoopKind.VECTORIZED)
     kernel = Kernel("rows", [index, g, table], [Loop(i, 40, [inner])])
     rows = np.random.default_rng(0).integers(0, 4, 40)
     check(kernel, [rows, draw(40, 19), draw(4, 19)], rtol=1e-5, atol=1e-5)
@@ -537,7 +537,7 @@ def test_many_statements_one_after_another(check) -> None:
 
 
 @pytest.mark.parametrize("types", [(F32, F32, F32), (Type.BF16, Type.BF16, F32),
-                                   (Type.I64, Type.I64, Type.I64), (Type.F64,) * 3])  # fmt: skip
+                                   (Type.I64, Type.I64, Type.I64), (Type.F64,) * 3])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 17, 3), (9, 40, 33)])
 @pytest.mark.parametrize("nested", [False, True])
 def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> None:
@@ -548,14 +548,14 @@ def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> No
     value = apply(Scalar.ADD, total, Load(bias, place((n, 1))))
     contract = Contract((Axis(m, rows),), Axis(n, columns), (Axis(k, depth),),
                         Load(a, place((m, depth), (k, 1))), Load(b, place((k, columns), (n, 1))),
-                        total, [Store(y, place((m, columns), (n, 1)), value)])  # fmt: skip
+                        total, [Store(y, place((m, columns), (n, 1)), value)])
     body: list[Statement] = (
         [Loop(outer, 1, [contract], LoopKind.PARALLEL)] if nested else [contract]
     )
     kernel = Kernel("product", [a, b, y, bias], body)
     arrays = [(draw(s, t, seed=i) * 4).astype(numpy_dtype(kind)) for i, (s, t, kind) in enumerate(
         ((rows, depth, types[0]), (depth, columns, types[1]), (rows, columns, types[2]),
-         (1, columns, types[2])))]  # fmt: skip
+         (1, columns, types[2])))]
     check(kernel, arrays, rtol=1e-5, atol=1e-4)
 
 
@@ -578,7 +578,7 @@ def test_a_long_running_sum_is_read_whole(check) -> None:
     total = Accumulator(ReduceOp.SUM, F32)
     steps = Loop(i, 3000, [Update(total, Load(x, place((i, 1)))), Store(y, place((i, 1)), total)])
     check(Kernel("scan", [x, y], [Begin(total), steps]), [draw(3000), draw(3000)], rtol=1e-4,
-          atol=1e-4)  # fmt: skip
+          atol=1e-4)
 
 
 @pytest.mark.parametrize("columns", [3, 7, 8, 9])

@@ -37,7 +37,7 @@ def loaded(type: Type, lanes: int, first: int, other: int) -> str:
 
 
 @pytest.mark.parametrize(("type", "lanes"), [(Type.F32, 16), (Type.F64, 16), (Type.I32, 64),
-                                             (Type.F32, 64), (Type.I64, 32)])  # fmt: skip
+                                             (Type.F32, 64), (Type.I64, 32)])
 @pytest.mark.parametrize("first", [1, 3, 5])
 def test_each_register_is_read_under_its_mask(type: Type, lanes: int, first: int) -> None:
     text = loaded(type, lanes, first, lanes - 1)

@@ -25,9 +25,9 @@ REFERENCES: dict[str, Callable] = {
     "TAN": np.tan, "ASIN": np.arcsin, "ACOS": np.arccos, "ATAN": np.arctan,
     "ERF": lambda x: special.erf(x.astype(float)).astype(Long),
     "ERFC": lambda x: special.erfc(x.astype(float)).astype(Long),
-}  # fmt: skip
+}
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -3.0, np.inf, -np.inf, np.nan, 1e-45, 1e-40,
-           3.4e38, -3.4e38, 88.8, -103.9, -87.4, 1e30]  # fmt: skip
+           3.4e38, -3.4e38, 88.8, -103.9, -87.4, 1e30]
 
 
 @functools.cache
@@ -101,7 +101,7 @@ def wide_arguments() -> np.ndarray:
     """Float64s of every size and sign, those in common use, around turns and powers."""
     draw = np.random.default_rng(0)
     special = [*SPECIAL, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 709.78, 709.79,
-               710.4, -745.2, 1e22, 99999999.5, 1e8, 22.0001, np.pi / 2, np.pi]  # fmt: skip
+               710.4, -745.2, 1e22, 99999999.5, 1e8, 22.0001, np.pi / 2, np.pi]
     bits = draw.integers(0, 1 << 64, 20_000, dtype=np.uint64).view(float)
     common = [draw.uniform(-n, n, 4000) for n in (1e-8, 0.01, 0.3, 1, 3, 30, 700, 1e5)]
     around = [np.arange(-500, 500) * (np.pi / 2), 1 + draw.normal(size=2000) * 1e-3]

@@ -42,7 +42,7 @@ def test_one_function_stands_for_all(check, kind: LoopKind) -> None:
     x, y, a, b, c = buffers(*"xyabc")
     body: list[Statement] = [
         added(x, y, a, kind), added(a, y, b, kind), added(b, b, c, kind, 1), added(x, b, c, kind),
-    ]  # fmt: skip
+    ]
     kernel = Kernel("chain", [x, y, a, b, c], body)
     assert loops(kernel) == 1
     arrays = check(kernel, [draw(seed) for seed in range(5)])

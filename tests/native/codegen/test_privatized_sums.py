@@ -38,7 +38,7 @@ def product(m: int, n: int, k: int, long: bool = False) -> tuple[Kernel, list[np
     i, j, p = Index("i"), Index("j"), Index("p")
     a, b, c, sums, squares = (
         Buffer(F32, "a"), Buffer(F32, "b"), Buffer(F32, "c"), parts(n), parts(n, "squares"),
-    )  # fmt: skip
+    )
     total = Accumulator(ReduceOp.SUM, F32)
     made = Store(c, Affine(0, ((i, n), (j, 1))), total)
     body: list[Statement] = [made, added(sums, total, (j, 1))]
@@ -47,9 +47,9 @@ def product(m: int, n: int, k: int, long: bool = False) -> tuple[Kernel, list[np
     contract = Contract(
         (Axis(i, m),), Axis(j, n), (Axis(p, k),), Load(a, Affine(0, ((i, k), (p, 1)))),
         Load(b, Affine(0, ((p, n), (j, 1)))), total, body,
-    )  # fmt: skip
+    )
     arrays = [numbers(m, k), numbers(k, n), *(np.full(s, np.nan, np.float32)
-              for s in ((m, n), (ROWS, n), (ROWS, n)))]  # fmt: skip
+              for s in ((m, n), (ROWS, n), (ROWS, n)))]
     buffers = [a, b, c, sums, squares]
     return Kernel("product", buffers if long else buffers[:4], [contract]), arrays[: 4 + long]
 
@@ -71,7 +71,7 @@ def test_channels_of_a_convolution(check: Check, channels: int, stride: int) -> 
     sums = Buffer(F32, "sums", parts=(ROWS, out * features))  # one for each row of the image
     total = Accumulator(ReduceOp.SUM, F32)
     at = ((b, size * size * channels), (h, stride * size * channels), (i, size * channels),
-          (w, stride * channels), (j, channels), (c, 1))  # fmt: skip
+          (w, stride * channels), (j, channels), (c, 1))
     contract = Contract(
         (Axis(b, n), Axis(h, out), Axis(w, out)), Axis(f, features),
         (Axis(i, 3), Axis(j, 3), Axis(c, channels)), Load(x, Affine(0, at)),
@@ -80,9 +80,9 @@ def test_channels_of_a_convolution(check: Check, channels: int, stride: int) -> 
         [Store(y, Affine(0, ((b, out * out * features), (h, out * features), (w, features),
                              (f, 1))), total),
          added(sums, total, (h, features), (f, 1))],
-    )  # fmt: skip
+    )
     arrays = [numbers(n, size, size, channels), numbers(3, 3, channels, features),
-              numbers(n, out, out, features), numbers(ROWS, out, features)]  # fmt: skip
+              numbers(n, out, out, features), numbers(ROWS, out, features)]
     check(Kernel("conv", [x, weight, y, sums], [contract]), arrays, rtol=3e-5, atol=3e-4)
 
 

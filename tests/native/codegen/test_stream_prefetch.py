@@ -73,7 +73,7 @@ def test_every_line_of_a_round_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize(("last", "most"), [
     (8 << 20, 6 << 20), (AVX512.last, MIN_DRAM_STREAM_BYTES), (480 << 20, MIN_DRAM_STREAM_BYTES),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("less", [True, False])
 def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
     last: int, most: int, less: bool

@@ -54,16 +54,16 @@ def run(kernel: Kernel, arrays: list[np.ndarray], threads: int = 1) -> None:
 
 
 def operands(m: int, n: int, k: int, flipped: tuple[bool, bool], type: Type = Type.F32
-             ) -> list[np.ndarray]:  # fmt: skip
+             ) -> list[np.ndarray]:
     rng = np.random.default_rng(m * 10007 + n * 101 + k)
     return [(rng.normal(size=(k, m) if flipped[0] else (m, k)) * 3).astype(DTYPES[type]),
-            rng.normal(size=(n, k) if flipped[1] else (k, n)).astype(DTYPES[type])]  # fmt: skip
+            rng.normal(size=(n, k) if flipped[1] else (k, n)).astype(DTYPES[type])]
 
 
 def wanted(given: list[np.ndarray], flipped: tuple[bool, bool]) -> tuple[np.ndarray, np.ndarray]:
     """The product in float64, and the sums of magnitudes that errors are measured by."""
     a, b = (x.astype(np.float64).T if turn else x.astype(np.float64)
-            for x, turn in zip(given, flipped, strict=True))  # fmt: skip
+            for x, turn in zip(given, flipped, strict=True))
     return a @ b, np.abs(a) @ np.abs(b)
 
 

@@ -99,7 +99,7 @@ def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> 
     target = TARGETS["avx512-bf16"]
     kernel = matrix_product(96, 96, 96, flipped, Type.BF16)
     inner = [one for one in loops(emit_assembly(emit(kernel, target), target))
-             if any("vdpbf16ps" in line for line in one)]  # fmt: skip
+             if any("vdpbf16ps" in line for line in one)]
     assert inner
     for one in inner:
         assert sum("vdpbf16ps" in line for line in one) >= 8

@@ -37,14 +37,14 @@ CASES = {
     "long lines": ((2, 40, (1, 5003), 20, (1, 5)), {"padding": (0, 2)}),
     "sixteen places": ((12, 48, (8, 8), 32, (3, 3)), {}),
     "wide padding": ((2, 5, (3, 3), 6, (3, 3)), {"padding": (2, 3)}),
-}  # fmt: skip
+}
 PLACES = {  # by Winograd's algorithm, worth it or not
     "whole vectors": ((2, 16, (8, 8), 32, (3, 3)), {}),
     "uneven": ((3, 37, (9, 7), 51, (3, 3)), {"padding": (1, 0)}),
     "several parts": ((2, 80, (6, 5), 136, (3, 3)), {"padding": (2, 1)}),
     "large weights": ((1, 520, (3, 4), 50, (3, 3)), {}),
     "two rows": ((3, 32, (4, 20), 16, (3, 3)), {"padding": (0, 0)}),
-}  # fmt: skip
+}
 LAYOUTS = [(False, False), (True, True)]  # images, weight: channels innermost
 EVERY = [(case, *layout) for case in CASES for layout in LAYOUTS]
 EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in blocks")]
@@ -59,7 +59,7 @@ def geometry(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(spatial, kernel, settings["stride"], settings["padding"],
                                  settings["dilation"], strict=True)
-    )  # fmt: skip
+    )
     return conv_static.Geometry(
         type, batch, channels, spatial, outputs, output, kernel, **settings,
         x=conv_static.strides_of((batch, channels, *spatial), last),
@@ -67,13 +67,13 @@ def geometry(
             (outputs, channels // settings["groups"], *kernel), weight_last
         ),
         y=conv_static.strides_of((batch, outputs, *output), last),
-    )  # fmt: skip
+    )
 
 
 def shapes(g: conv_static.Geometry) -> tuple[tuple[int, ...], ...]:
     """Of x, the weight and y."""
     return ((g.batch, g.channels, *g.spatial), (g.outputs, g.inputs_each, *g.kernel),
-            (g.batch, g.outputs, *g.output))  # fmt: skip
+            (g.batch, g.outputs, *g.output))
 
 
 def laid(x: np.ndarray, last: bool) -> np.ndarray:
@@ -95,7 +95,7 @@ def expected(g: conv_static.Geometry, x: np.ndarray, w: np.ndarray, gy: np.ndarr
     """y, and the gradients of x and of the weight, in float64."""
     (top, left), (h, v) = g.padding, g.spatial
     room = [s * (o - 1) + d * (k - 1) + 1 for s, o, d, k in
-            zip(g.stride, g.output, g.dilation, g.kernel, strict=True)]  # fmt: skip
+            zip(g.stride, g.output, g.dilation, g.kernel, strict=True)]
     image = np.zeros((g.batch, g.channels, max(room[0], h + top), max(room[1], v + left)))
     image[:, :, top : top + h, left : left + v] = x
     y, gw, gx = np.zeros(gy.shape), np.zeros(w.shape), np.zeros(image.shape)
@@ -183,7 +183,7 @@ def test_every_case_is_tiled() -> None:
 
 PLANS = (
     winograd_plan.plan_winograd, winograd_plan.plan_winograd, weight_gradient.plan_winograd_weight,
-)  # fmt: skip
+)
 BUILDS = (conv_static.forward, conv_static.backward_data, conv_static.backward_weight)
 
 
@@ -209,7 +209,7 @@ def test_sixteen_places(
         function = KernelFunction(kernel, name, load(emit(kernel, name=name), [name])[name])
         before = [*arrays, np.full(want.size, np.nan, np.float32)]
         compare(function, kernel, before, (), [*arrays, want], 0, 2e-6 * np.abs(want).max(),
-                (1, 2, 5))  # fmt: skip
+                (1, 2, 5))
 
 
 def test_three_by_three_taps_are_made_in_sixteen_places() -> None:

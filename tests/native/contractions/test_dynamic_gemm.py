@@ -24,7 +24,7 @@ from ..conftest import poisoned, unharmed
 
 LAYOUTS = list(combinations((True, False), repeat=2))
 EXTENTS = [(1, 1, 1), (3, 2, 0), (0, 3, 2), (5, 24, 7), (4, 25, 64), (7, 23, 33), (31, 49, 17),
-           (9, 8, 130), (64, 100, 50), (13, 65, 255)]  # fmt: skip
+           (9, 8, 130), (64, 100, 50), (13, 65, 255)]
 
 
 def operands(

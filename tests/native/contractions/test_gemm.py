@@ -32,7 +32,7 @@ Epilogue = Callable[[Accumulator, Index, Index], tuple[Expression, list[Buffer]]
 def matrix_product(
     m: int, n: int, k: int, flipped: tuple[bool, bool] = (False, False), type: Type = Type.F32,
     batch: int = 0, epilogue: Epilogue | None = None, sized: bool = False, pad: int = 0,
-) -> Kernel:  # fmt: skip
+) -> Kernel:
     """c = a @ b; `flipped`: which operands lie transposed. `pad`: elements between rows."""
     row, column, depth, number = (Index(name) for name in "ijkp")
     total = Type.F32 if type in HALVES else type
@@ -43,7 +43,7 @@ def matrix_product(
         sizes = [Size(name) for name in ("m", "n", "k", "a_row", "b_row", "c_row")]
         extents, widths = sizes[:3], sizes[3:]
     pairs = [(depth, row) if flipped[0] else (row, depth),
-             (column, depth) if flipped[1] else (depth, column), (row, column)]  # fmt: skip
+             (column, depth) if flipped[1] else (depth, column), (row, column)]
     places = []
     for (outer, inner), width, shape in zip(pairs, widths, shapes, strict=True):
         terms = ((outer, width), (inner, 1))
@@ -54,7 +54,7 @@ def matrix_product(
         (Axis(row, extents[0]),), Axis(column, extents[1]), (Axis(depth, extents[2]),),
         Load(a, Affine(0, places[0])), Load(b, Affine(0, places[1])), sums,
         [Store(c, Affine(0, places[2]), value)],
-    )  # fmt: skip
+    )
     body = [Loop(number, batch, [one], LoopKind.PARALLEL)] if batch else [one]
     return Kernel("product", [a, b, c, *extra], body, sizes)
 
@@ -67,7 +67,7 @@ def check(
     m: int, n: int, k: int, flipped: tuple[bool, bool] = (False, False), type: Type = Type.F32,
     batch: int = 0, epilogue: Epilogue | None = None, sized: bool = False, pad: int = 0,
     threads: int = 1, finish: Callable[..., np.ndarray] = lambda y: y,
-) -> None:  # fmt: skip
+) -> None:
     """Runs a product on numbers between poisoned margins and compares with float64."""
     rng = np.random.default_rng(m * 10007 + n * 101 + k)
     kernel = matrix_product(m, n, k, flipped, type, batch, epilogue, sized, pad)
@@ -111,7 +111,7 @@ def bias_tanh(sums: Accumulator, row: Index, column: Index) -> tuple[Expression,
 
 FLIPS = list(combinations((False, True), repeat=2))
 SHAPES = [(1, 1, 1), (0, 3, 2), (3, 0, 2), (3, 2, 0), (1, 50, 7), (50, 1, 7), (8, 48, 16),
-          (9, 49, 17), (7, 47, 15), (13, 10, 100), (33, 65, 31), (17, 129, 64)]  # fmt: skip
+          (9, 49, 17), (7, 47, 15), (13, 10, 100), (33, 65, 31), (17, 129, 64)]
 
 
 @pytest.mark.parametrize("flipped", FLIPS)
@@ -144,7 +144,7 @@ def test_operands_that_are_packed(flipped: tuple[bool, bool]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 10, 784), (2, 17, 33), (3, 8, 16), (5, 3, 5), (6, 1, 64),
-                                   (7, 40, 130), (13, 33, 200), (23, 9, 300)])  # fmt: skip
+                                   (7, 40, 130), (13, 33, 200), (23, 9, 300)])
 def test_few_rows_are_dot_products(shape: tuple[int, int, int]) -> None:
     check(*shape, (False, True))
     check(*shape, (False, True), threads=3, pad=5)
@@ -164,7 +164,7 @@ def test_integers_wrap(type: Type) -> None:
     rng = np.random.default_rng(0)
     info = np.iinfo(type.value)
     a, b = (rng.integers(info.min, info.max, shape, dtype(type), endpoint=True)
-            for shape in ((5, 40), (40, 21)))  # fmt: skip
+            for shape in ((5, 40), (40, 21)))
     c = np.empty((5, 21), dtype(type))
     compile_kernel(kernel).run([a, b, c])
     np.testing.assert_array_equal(c, a @ b)
@@ -215,7 +215,7 @@ def loops(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(("name", "fma", "stack"), [
     ("avx512", "vfmadd", r"\(%rsp\)"), ("avx2", "vfmadd", r"\(%rsp\)"),
     ("neon", "fmla", r"\[sp(, #\d+)?\]"),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("flipped", FLIPS)
 def test_inner_loops_keep_their_sums_in_registers(
     name: str, fma: str, stack: str, flipped: tuple[bool, bool]
@@ -269,7 +269,7 @@ def test_a_gradient_and_the_update_of_its_weight(shape: tuple[int, int, int]) ->
     m, n, k = shape
     rng = np.random.default_rng(0)
     a, b, c, w = (rng.normal(size=size).astype("f") for size in (
-        (k, m), (k, n), (m, n), (m, n)))  # fmt: skip
+        (k, m), (k, n), (m, n), (m, n)))
     memories = [poisoned(x) for x in (a, b, c, w, np.array([0.25]))]
     compile_kernel(stepped(m, n, k)).run([inside for _, inside in memories], threads=2)
     for memory, inside in memories:
@@ -300,7 +300,7 @@ def test_what_is_the_same_for_all_elements_is_computed_once() -> None:
 @pytest.mark.parametrize(("groups", "panels", "costs", "across"), [
     (8, 8, (1, 0, 0), 2), (8, 1, (1, 0, 0), 1), (4, 4, (24, 48, 8), 2), (24, 11, (24, 2, 1), 1),
     (22, 8, (24, 64, 6), 2), (85, 2, (24, 6, 640), 1),
-])  # fmt: skip
+])
 def test_threads_stand_where_they_have_least_to_do(
     groups: int, panels: int, costs: tuple[int, int, int], across: int
 ) -> None:

@@ -94,13 +94,13 @@ def rows_in_steps() -> None:
             far = [max(1, abs(step)) * columns for step in steps]
             kernel = rows_apart(Type.F32, of_x, of_y)
             x, y = (fenced(np.arange(2 * far[k] + abs(steps[k]) * (columns - 1) + 1.0, dtype="f"),
-                           after) for k in (0, 1))  # fmt: skip
+                           after) for k in (0, 1))
             y[...] = -1
             first = x[columns - 1 :] if of_x == -1 else x
             sizes = [columns, *[3 for step in (of_x, of_y) if step is None], *[1, 0, 0] * 3]
             compile_kernel(kernel).run([first, y], [*sizes, 3, *far], 2)
             each = [np.add.outer(np.arange(3) * far[k], np.arange(columns) * steps[k])
-                    for k in (0, 1)]  # fmt: skip
+                    for k in (0, 1)]
             np.testing.assert_array_equal(y[each[1]], first[0] + each[0])
             assert np.count_nonzero(y == -1) == y.size - 3 * columns
         x, y = fenced(np.ones(6 * columns - 1, np.float32), after), np.empty(3, np.float32)
@@ -113,14 +113,14 @@ def rows_in_steps() -> None:
 def convolutions() -> None:
     """Of any size, in both layouts: each direction; windows from rows, two apart, gathered."""
     cases = ("primes", "narrow", "groups", "kernel beyond the image", "long strides", "strided",
-             "strided between rows", "wide padding", "tiles across rows")  # fmt: skip
+             "strided between rows", "wide padding", "tiles across rows")
     for case, last in combinations(cases, (False, True)):
         g = geometry(case, last, last)
         x, w, y = shapes(g)
         windows, gradient = conv.windows(Type.F32), conv.weight(Type.F32)
         runs = [(windows, conv.forward_calls, [x, w, (g.outputs,), y]),
                 (windows, conv.data_calls, [y, w, (g.channels,), x]),
-                (gradient, conv.weight_calls, [x, y, w])]  # fmt: skip
+                (gradient, conv.weight_calls, [x, y, w])]
         for (kernel, calls, each), after in combinations(runs, (False, True)):
             arrays = [fenced(np.ones(shape, np.float32), after) for shape in each]
             for call in calls(g):
@@ -132,5 +132,5 @@ def convolutions() -> None:
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native.contractions import test_guard_pages; test_guard_pages.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+                          check=False)
     assert done.returncode == 0, done.stderr[-2000:] or f"ended by signal {-done.returncode}"

@@ -30,7 +30,7 @@ MORE = {
     "dilated and strided": ((2, 4, (15, 16), 8, (3, 3)), {"dilation": (3, 2), "stride": (2, 3)}),
     "two groups": ((3, 6, (8, 9), 14, (3, 3)), {"groups": 2, "stride": (2, 1)}),
     "many groups": ((2, 12, (8, 8), 12, (3, 3)), {"groups": 6}),
-}  # fmt: skip
+}
 CASES.update(MORE)
 LAYOUTS = [(False, False), (True, True), (True, False)]
 
@@ -40,7 +40,7 @@ def placed(arrays: list[np.ndarray], call: KernelCall) -> list[np.ndarray]:
 
 
 def check(kernel: Kernel, calls: list[KernelCall], given: list[np.ndarray], want: np.ndarray,
-          threads: int) -> None:  # fmt: skip
+          threads: int) -> None:
     """Runs calls between poison: the last array becomes `want`, the others stay."""
     function = compile_kernel(kernel)
     memories = [poisoned(a) for a in [*given, np.full(want.size, np.nan, given[0].dtype)]]
@@ -65,7 +65,7 @@ def test_all_shapes_take_the_same_kernels(case: str, last: tuple[bool, bool]) ->
     for grouped, threads in ((False, 1), (False, 3), (True, 2)):
         windows, gradient = any_conv.windows(Type.F32, grouped), any_conv.weight(Type.F32, grouped)
         forward, data, back = (list(calls(g, grouped)) for calls in (
-            any_conv.forward_calls, any_conv.data_calls, any_conv.weight_calls))  # fmt: skip
+            any_conv.forward_calls, any_conv.data_calls, any_conv.weight_calls))
         check(windows, forward, [images[0], weight, bias], shifted, threads)
         check(windows, data, [images[1], weight, none], laid(gx, last[0]), threads)
         check(gradient, back, images, laid(gw, last[1]), threads)
@@ -91,7 +91,7 @@ def test_what_the_interpreter_gives(grouped: bool, last: bool) -> None:
     spatial, kernel, output = (5, 4), (2, 3), (2, 4)
     sizes = [(2, 4, *spatial), (6, 2, *kernel), (2, 6, *output)]
     g = conv_static.Geometry(Type.F32, 2, 4, spatial, 6, output, kernel, (2, 1), (0, 1), (2, 1), 2,
-                      *[conv_static.strides_of(shape, last) for shape in sizes])  # fmt: skip
+                      *[conv_static.strides_of(shape, last) for shape in sizes])
     rng = np.random.default_rng(3)
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in sizes)
     bias = np.zeros(6, np.float32)

@@ -75,7 +75,7 @@ def glibc() -> bool:
 def faults(program: str = PROGRAM, **variables: str) -> int:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
     run = subprocess.run([sys.executable, "-c", program], env={**kept, **variables}, check=True,
-                         capture_output=True, text=True)  # fmt: skip
+                         capture_output=True, text=True)
     return int(run.stdout)
 
 
@@ -105,7 +105,7 @@ def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_zeros_apart_from_the_heap_are_not_written() -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
     run = subprocess.run([sys.executable, "-c", APART], env=kept, check=True, capture_output=True,
-                         text=True)  # fmt: skip
+                         text=True)
     inside, _ = map(int, run.stdout.split())
     assert inside < 100
 

@@ -163,7 +163,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
     )
     root = Path(__file__).resolve().parents[3]
     running = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stderr=subprocess.PIPE)
-               for _ in range(4)]  # fmt: skip
+               for _ in range(4)]
     assert [(p.communicate()[1], p.returncode) for p in running] == [(b"", 0)] * 4
     assert len(os.listdir(folder)) == 10
 

@@ -21,7 +21,7 @@ def test_every_flag_is_in_the_table() -> None:
     named = {
         name for path in (ROOT / "flambeau").rglob("*.py")
         for name in re.findall(r"FLAMBEAU_[A-Z_]+", path.read_text(encoding="utf-8"))
-    }  # fmt: skip
+    }
     assert named == {flag.name for flag in environment.FLAGS}
 
 

@@ -34,7 +34,7 @@ def test_net():
 def run(*args: str, **environment: str) -> str:
     kept = {k: v for k, v in os.environ.items() if k != "FLAMBEAU_TRACEBACK"}
     done = subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120,
-                          env={**kept, "COLUMNS": "200", **environment}, check=False)  # fmt: skip
+                          env={**kept, "COLUMNS": "200", **environment}, check=False)
     return done.stdout + done.stderr
 
 
@@ -59,7 +59,7 @@ try:
     test_net()
 except RuntimeError as error:
     raise ValueError("mine") from error
-""")  # fmt: skip
+""")
     text = run("-m", "flambeau", script)
     assert PACKAGE not in text
     assert "direct cause" in text
@@ -69,7 +69,7 @@ except RuntimeError as error:
 def test_suggestions(tmp_path):
     lines = {"nn.Conv2d(3, 8, kernal_size=3)": "Did you mean 'kernel_size'?",
              "torch.soft_max": "softmax", "torch.ones(2).requires_gradd": "requires_grad",
-             "Net().layer": "layers", "prnt": "print"}  # fmt: skip
+             "Net().layer": "layers", "prnt": "print"}
     for line, hint in lines.items():
         text = run("-m", "flambeau", write(tmp_path / "net.py", f"{PROGRAM}\n{line}\n"))
         assert hint in text.splitlines()[-1], text
@@ -77,7 +77,7 @@ def test_suggestions(tmp_path):
 
 def test_pytest(tmp_path):
     test = write(tmp_path / "test_net.py", PROGRAM.replace("torch", "flambeau as torch", 1)
-                 .replace("from torch", "from flambeau"))  # fmt: skip
+                 .replace("from torch", "from flambeau"))
     args = ("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", test)
     text = run(*args)
     assert "1 failed" in text
@@ -97,7 +97,7 @@ shell.run_cell({PROGRAM.replace("import torch", "import flambeau as torch")
 shell.run_cell("test_net()")
 import sys, traceback
 print("whole:", len(traceback.extract_tb(sys.last_traceback)))
-""")  # fmt: skip
+""")
     text = re.sub(r"\x1b\[[\d;]*m", "", run(cells, IPYTHONDIR=str(tmp_path)))
     assert "self.layers" in text
     assert "inside flambeau" in text

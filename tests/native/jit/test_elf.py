@@ -159,7 +159,7 @@ def test_what_lies_elsewhere_is_called(no_llvm: None, monkeypatch: pytest.Monkey
 def test_files_loaded_together_keep_to_themselves(no_llvm: None) -> None:
     """Constants and internal functions of one name, in four files at once."""
     texts = [CONSTANTS.replace("1.5", f"{i}.0") + CHOICE.replace("2\n", f"{i}\n").replace(
-        "-50", f"{-50 - i}") for i in range(4)]  # fmt: skip
+        "-50", f"{-50 - i}") for i in range(4)]
     codes = {str(i): ([], emit_object_code(text)) for i, text in enumerate(texts)}
     elf_loader._load(codes)
     for i in range(4):
@@ -247,7 +247,7 @@ print(losses, "llvmlite.binding" in sys.modules)
 @by_hand
 def test_a_process_that_finds_its_code_on_disk_needs_no_llvm() -> None:
     runs = [subprocess.run([sys.executable, "-c", SECOND_TIME], capture_output=True, text=True,
-                           check=False) for _ in range(3)]  # fmt: skip
+                           check=False) for _ in range(3)]
     assert not runs[0].returncode, runs[0].stderr
     first, _, last = (run.stdout.strip().rpartition(" ") for run in runs)
     assert first[2] == "True" and last[2] == "False"

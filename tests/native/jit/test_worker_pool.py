@@ -40,7 +40,7 @@ def product() -> Kernel:
     inside = [Store(c, Affine(0, ((i, 4), (j, 1))), total)]
     return Kernel("product", [a, b, c], [Contract(
         (Axis(i, 4),), Axis(j, 4), (Axis(k, 4),), Load(a, Affine(0, ((i, 4), (k, 1)))),
-        Load(b, Affine(0, ((k, 4), (j, 1)))), total, inside)])  # fmt: skip
+        Load(b, Affine(0, ((k, 4), (j, 1)))), total, inside)])
 
 
 class Made:
@@ -233,7 +233,7 @@ if sys.argv[1] == "kill":
 @pytest.mark.parametrize("how", ("exit", "kill"))
 def test_makers_end_with_the_process(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM, how, PACKAGE], capture_output=True,
-                          text=True, timeout=60, check=False)  # fmt: skip
+                          text=True, timeout=60, check=False)
     assert done.returncode == (0 if how == "exit" else -9), done.stderr
     pid = int(done.stdout.split("pid ")[1].split()[0])
     end = time.monotonic() + 10
@@ -258,7 +258,7 @@ assert os.waitpid(child, 0)[1] == 0, "a child has its parent's makers"
 
 def test_interrupts_and_forks_in_a_real_process() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM + _INTERRUPTED, "exit", PACKAGE],
-                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+                          capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -32,7 +32,7 @@ CASES = {
     "several blocks of strides": ((1, 2, (190, 83), 1, (3, 5)), {"stride": (2, 3)}),
     "long lines": ((1, 3, (1, 7001), 1, (1, 9)), {"padding": (0, 4)}),
     "long lines, strided": ((1, 2, (1, 7001), 2, (1, 9)), {"padding": (0, 4), "stride": (1, 2)}),
-}  # fmt: skip
+}
 SMALL = ["one of all", "dilated", "beyond the stride", "wide padding"]
 
 
@@ -47,12 +47,12 @@ def sized(type: Type, shape: tuple, settings: dict) -> conv_static.Geometry:
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(spatial, kernel, settings["stride"], settings["padding"],
                                  settings["dilation"], strict=True)
-    )  # fmt: skip
+    )
     outputs = channels * each
     sizes = ((batch, channels, *spatial), (outputs, 1, *kernel), (batch, outputs, *output))
     x, weight, y = (conv_static.strides_of(size, False) for size in sizes)
     return conv_static.Geometry(type, batch, channels, spatial, outputs, output, kernel, **settings,
-                         groups=channels, x=x, weight=weight, y=y)  # fmt: skip
+                         groups=channels, x=x, weight=weight, y=y)
 
 
 def passes(g: conv_static.Geometry):
@@ -134,7 +134,7 @@ def test_what_the_interpreter_gives(check, case: str) -> None:
 def test_few_kernels_serve_all() -> None:
     """By the stride along rows, where that is 1 or 2."""
     made = {(call.builder, call.step) for case in CASES
-            for call, _, _ in passes(geometry(case, Type.F32))}  # fmt: skip
+            for call, _, _ in passes(geometry(case, Type.F32))}
     assert len(made) == 9
 
 
@@ -142,6 +142,6 @@ def test_what_no_room_is_for_has_no_call() -> None:
     padding = {"stride": (1, 1), "padding": (0, 0), "dilation": (140, 140)}
     strides = conv_static.strides_of((1, 2, 300, 300), False)
     g = conv_static.Geometry(Type.F32, 1, 2, (300, 300), 2, (20, 20), (3, 3), **padding, groups=2,
-                      x=strides, weight=strides, y=strides)  # fmt: skip
+                      x=strides, weight=strides, y=strides)
     assert depthwise_plan.forward(g) is None
     assert depthwise_plan.backward_data(g) is None

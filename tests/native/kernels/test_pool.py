@@ -41,7 +41,7 @@ def met(x: np.ndarray, window: Window, outside: float) -> np.ndarray:
     found = []
     for at in np.ndindex(*window.kernel):
         part = [slice(e * d, e * d + s * (m - 1) + 1, s) for e, d, s, m in
-                zip(at, window.dilation, window.stride, output, strict=True)]  # fmt: skip
+                zip(at, window.dilation, window.stride, output, strict=True)]
         found.append(image[(slice(None), slice(None), *part)])
     return np.array(found)
 
@@ -116,7 +116,7 @@ def test_sums(check, case: str, kind: Type) -> None:
     back = np.pad(np.zeros(shape), ((0, 0), (0, 0), *((lo, lo + 9) for lo, _ in window.padding)))
     for entry in np.ndindex(*window.kernel):
         part = [slice(e, e + s * (m - 1) + 1, s)
-                for e, s, m in zip(entry, window.stride, y.shape[2:], strict=True)]  # fmt: skip
+                for e, s, m in zip(entry, window.stride, y.shape[2:], strict=True)]
         back[(slice(None), slice(None), *part)] += g
     inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
     gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
@@ -150,7 +150,7 @@ def test_even_windows(check, length: int, count: int) -> None:
     top = want.copy()
     for i, j in np.ndindex(3, count):
         cell = [slice(k * n // m, -(-(k + 1) * n // m))
-                for k, n, m in ((i, 4, 3), (j, length, count))]  # fmt: skip
+                for k, n, m in ((i, 4, 3), (j, length, count))]
         part = x[(slice(None), slice(None), *cell)]
         want[..., i, j], top[..., i, j] = part.sum((2, 3)) / 2, part.max((2, 3))
     t, sizes = rows_call(x.shape, axes, False)
@@ -161,7 +161,7 @@ def test_even_windows(check, length: int, count: int) -> None:
     back = tuple(pool_index_tables.turned(one) for one in axes)
     g = values(want.shape)
     matrix = [(one.indices[:, :, None] == np.arange(n)).any(1) for one, n in
-              zip(axes, (4, length), strict=True)]  # fmt: skip
+              zip(axes, (4, length), strict=True)]
     gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
     t, sizes = rows_call(g.shape, back, False)
     by = pool_index_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
@@ -177,6 +177,6 @@ def test_nan_and_infinity(check) -> None:
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
     g = np.ones(y.shape, np.float32)
     found = check(pool.maxima_backward(Type.F32, t.step),
-                  [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]  # fmt: skip
+                  [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]
     assert found.sum() == g.sum()
     assert found[0, 0, 0, 1] == 2  # each window that holds it

@@ -36,7 +36,7 @@ def test_exact_kernels_round_products_before_they_add() -> None:
     product = Apply(Scalar.MUL, (loads[0], loads[1]), F32)
     store = Store(buffers[3], Affine(0, ((i, 1),)), Apply(Scalar.ADD, (product, loads[2]), F32))
     plain, exact = (Kernel("k", buffers, [Loop(i, n, [store], LoopKind.VECTORIZED)], [n], e)
-                    for e in (False, True))  # fmt: skip
+                    for e in (False, True))
     assert canonical_text(plain) != canonical_text(exact)
     found = [np.zeros(1000, "f") for _ in range(2)]
     for kernel, y in zip((plain, exact), found, strict=True):
@@ -52,7 +52,7 @@ def test_names_do_not_count() -> None:
 
 @pytest.mark.parametrize("other", [
     scaled(3.0), scaled(-0.0), scaled(kind=LoopKind.SERIAL), scaled(stride=2), scaled(float("nan")),
-])  # fmt: skip
+])
 def test_everything_else_counts(other: Kernel) -> None:
     assert canonical_text(scaled()) != canonical_text(other)
     assert canonical_text(scaled(0.0)) != canonical_text(other)
@@ -114,7 +114,7 @@ def test_show() -> None:
     )
     product = Contract((Axis(i, 4),), Axis(j, 5), (Axis(k, 10),),
                        Load(x, Affine(0, ((i, 10), (k, 1)))), Load(w, Affine(0, ((k, 5), (j, 1)))),
-                       total, [Store(y, Affine(0, ((i, 5), (j, 1))), total)])  # fmt: skip
+                       total, [Store(y, Affine(0, ((i, 5), (j, 1))), total)])
     assert format_kernel(Kernel("both", [x, w, y], [nest, product])) == """\
 both(x: float32, w: float32, y: float32)
   parallel i < 4

@@ -25,7 +25,7 @@ VECTORS = [
      "408f276d 41c83b0e a20bc7c6 6d5451fd"),
     ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
      "d16cfe09 94fdcceb 5001e420 24126ea1"),
-]  # fmt: skip
+]
 
 
 def pairs(words: str) -> list[int]:
@@ -50,7 +50,7 @@ def kernel(count: int) -> Kernel:
     i = Index("i")
     at = Affine(0, ((i, 1),))
     value = Apply(Scalar.PHILOX, (Load(x, at), Load(stream, Affine()), Load(key, Affine())),
-                  Type.U64)  # fmt: skip
+                  Type.U64)
     body = [Loop(i, count, [Store(y, at, value)], LoopKind.VECTORIZED)]
     return Kernel(f"philox{count}", [x, stream, key, y], body)
 
@@ -78,10 +78,10 @@ def test_words_by_index(base: int, columns: int) -> None:
     at = ((i, columns), (j, 1))
     place = Apply(Scalar.CAST, (IndexValue(Affine(base, at)),), Type.U64)
     value = Apply(Scalar.PHILOX_WORD, (place, Load(stream, Affine()), Load(key, Affine())),
-                  Type.U32)  # fmt: skip
+                  Type.U32)
     store = Store(y, Affine(0, at), value)
     made = Kernel(f"words{base}_{columns}", [stream, key, y],
-                  [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])  # fmt: skip
+                  [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])
     verify(made)
     index = np.arange(base, base + 3 * columns, dtype=np.uint64)
     given = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]

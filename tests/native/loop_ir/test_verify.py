@@ -190,7 +190,7 @@ def test_legal_kernels_pass() -> None:
     inner = loop(Store(Y, at(J), position), index=J, kind=LoopKind.VECTORIZED)
     total = [Begin(TOTAL), loop(Update(TOTAL, Load(X, at(K))), index=K, kind=LoopKind.VECTORIZED)]
     body = [loop(inner, *total, Store(Y, at(H), TOTAL), kind=LoopKind.PARALLEL),
-            product(at(H), at(J), [Store(Y, at(H, J), TOTAL)])]  # fmt: skip
+            product(at(H), at(J), [Store(Y, at(H, J), TOTAL)])]
     verify(Kernel("good", [X, Y], body), {X: 10, Y: 10})
 
 

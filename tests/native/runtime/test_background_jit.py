@@ -162,7 +162,7 @@ for _ in range(2):
     assert eager.request_kernel("twice", lambda: [][1]) is None
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+                          text=True, check=True)
     assert "kernel twice could not be made, and NumPy does its work: IndexError" in done.stderr
 
 

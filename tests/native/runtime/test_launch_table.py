@@ -85,7 +85,7 @@ class Stages:
         places = [self.a.ctypes.data, self.b.ctypes.data]
         f = address("neighbours")
         records = [Record(f, [places[(i + 1) % 2], places[i % 2], length, factor], flags)
-                   for i, factor in enumerate(self.factors)]  # fmt: skip
+                   for i, factor in enumerate(self.factors)]
         self.program = LaunchTable(records, keep=(self.a, self.b))
 
     def check(self, threads: int) -> None:

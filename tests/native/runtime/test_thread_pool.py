@@ -226,7 +226,7 @@ print("ran", flush=True)
 """
     began = time.perf_counter()
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
-                         timeout=60, check=False)  # fmt: skip
+                         timeout=60, check=False)
     assert run.stdout == "ran\n"
     codes = {"": 0, "sys.exit(3)": 3, "daemon()": 0}
     assert run.returncode == codes.get(ending, run.returncode)
@@ -248,7 +248,7 @@ print("ran", flush=True)
 """
     environment = os.environ | {"FLAMBEAU_CACHE_SIZE": "0"}
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
-                         timeout=60, check=False, env=environment)  # fmt: skip
+                         timeout=60, check=False, env=environment)
     assert (run.stdout, run.stderr, run.returncode) == ("ran\n", "", 0)
 
 

@@ -20,7 +20,7 @@ from ..contractions.test_gemm import matrix_product
 
 
 def written(folder: Path, name: str, level: str, size: str, kind: str = "Unified"
-            ) -> None:  # fmt: skip
+            ) -> None:
     (folder / name).mkdir()
     (folder / name / "type").write_text(kind + "\n")
     (folder / name / "level").write_text(level + "\n")
@@ -29,7 +29,7 @@ def written(folder: Path, name: str, level: str, size: str, kind: str = "Unified
 
 @pytest.mark.parametrize(("size", "expected"), [
     ("2048K", 2 << 20), ("1M", 1 << 20), ("1280K", 1280 << 10), ("many", None),
-])  # fmt: skip
+])
 def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int | None) -> None:
     written(tmp_path, "index0", "1", "48K", "Data")
     written(tmp_path, "index1", "1", "32K", "Instruction")
@@ -45,7 +45,7 @@ def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert cache_sizes.detect_l2_bytes() == cache_sizes.DEFAULT_L2_BYTES
     assert cache_sizes.detect_llc_bytes() == cache_sizes.DEFAULT_LLC_BYTES
     assert [cache_sizes.round_down_l2(n << 10) for n in (64, 1280, 3072, 16384)] == [
-        256 << 10, 1 << 20, 2 << 20, 2 << 20]  # fmt: skip
+        256 << 10, 1 << 20, 2 << 20, 2 << 20]
 
 
 @pytest.mark.parametrize("near", [256 << 10, 512 << 10, 2 << 20])

@@ -62,18 +62,18 @@ DECISIONS = [
 def test_products_are_blocked_as_measured(
     target: str, shape: tuple[int, int, int], form: str, threads: int, tile: tuple[int, int],
     packed: str, depth: int, unroll: int,
-) -> None:  # fmt: skip
+) -> None:
     m, n, k = shape
     a_row, a_depth = (4 * k, 4) if form[0] == "n" else (4, 4 * m)
     problem = GemmProblem(
         Index("row"), m, n, k, None, None, a_row, a_depth, 4 * n, 4, Type.F32, Type.F32, Type.F32,
         3, False,
-    )  # fmt: skip
+    )
     plan = plan_gemm(problem, TARGETS[target], threads)
     operands = ("a" if plan.pack_a else "") + ("b" if plan.pack_b else "")
     assert ((plan.tile.rows, plan.tile.vectors), operands, plan.depth, plan.unroll) == (
         tile, packed, depth, unroll
-    )  # fmt: skip
+    )
 
 
 def test_strides_that_divide_a_page_reach_few_lines() -> None:

@@ -22,11 +22,11 @@ LAYERS = [
     (32, 3, 64, 32, 3, 1, 1), (32, 64, 64, 32, 3, 1, 1), (32, 64, 128, 32, 3, 2, 1),
     (32, 64, 128, 32, 1, 2, 0), (32, 128, 256, 16, 3, 2, 1), (32, 256, 512, 8, 3, 2, 1),
     (64, 1, 32, 28, 3, 1, 0), (64, 32, 64, 26, 3, 1, 0),
-]  # fmt: skip
+]
 
 
 def geometry(batch: int, channels: int, outputs: int, image: int, kernel: int, stride: int,
-             padding: int) -> conv_static.Geometry:  # fmt: skip
+             padding: int) -> conv_static.Geometry:
     made = (image + 2 * padding - kernel) // stride + 1
     return conv_static.Geometry(
         Type.F32, batch, channels, (image, image), outputs, (made, made), (kernel, kernel),
@@ -34,7 +34,7 @@ def geometry(batch: int, channels: int, outputs: int, image: int, kernel: int, s
         x=conv_static.strides_of((batch, channels, image, image), True),
         weight=conv_static.strides_of((outputs, channels, kernel, kernel), True),
         y=conv_static.strides_of((batch, outputs, made, made), True),
-    )  # fmt: skip
+    )
 
 
 def kernels(layer: tuple, shares: int) -> list[Kernel]:
@@ -88,7 +88,7 @@ def test_two_threads_have_what_they_had(layer: tuple) -> None:
 @pytest.mark.parametrize("layer", [
     (4, 3, 20, 12, 3, 1, 1), (4, 18, 33, 11, 3, 2, 1), (3, 32, 64, 9, 3, 1, 1),
     (2, 40, 48, 6, 1, 2, 0),
-])  # fmt: skip
+])
 def test_what_is_cut_for_many_is_what_is_cut_for_two(layer: tuple, shares: int) -> None:
     rng = np.random.default_rng(0)
     for many, two in zip(kernels(layer, shares), kernels(layer, 2), strict=True):
@@ -111,7 +111,7 @@ def test_small_products_have_tiles_for_all(threads: int) -> None:
     rows, vectors = choose_tile(64, 256, 784, 16, 32, threads)
     groups, panels = -(-64 // rows), -(-16 // vectors)
     largest = min(-(-groups // (threads // across)) * -(-panels // across)
-                  for across in range(1, threads + 1))  # fmt: skip
+                  for across in range(1, threads + 1))
     assert 4 * 16 / (largest * rows / 16 * vectors * threads) > 0.7
     assert choose_tile(64, 256, 784, 16, 32, 2) == choose_tile(64, 256, 784, 16, 32, 2, True)
 
@@ -119,9 +119,9 @@ def test_small_products_have_tiles_for_all(threads: int) -> None:
 @pytest.mark.parametrize(("count", "rows", "threads", "blocks"), [
     (8, 512, 2, 1), (8, 512, 16, 2), (12, 512, 16, 4), (128, 512, 16, 1), (3, 512, 16, 4),
     (8, 100, 16, 1), (1, 128, 16, 2), (21, 512, 7, 1),
-])  # fmt: skip
+])
 def test_rows_of_stacked_products_are_cut(count: int, rows: int, threads: int, blocks: int
-                                          ) -> None:  # fmt: skip
+                                          ) -> None:
     assert blocks_of_rows(count, rows, threads) == blocks
 
 

@@ -157,14 +157,14 @@ def test_errors_are_raised_and_do_not_end_the_process() -> None:
     with pytest.raises(KeyError, match="other"):
         load(returns(1), ["other"])
     outside = "declare void @no_such_function()\ndefine void @f() {\n" \
-              "  call void @no_such_function()\n  ret void\n}\n"  # fmt: skip
+              "  call void @no_such_function()\n  ret void\n}\n"
     with pytest.raises(RuntimeError, match="no_such_function"):
         load(outside, ["f"])
 
 
 def test_functions_may_call_others_of_their_text() -> None:
     text = "define internal i64 @inner() alwaysinline {\n  ret i64 7\n}\n" \
-           "define i64 @value() {\n  %x = call i64 @inner()\n  ret i64 %x\n}\n"  # fmt: skip
+           "define i64 @value() {\n  %x = call i64 @inner()\n  ret i64 %x\n}\n"
     assert "call" not in emit_assembly(text)
     assert value(load(text, ["value"])) == 7
 

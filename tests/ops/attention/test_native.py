@@ -29,13 +29,13 @@ def results(q, k, v, causal: bool) -> list[np.ndarray]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "rows", "columns"), [
     ((), 1, 1), ((2, 3), 17, 17), ((2,), 5, 33), ((3,), 33, 16),
-])  # fmt: skip
+])
 def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
     monkeypatch.setattr(native, "LARGE", 0)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     torch.manual_seed(0)
     q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
-               for n in (rows, columns, columns))  # fmt: skip
+               for n in (rows, columns, columns))
     before = POOL.threads()
     POOL.set_threads(threads)
     try:
@@ -57,7 +57,7 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
 
 @pytest.mark.parametrize(("part", "threads", "many"), [
     (1, 2, 5), (17 * 17 * 3, 2, 5), (17 * 17 * 3, 8, 3), (1 << 20, 2, 1),
-])  # fmt: skip
+])
 def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monkeypatch) -> None:
     monkeypatch.setattr(native, "LARGE", 0)
     monkeypatch.setattr(POOL, "count", threads)

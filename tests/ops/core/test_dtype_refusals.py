@@ -25,7 +25,7 @@ CASES = {
     "masked_scatter": (
         lambda: torch.ones(3).masked_scatter(torch.ones(3, dtype=torch.uint8), torch.ones(3)),
         RuntimeError, "masked_scatter_ only supports boolean masks"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

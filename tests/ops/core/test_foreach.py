@@ -32,7 +32,7 @@ def test_unary(name):
 @pytest.mark.parametrize("name", _BINARY)
 def test_binary(name):
     function = {"maximum": torch.clamp_min, "minimum": torch.clamp_max}.get(
-        name) or getattr(torch, name)  # fmt: skip
+        name) or getattr(torch, name)
     others = [2, [2.0, 3.0], [one.flip(-1) for one in two()]]
     if name in ("add", "mul", "div"):
         others.append(torch.tensor(3.0))
@@ -49,7 +49,7 @@ def test_binary(name):
 def test_scaled_products(name):
     for value, scales in ((3, (3, 3)), ([1.0, 2.0], (1, 2)), (torch.tensor([1.0, 2.0]), (1, 2))):
         wanted = [getattr(torch, name)(one, one, one + 1, value=scale)
-                  for one, scale in zip(two(), scales, strict=True)]  # fmt: skip
+                  for one, scale in zip(two(), scales, strict=True)]
         more = [one + 1 for one in two()]
         same(getattr(torch, f"_foreach_{name}")(two(), two(), more, value), wanted)
         given = two()

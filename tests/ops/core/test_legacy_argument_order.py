@@ -82,7 +82,7 @@ def test_warn_always_has_it_each_time():
         torch.set_warn_always(False)
     assert len(caught) == 2
     assert "addmm(Number beta, Tensor input, Number alpha, Tensor mat1, Tensor mat2, *, Tensor " \
-        "out = None)\n" in str(caught[0].message)  # fmt: skip
+        "out = None)\n" in str(caught[0].message)
 
 
 @pytest.mark.parametrize("call", [
@@ -90,7 +90,7 @@ def test_warn_always_has_it_each_time():
     lambda: V.addcmul(V, W, 2), lambda: V.addcdiv_(V, W, 2), lambda: M.addmm(M, M, 2),
     lambda: torch.addmm(2, M, 3, M, M, M), lambda: V.add(2, W, alpha=3),
     lambda: V.add(torch.tensor(2.0, requires_grad=True), W),
-])  # fmt: skip
+])
 def test_other_orders_are_errors(call):
     with pytest.raises(TypeError, match="positional argument|multiple values"):
         call()

@@ -30,7 +30,7 @@ CASES = {
         lambda torch, x, out: torch.multinomial(x, 2, out=out("float32")),
     "result type Float can't be cast to the desired output type Int":
         lambda torch, x, out: torch.sin(x, out=out("int32")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", CASES)

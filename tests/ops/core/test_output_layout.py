@@ -19,7 +19,7 @@ LAYOUTS = {
     "expanded": lambda lib, s: lib.ones((1, *s[1:])).expand(s),
     "expanded last": lambda lib, s: lib.ones((*s[:-1], 1)).expand(s),
     "shifted": lambda lib, s: lib.ones((s[0] + 1, *s[1:]))[1:],
-}  # fmt: skip
+}
 
 # What a step of a program does with the tensor so far, `x`, and another one of its shape.
 STEPS = {

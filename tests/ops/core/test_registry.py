@@ -309,7 +309,7 @@ class Probe:
         found = outputs(self.operator.function(*made, **self.options))
         constant = self.operator.constant_outputs
         return [y for i, y in enumerate(found)
-                if y._array.dtype.kind in "fc" and i not in constant]  # fmt: skip
+                if y._array.dtype.kind in "fc" and i not in constant]
 
     def cotangents(self, found):
         if self.weights is None:
@@ -332,7 +332,7 @@ class Probe:
         grads = flambeau.autograd.grad(
             [y for y, _ in kept], leaves, [w for _, w in kept], create_graph=create_graph,
             allow_unused=True,
-        )  # fmt: skip
+        )
         return grads, leaves, weights
 
 
@@ -379,7 +379,7 @@ def test_second_derivative(twice_differentiable, rng):
             return along(found, targets)
 
         recorded = [(g, wrap(np.asarray(t))) for g, t in zip(grads, targets, strict=True)
-                    if g is not None and g.requires_grad]  # fmt: skip
+                    if g is not None and g.requires_grad]
         found = 0.0
         if recorded:
             second = flambeau.autograd.grad(

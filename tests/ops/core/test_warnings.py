@@ -62,12 +62,12 @@ def test_bodies_of_several_steps(name):
                 low.log_softmax(0), low.logsumexp(0), high.norm(), torch.isclose(low, low),
                 torch.cdist(low[None], low[None]), torch.logit(p), (low - low).nan_to_num(),
                 high.double().mul(1e300).float(), loss(p, 1 - p),
-                high.logcumsumexp(0), torch.xlogy(p, p))  # fmt: skip
+                high.logcumsumexp(0), torch.xlogy(p, p))
 
     found = step if name == "call" else torch.compile(step)
     for _ in range(4):
         y = found(low, high, probabilities)
     assert [x.flatten()[0].item() for x in (y[0], y[2], y[5], y[9], y[10], y[12])] \
-        == [INF, pytest.approx(3e38), -INF, -INF, 0.0, 100.0]  # fmt: skip
+        == [INF, pytest.approx(3e38), -INF, -INF, 0.0, 100.0]
     assert y[3].isnan().all()
     assert y[7].all()

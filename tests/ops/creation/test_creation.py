@@ -23,7 +23,7 @@ GIVEN = {
 @pytest.mark.parametrize("options", [
     {}, {"dtype": torch.int32}, {"memory_format": torch.preserve_format},
     {"memory_format": torch.contiguous_format},
-], ids=["plain", "dtype", "preserve", "contiguous"])  # fmt: skip
+], ids=["plain", "dtype", "preserve", "contiguous"])
 def test_zeros_like_clears_memory_that_was_used(given, options):
     x = given()
     for _ in range(3):  # what is freed is given out again

@@ -58,7 +58,7 @@ CASES = [
      "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be 11"),
     (lambda t: (t.ones(2, requires_grad=True) * 2).backward(), RuntimeError,
      "grad can be implicitly created only for scalar outputs"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), CASES)

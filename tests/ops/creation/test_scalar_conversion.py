@@ -19,7 +19,7 @@ MASK = torch.tensor([True, False])
         (math.nan, I64, "int64_t"), (math.inf, I64, "int64_t"), (1e6, F16, "c10::Half"),
         (1j, torch.float32, "float"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_before_anything_is_written(value, dtype, name):
     x = torch.ones(2, dtype=dtype)
     calls = (
@@ -27,7 +27,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(value, dtype, n
         lambda: x.fill_(value), lambda: x.masked_fill_(MASK, value),
         lambda: x.index_fill_(0, torch.tensor([0]), value),
         lambda: torch.full((2,), value, out=x),
-    )  # fmt: skip
+    )
     for call in calls:
         with pytest.raises(RuntimeError, match=f"converted to type {name} without overflow"):
             call()
@@ -46,7 +46,7 @@ def test_what_wraps_or_is_cut_off():
 def test_masks_are_boolean():
     mask = torch.tensor([1, 0], dtype=U8)
     with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks, but got mask "
-                       "with dtype unsigned char"):  # fmt: skip
+                       "with dtype unsigned char"):
         torch.ones(2).masked_fill(mask, 1)
 
 
@@ -62,7 +62,7 @@ def test_python_types_stand_for_dtypes(kind, dtype):
         torch.as_tensor([1, 0], dtype=kind), torch.asarray([1, 0], dtype=kind),
         torch.zeros_like(x, dtype=kind), x.new_zeros(2, dtype=kind), x.to(dtype=kind),
         x.to("cpu", kind),
-    )  # fmt: skip
+    )
     assert {y.dtype for y in made} == {dtype}
 
 
@@ -83,7 +83,7 @@ def test_factories_write_into_views_of_as_many_elements():
     for make in (
         lambda out: torch.linspace(0, 3, 4, out=out), lambda out: torch.arange(4.0, out=out),
         lambda out: torch.range(0, 3, out=out),
-    ):  # fmt: skip
+    ):
         x = torch.zeros(2, 3)
         make(x.narrow(1, 1, 2))
         assert x.tolist() == [[0, 0, 1], [0, 2, 3]]

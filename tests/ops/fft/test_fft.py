@@ -69,7 +69,7 @@ def test_frequencies_and_shifts():
      (lambda: torch.fft.fftn(torch.ones(2, 2), dim=(0, 0)), "FFT dims must be unique"),
      (lambda: torch.stft(torch.ones(8), 4), "return_complex parameter be given"),
      (lambda: torch.fft.fft(torch.ones(2, dtype=torch.float16)), "Unsupported dtype Half")],
-)  # fmt: skip
+)
 def test_refusals(call, words):
     with pytest.raises(RuntimeError, match=words):
         call()
@@ -81,7 +81,7 @@ def test_short_time_transforms_there_and_back(center, normalized):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 32)))
     window = torch.hann_window(8, dtype=torch.float64) + 0.1
     options = {"n_fft": 8, "hop_length": 2, "window": window, "center": center,
-               "normalized": normalized}  # fmt: skip
+               "normalized": normalized}
     spectra = torch.stft(x, return_complex=True, **options)
     assert spectra.shape == (2, 5, 17 if center else 13)
     back = torch.istft(spectra, length=32, **options)
@@ -91,9 +91,9 @@ def test_short_time_transforms_there_and_back(center, normalized):
 def test_windows():
     n = np.arange(6)
     np.testing.assert_allclose(torch.hann_window(6, dtype=torch.float64).numpy(),
-                               0.5 - 0.5 * np.cos(2 * np.pi * n / 6), atol=1e-12)  # fmt: skip
+                               0.5 - 0.5 * np.cos(2 * np.pi * n / 6), atol=1e-12)
     for name, wanted in (("hamming", np.hamming), ("blackman", np.blackman),
-                         ("bartlett", np.bartlett), ("hann", np.hanning)):  # fmt: skip
+                         ("bartlett", np.bartlett), ("hann", np.hanning)):
         y = getattr(torch.signal.windows, name)(7, dtype=torch.float64)
         np.testing.assert_allclose(y.numpy(), wanted(7), atol=1e-12)
     kaiser = torch.kaiser_window(7, False, 5.0, dtype=torch.float64)

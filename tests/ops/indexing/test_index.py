@@ -42,7 +42,7 @@ def test_errors_of_indices():
 def test_written_values_must_have_the_dtype():
     x = torch.zeros(3)
     for value, name in ((torch.ones(2, dtype=torch.complex64), "ComplexFloat"),
-                        (torch.ones(2, dtype=torch.int32), "Int")):  # fmt: skip
+                        (torch.ones(2, dtype=torch.int32), "Int")):
         with pytest.raises(RuntimeError, match="got Float for the destination and " + name):
             x[[0, 1]] = value
     x[torch.tensor([True, False, False])] = torch.tensor(2)  # one number where a mask holds
@@ -65,7 +65,7 @@ def test_backward_twice_through_a_written_index_is_refused():
         lambda y: y[:1].copy_(torch.zeros(1)), lambda y: y.masked_fill_(
             torch.tensor([True, False, False]), 0.0),
     ],
-)  # fmt: skip
+)
 def test_no_gradient_comes_from_what_was_overwritten(write):
     """Not even nan, which is what 0 * inf would give."""
     x = torch.ones(3, requires_grad=True)

@@ -40,7 +40,7 @@ CASES = [
      "masked_select: expected BoolTensor for mask"),
     (lambda t, x: t.ones(10, 0)[t.tensor([0]), t.tensor([0])], IndexError,
      "index is out of bounds for dimension with size 0"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), CASES)

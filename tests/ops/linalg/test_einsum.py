@@ -35,7 +35,7 @@ def test_random_equations_agree_with_numpy():
     ("text", "shapes"),
     [("...ij,...jk->...ik", ((2, 3, 4), (4, 5))), ("b...,b...->b...", ((2, 3, 4), (2, 3, 4))),
      ("i...->...", ((3, 2),)), ("ij,jk", ((2, 3), (3, 4)))],
-)  # fmt: skip
+)
 def test_ellipsis_and_implicit_outputs(text, shapes):
     rng = np.random.default_rng(0)
     operands = [rng.normal(size=s) for s in shapes]
@@ -75,7 +75,7 @@ def test_gradients_of_three_operands():
      ("ijk", r"number of subscripts in the equation \(3\) does not match"),
      ("1j", "invalid subscript given at index 0"), ("i.j", "not part of any ellipsis"),
      ("ij,j", "fewer operands"), ("ii", "repeated for operand 0 but the sizes don't match")],
-)  # fmt: skip
+)
 def test_refusals(text, words):
     with pytest.raises(RuntimeError, match=words):
         torch.einsum(text, torch.zeros(2, 3))

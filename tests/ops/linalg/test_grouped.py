@@ -14,7 +14,7 @@ def grouped(a, b):
 
 @pytest.mark.parametrize("shapes", [
     ((8, 8), (3, 8, 16)), ((3, 8, 16), (16, 8)), ((16, 8), (8, 16)), ((3, 8, 16), (3, 16, 8)),
-])  # fmt: skip
+])
 def test_forms(shapes):
     a, b = (torch.randn(shape) for shape in shapes)
     parts = [slice(0, 2), slice(2, 4), slice(4, 8)]

@@ -124,7 +124,7 @@ FUNCTIONS = {
     "lu_factor": lambda A: torch.linalg.lu_factor(A)[0], "exp": torch.matrix_exp,
     "nuclear": lambda A: torch.linalg.matrix_norm(A, "nuc"),
     "lstsq": lambda A: torch.linalg.lstsq(A, torch.ones_like(A)).solution,
-}  # fmt: skip
+}
 SQUARE = {"inv", "det", "slogdet", "eigh", "eig", "cholesky", "lu_factor", "exp"}
 
 
@@ -140,7 +140,7 @@ def test_derivatives(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["svd", "qr", "lu", "inv", "det", "slogdet", "eigh", "cholesky",
-                                  "exp", "pinv"])  # fmt: skip
+                                  "exp", "pinv"])
 def test_second_derivatives(name):
     assert gradgradcheck(FUNCTIONS[name], (matrix(2, 2).requires_grad_(),))
 
@@ -170,7 +170,7 @@ def test_derivatives_of_reflections_and_solves():
      (lambda: torch.linalg.solve(torch.zeros(3, 2, 2), torch.ones(2)), "Batch element 0"),
      (lambda: torch.linalg.cholesky(-torch.eye(2)), "leading minor of order 1"),
      (lambda: torch.linalg.svd(torch.full((2, 2), float("nan"))), "non-finite")],
-)  # fmt: skip
+)
 def test_matrices_that_cannot_be_taken(call, words):
     with pytest.raises(torch.linalg.LinAlgError, match=words) as caught:
         call()

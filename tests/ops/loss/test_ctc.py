@@ -53,14 +53,14 @@ def test_gradient_is_the_slope():
         there[at] += step
         here[at] -= step
         rise = loss(torch.from_numpy(there), reduction="sum") - loss(
-            torch.from_numpy(here), reduction="sum")  # fmt: skip
+            torch.from_numpy(here), reduction="sum")
         assert x.grad[at].item() == pytest.approx(rise.item() / (2 * step), abs=1e-6)
 
 
 def test_impossible_targets():
     x = torch.from_numpy(logits()[:2]).requires_grad_()
     y = F.ctc_loss(F.log_softmax(x, 2), torch.from_numpy(TARGETS), [2, 2, 2], LENGTHS,
-                   reduction="none", zero_infinity=True)  # fmt: skip
+                   reduction="none", zero_infinity=True)
     assert y[0].item() == 0
     assert y[1].item() > 0
     y.sum().backward()

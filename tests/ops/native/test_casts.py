@@ -66,5 +66,5 @@ def test_a_kernel_serves_each_pair() -> None:
     for _ in range(3):
         x.int(), x.int().long(), x.long().bool()
     kinds = [key[0][1].name for key, found in pointwise._ready.items()
-             if found.__class__ is tuple]  # fmt: skip
+             if found.__class__ is tuple]
     assert sorted(kinds) == ["bool", "int32", "int64", "int64"]

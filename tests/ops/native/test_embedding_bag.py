@@ -10,7 +10,7 @@ RNG = np.random.default_rng(0)
 COUNTS = {
     "even": np.full(900, 7), "uneven": np.arange(900) % 14, "few": np.array([3000, 0, 3000, 1]),
     "more bags than numbers": np.r_[np.zeros(3000, int), np.full(800, 2)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -29,12 +29,12 @@ def test_bags(name, mode, weighted):
     wanted = np.stack([
         getattr(np, mode)(rows[a : a + n], 0) if n else np.zeros(66)
         for a, n in zip(starts, counts, strict=True)
-    ])  # fmt: skip
+    ])
     for _ in range(2):
         y = torch.nn.functional.embedding_bag(
             torch.from_numpy(numbers), torch.from_numpy(table), torch.from_numpy(starts),
             mode=mode, per_sample_weights=None if each is None else torch.from_numpy(each),
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(y.numpy(), wanted, 1e-6)
 
 

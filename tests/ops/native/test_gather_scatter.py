@@ -56,13 +56,13 @@ WORK = {
     "least": lambda x, d, i, s: x.scatter_reduce(d, i, s, "amin", include_self=False),
     "product": lambda x, d, i, s: x.scatter_reduce(d, i, s, "prod"),
     "turned": lambda x, d, i, s: x.gather(d, i.transpose(0, 1).contiguous().transpose(0, 1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
 @pytest.mark.parametrize(("shape", "at", "count"), [
     ((37, 19), 1, 11), ((37, 19), 0, 50), ((5, 7, 33), 1, 9), ((9, 4, 6), 2, 21),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("name", WORK)
 def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
     x, index = values(shape, dtype), places(shape, at, count, shape[at])

@@ -55,7 +55,7 @@ def both(monkeypatch, function):
     real, shared = pointwise.call_kernel, embedding.call_on_threads
     for name in ("native.pointwise", "native.rows", "native.embedding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "call_kernel",
-                            lambda *a: (calls.append(a), real(*a)))  # fmt: skip
+                            lambda *a: (calls.append(a), real(*a)))
     monkeypatch.setattr(embedding, "call_on_threads", lambda *a: (calls.append(a), shared(*a)))
     found = function()
     assert calls, "no kernel was called"
@@ -83,7 +83,7 @@ ONE = {
     "half": lambda x: x.half(), "bfloat16": lambda x: x.bfloat16(), "double": lambda x: x.double(),
     "from half": lambda x: x.half().float(), "from int": lambda x: x.long().float(),
     "from bool": lambda x: (x > 0).double(), "from bfloat16": lambda x: x.bfloat16().half(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 17), (67, 130)])
@@ -112,7 +112,7 @@ OF_TWO = {
     "added in place": lambda x, y: x.clone().add_(y, alpha=0.1),
     "in place": lambda x, y: x.clone().lerp_(y, 0.1).relu_(),
     "in place by rows": lambda x, y: x.clone().mul_(y[0]).addcmul_(y, y, value=0.5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OF_TWO)

@@ -21,7 +21,7 @@ CASES = {
              IMAGE.reshape(4, 8, 16, 4, 8, 6).mean((3, 5))),
     "wide pool": (lambda x: F.adaptive_avg_pool2d(x, 2), (IMAGE,),
                   IMAGE.reshape(4, 8, 2, 32, 2, 24).mean((3, 5))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -43,7 +43,7 @@ def test_layouts(dtype: type, a_flipped: bool, b_flipped: bool) -> None:
     bias = rng.normal(size=50).astype(dtype)
     np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
     np.testing.assert_allclose(ready(a[:, 3:20], b[3:20, 1:49]), a[:, 3:20] @ b[3:20, 1:49],
-                               1e-4, 1e-4)  # fmt: skip
+                               1e-4, 1e-4)
     np.testing.assert_allclose(ready(a, b, bias), a @ b + bias, 1e-4, 1e-4)
 
 
@@ -80,7 +80,7 @@ def test_a_stack_of_one_is_shared_out_as_one_product() -> None:
 def test_what_does_not_fit_is_left_to_others() -> None:
     a, b = np.ones((8, 8), "f"), np.ones((8, 8), "f")
     for pair in ((a, b.astype("d")), (a[::-1], b), (a[:, ::2], b[:4, ::2]), (a, np.ones(8, "f")),
-                 (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):  # fmt: skip
+                 (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):
         for _ in range(5):
             assert matmul.large_product(*pair) is None
     assert not matmul._calls
@@ -112,5 +112,5 @@ def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.Monkey
     monkeypatch.setattr(matmul, "_USED", 6)
     rng = np.random.default_rng(0)
     found = [matmul.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
-             for i in range(8)]  # fmt: skip
+             for i in range(8)]
     assert [one is not None for one in found] == [False] * 5 + [True] * 3

@@ -66,7 +66,7 @@ PLAIN = list(plain_operators())
 def made_together():
     """All the kernels, compiled at once."""
     compile_all([pointwise(p.values[0], [(Type(kind), "full")] * p.values[1])
-                 for p in PLAIN for kind in ("float32", "float64")], 2)  # fmt: skip
+                 for p in PLAIN for kind in ("float32", "float64")], 2)
 
 
 def inputs(count: int, dtype, n: int = 1001) -> list[np.ndarray]:
@@ -99,7 +99,7 @@ HALF_FORMULAS = {
     "number": lambda x, y: x * 3, "reflected": lambda x, y: 1 - x, "gelu": lambda x, y: F.gelu(x),
     "alpha": lambda x, y: x.add(y, alpha=0.5), "row": lambda x, y: x + y[0],
     "mask": lambda x, y: torch.where(x > y, x, y), "slope": lambda x, y: F.leaky_relu(x, 0.3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HALF_FORMULAS)
@@ -118,7 +118,7 @@ def test_half_precision_with_others(name: str, dtype) -> None:
     (np.arange(4.0)[:, None], np.arange(5.0)), (np.arange(5.0), np.arange(4.0)[:, None]),
     (np.arange(4.0)[:, None], None),
     (np.array(3.0), np.ones((4, 5))), (np.ones((4, 5)), np.arange(4.0)[:, None]),
-])  # fmt: skip
+])
 def test_stretched_views(x, y) -> None:
     full = np.arange(20.0).reshape(4, 5)
     x = np.broadcast_to(x * 2, (4, 5))
@@ -131,7 +131,7 @@ def test_sums_with_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = (torch.from_numpy(v[-77:].copy()).requires_grad_() for v in inputs(2, np.float32))
     for function in (lambda a, b: a.add(b, alpha=0.5), lambda a, b: a.sub(b, alpha=-0.5),
                      lambda a, b: a.clone().add_(b, alpha=0.5),
-                     lambda a, b: a.clone().sub_(b, alpha=-0.5)):  # fmt: skip
+                     lambda a, b: a.clone().sub_(b, alpha=-0.5)):
         for _ in range(3):
             found = function(x, y)
             torch.testing.assert_close(found, x + 0.5 * y)
@@ -160,7 +160,7 @@ def test_enough_of_them() -> None:
     names = {p.id for p in PLAIN}
     assert {"_add", "mul", "_div", "exp", "log", "tanh", "sigmoid", "relu_only", "sqrt", "sin",
             "erf", "_silu", "silu_backward", "tanh_backward", "maximum", "le", "erfc", "fmod",
-            "remainder", "floor_divide", "log10", "hypot"} <= names  # fmt: skip
+            "remainder", "floor_divide", "log10", "hypot"} <= names
 
 
 @pytest.mark.parametrize("n", [4, 15, 16, 17, 63, 64, 65, 1024, 1031])
@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = np.ones((4, 6), "f")
     for pair in ((x[:, ::2], x[:, ::2]), (x, np.ones((4, 6), "d")[:, ::-1]), (x, x.T.copy().T),
                  (x.astype("h"), x.astype("h")), (np.ones((4, 2, 3), "f"), np.ones((2, 1), "f")),
-                 (x[0], x)):  # fmt: skip
+                 (x[0], x)):
         for _ in range(3):
             assert pointwise_native.large(np.add, *pair) is None
     assert not pointwise_native._ready
@@ -207,7 +207,7 @@ def test_rows_with_gaps_are_read_where_they_lie(shape: tuple[int, ...], threads:
     whole, row = x[..., 1:].copy(), x[(0,) * (x.ndim - 1)][1:].copy()
     try:
         for pair in ((x[..., 1:], x[..., :-1]), (x[..., 1:], whole), (whole, x[..., 1:]),
-                     (x[..., 1:], row), (x[..., 1:], np.full((), 2.5, "f"))):  # fmt: skip
+                     (x[..., 1:], row), (x[..., 1:], np.full((), 2.5, "f"))):
             y = ready(np.subtract, *pair)
             np.testing.assert_array_equal(y, pair[0] - pair[1])
             assert y.flags.c_contiguous
@@ -251,7 +251,7 @@ LOGIC = {
     "maximum": (torch.maximum, np.maximum), "less": (torch.lt, np.less),
     "equal": (torch.eq, np.equal), "where": (lambda a, b: torch.where(a, b, ~b),
                                              lambda a, b: np.where(a, b, ~b)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("size", [4, 17, 130])
@@ -297,7 +297,7 @@ def test_angles() -> None:
     for _ in range(4):
         found = torch.angle(torch.from_numpy(x)).numpy()
     np.testing.assert_array_equal(found, np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0))
-                                  .astype("f"))  # fmt: skip
+                                  .astype("f"))
 
 
 def test_logaddexp2() -> None:
@@ -376,7 +376,7 @@ CALLS = {
     "leaky": lambda x: F.leaky_relu(x, 0.1), "softplus": F.softplus, "relu": F.relu,
     "square": lambda x: x**2, "power": lambda x: x.abs() ** 1.5, "hardswish": F.hardswish,
     "compare": lambda x: x > 0.5,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -65,7 +65,7 @@ def test_softmax(shape, dtype) -> None:
         logs = x - x.max(1, keepdims=True) - np.log(e.sum(1, keepdims=True))
         np.testing.assert_allclose(ready(rows.over_rows, "softmax", 1, x), y, **close)
         np.testing.assert_allclose(ready(rows.over_rows, "log_softmax", -1, x), logs,
-                                   **close)  # fmt: skip
+                                   **close)
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
     found = ready(rows.over_rows, "softmax_backward", 1, g, y)
@@ -84,7 +84,7 @@ def test_layer_norm(shape, affine) -> None:
     y = ready(rows.layer_norm, x, w, b, mean, rstd, 1e-3)
     tx = torch.from_numpy(x.astype("d")).requires_grad_()
     tw, tb = (None if v is None else torch.from_numpy(v.astype("d")).requires_grad_()
-              for v in (w, b))  # fmt: skip
+              for v in (w, b))
     centre = tx.mean(1, True)
     ty = (tx - centre) / ((tx - centre) ** 2).mean(1, True).add(1e-3).sqrt()
     hat = ty
@@ -133,7 +133,7 @@ def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
 def test_other_gaps_are_copied() -> None:
     x = np.zeros((8, 9, 40), "f")
     for view in (x[:, 1:, 1:], x[..., ::3], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3],
-                 x[:, 1:, ::2], x[:, ::-1, ::2], x[0, 0, ::2], x[..., ::-2]):  # fmt: skip
+                 x[:, 1:, ::2], x[:, ::-1, ::2], x[0, 0, ::2], x[..., ::-2]):
         assert rows._apart(np.add, view, None, False, "same") is None
 
 
@@ -189,7 +189,7 @@ def test_positions_along_either_end(shape, dtype) -> None:
     x = (np.random.default_rng(0).normal(size=shape) * 3).astype("int64").astype(dtype)
     for find, axis, array in itertools.product((np.argmax, np.argmin), (0, -1), (x, x.T.copy())):
         np.testing.assert_array_equal(ready(rows.position, find, array, axis),
-                                      find(array, axis))  # fmt: skip
+                                      find(array, axis))
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int32", "int64"])
@@ -208,7 +208,7 @@ def test_integers(shape, axes, kind) -> None:
 @pytest.mark.parametrize("x", [
     torch.rand(40, 70).t(), torch.rand(40, 70)[:, ::2], torch.rand(40, 70)[:, ::3],
     torch.rand(40, 70)[::2, 1:], torch.rand(7, 5, 30).transpose(0, 1),
-])  # fmt: skip
+])
 def test_operators_on_views(x: torch.Tensor) -> None:
     """What goes over rows copies what does not lie so first."""
     y = x.contiguous()
@@ -217,14 +217,14 @@ def test_operators_on_views(x: torch.Tensor) -> None:
         lambda x: x.cummax(-1).indices, lambda x: x.logsumexp(-1), lambda x: x.argmax(-1),
         lambda x: x.argmin(0), lambda x: x.max(0).values, lambda x: F.mse_loss(x, x * 2),
         lambda x: F.huber_loss(x, x.flip(0)),
-    ]  # fmt: skip
+    ]
     for _, function in itertools.product(range(20), functions):  # NumPy's until kernels are there
         torch.testing.assert_close(function(x), function(y))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [
     ((1, 1), 1), ((7, 17), 1), ((7, 17), 0), ((2, 1031), 1), ((1031,), 0), ((3, 4, 17), 1),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("special", [False, True])
 def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_batch_norm_of_columns(shape) -> None:
         y = F.batch_norm(given[0], mean, var, *given[1:], training=True)
         y.backward(torch.tensor(g).float())
         wanted = (hat * w + b, slope, (g * hat).sum(0), g.sum(0), x.mean(0) * 0.1,
-                  0.9 + x.var(0, ddof=1) * 0.1)  # fmt: skip
+                  0.9 + x.var(0, ddof=1) * 0.1)
         found = (y.detach(), *[v.grad for v in given], mean, var)
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one.numpy(), other, 2e-4, 2e-4)
@@ -372,12 +372,12 @@ def test_scans(ufunc, shape) -> None:
         for found in places:
             along = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
             for row, chosen in zip(along, np.moveaxis(found, axis, -1).reshape(along.shape),
-                                   strict=True):  # fmt: skip
+                                   strict=True):
                 for k, at in enumerate(chosen):
                     best = ufunc.reduce(row[: k + 1])
                     same = np.flatnonzero((row[: k + 1] == best) | np.isnan(row[: k + 1] + best))
                     assert at == (same[-1] if not np.isnan(best) else
-                                  np.flatnonzero(np.isnan(row[: k + 1]))[-1])  # fmt: skip
+                                  np.flatnonzero(np.isnan(row[: k + 1]))[-1])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -392,7 +392,7 @@ def test_half_precision_is_worked_out_in_float32(dtype) -> None:
         lambda v, g: (v.log_softmax(1), *torch.autograd.grad(v.log_softmax(1), v, g)),
         lambda v, g: torch.autograd.grad(F.layer_norm(v, (65,), *(p.to(v.dtype) for p in (w, b))),
                                          v, g),
-    ]  # fmt: skip
+    ]
     for function in functions:
         wanted = function(x.double().requires_grad_(), g.double())
         for _ in range(3):  # with kernels from the second call on
@@ -419,7 +419,7 @@ def test_operators() -> None:
     np.testing.assert_allclose(x.grad.numpy(), wide.grad.numpy(), 1e-4, 1e-6)
     with torch.no_grad():
         for f in (lambda x: F.layer_norm(x, (65,)), lambda x: x.softmax(-1), lambda x: x.mean(0),
-                  lambda x: x.max(1).values, lambda x: x.amax(), lambda x: x.sum(1)):  # fmt: skip
+                  lambda x: x.max(1).values, lambda x: x.amax(), lambda x: x.sum(1)):
             np.testing.assert_allclose(f(x).numpy(), f(wide).numpy(), 1e-4, 1e-5)
         assert torch.equal(x.argmax(1), wide.argmax(1))
 

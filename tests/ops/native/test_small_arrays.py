@@ -11,7 +11,7 @@ from flambeau.ops.native import small_arrays
 
 F = torch.nn.functional
 SPECIAL = [[1.0, -np.inf, 2.0, 0.5], [np.inf, 0.0, 1.0, 2.0], [np.nan, 1.0, 2.0, 3.0],
-           [-np.inf] * 4]  # fmt: skip
+           [-np.inf] * 4]
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ def ready(x: np.ndarray) -> np.ndarray:
     ((8, 8), (1, 0)), ((15, 17), (1, 0)), ((16, 32), (1, 0)), ((67, 131), (1, 0)),
     ((3, 9, 17), (0, 2, 1)), ((9, 9, 17), (1, 2, 0)), ((2, 11, 3, 16), (0, 2, 3, 1)),
     ((2, 9, 5, 5), (0, 2, 3, 1)), ((8, 5, 9, 10), (3, 2, 1, 0)),
-])  # fmt: skip
+])
 def test_axes(shape: tuple[int, ...], order: tuple[int, ...], dtype: type) -> None:
     x = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
     if dtype == np.float32:
@@ -98,7 +98,7 @@ ROWS = {
     "filled": lambda: X.clone().fill_(3), "zeros": lambda: X.half().clone().zero_(),
     "full": lambda: torch.full((60, 7), 2.5), "integers in full": lambda: torch.full_like(BYTES, 7),
     "a window filled": lambda: X.clone()[1:].fill_(2.0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -134,7 +134,7 @@ STEPS = {
     "one column into second": lambda x: _put(x, (slice(None), slice(1, None, 2)), x[:, :1]),
     "into a transposed one": lambda x: torch.zeros(150, 37, dtype=x.dtype).t().copy_(x),
     "of a transposed one": lambda x: x.t().clone(),
-}  # fmt: skip
+}
 
 
 def _put(x: torch.Tensor, place, value: torch.Tensor) -> torch.Tensor:

@@ -156,7 +156,7 @@ def test_error(call, error, words):
 @pytest.mark.parametrize("name", [
     "relu", "relu6", "elu", "selu", "celu", "silu", "mish", "hardtanh", "hardsigmoid", "hardswish",
     "leaky_relu",
-])  # fmt: skip
+])
 def test_inplace_argument(name):
     x = torch.tensor([-2.0, 0.5, 7.0])
     expected = F[name](x.clone())
@@ -206,7 +206,7 @@ def test_scipy_is_not_imported_until_it_is_needed():
     import sys
 
     code = ("import sys, flambeau as t; x = t.ones(3); (x.exp() * x.sigmoid() + x.log()).sum(); "
-            "print(any(m.startswith('scipy') for m in sys.modules))")  # fmt: skip
+            "print(any(m.startswith('scipy') for m in sys.modules))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -53,7 +53,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("LSTM", {}), ("LSTM", {"bidirectional": True, "dtype": torch.float64}), ("GRU", {}),
     ("GRU", {"bidirectional": True, "bias": False}), ("RNN", {"bidirectional": True}),
     ("RNN", {"nonlinearity": "relu"}),
-])  # fmt: skip
+])
 def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths change under the same kernels."""
     POOL.set_threads(2)
@@ -62,7 +62,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
     layer = getattr(torch.nn, kind)(4, 17, **options)
     dtype = options.get("dtype")
     states = [torch.randn(both, 3, 17, dtype=dtype, requires_grad=True)
-              for _ in range(2 if kind == "LSTM" else 1)]  # fmt: skip
+              for _ in range(2 if kind == "LSTM" else 1)]
     x = torch.randn(4, 3, 4, dtype=dtype, requires_grad=True)
     until_kernels(lambda: step(layer, x, states), 2 * both)
     shapes = len(native._seen)

@@ -13,7 +13,7 @@ X = torch.arange(70) * 37 % 11
 SORTED = [11, 44, 22, 55, 66, 0, 33, 3, 69, 47, 14, 25, 58, 36, 39, 50, 17, 61, 28, 6]
 FALLING = [41, 52, 8, 63, 19, 30, 27, 49, 38, 5, 60, 16, 13, 24, 57, 46, 35, 2, 68, 32]
 LEAST = [0, 44, 22, 33, 66, 55, 11, 14, 47, 25, 36, 58, 3, 69, 61, 28, 39, 50, 17, 6, 42, 64, 9, 53,
-         20, 31, 67, 1, 34, 56]  # fmt: skip
+         20, 31, 67, 1, 34, 56]
 KINDS = [torch.int64, torch.uint8, torch.float32, torch.float64, torch.bfloat16]
 
 
@@ -133,7 +133,7 @@ FEW = {
     "distinct": [3.0, -1.0, 7.5, 0.25, -8.0], "one": [2.0], "equal": [1.0, 2.0, 1.0, 0.5],
     "zeros": [0.0, -0.0, 1.0], "NaN": [1.0, float("nan"), 0.5], "only NaN": [float("nan")],
     "infinite": [float("inf"), 1.0, float("-inf")],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64, torch.uint8])
@@ -142,7 +142,7 @@ def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch)
     if not kind.is_floating_point and ("NaN" in name or name == "infinite"):
         pytest.skip("no integers")
     x = torch.tensor(FEW[name]).abs().to(kind) if kind == torch.uint8 \
-        else torch.tensor(FEW[name]).to(kind)  # fmt: skip
+        else torch.tensor(FEW[name]).to(kind)
 
     def found():
         for k in range(1, len(x) + 1):

@@ -24,7 +24,7 @@ OPTIMIZERS = {
     "Adagrad decay": {"weight_decay": 0.1}, "SparseAdam": {"lr": 0.1},
     "SparseAdam maximize": {"lr": 0.1, "maximize": True}, "Adam": {}, "AdamW": {}, "NAdam": {},
     "RMSprop": {},
-}  # fmt: skip
+}
 
 
 def told(function, *args):
@@ -93,7 +93,7 @@ def objects(lib):
     s = lib.sparse_coo_tensor(places, values, (2, 3))
     hybrid = lib.sparse_coo_tensor([[1, 0]], lib.arange(4.0).reshape(2, 2), (2, 2)).coalesce()
     return {"coo": s, "hybrid": hybrid, "csr": s.to_sparse_csr(), "csc": s.to_sparse_csc(),
-            "bsr": lib.eye(4).to_sparse_bsr((2, 2)), "parameter": lib.nn.Parameter(s)}  # fmt: skip
+            "bsr": lib.eye(4).to_sparse_bsr((2, 2)), "parameter": lib.nn.Parameter(s)}
 
 
 @pytest.mark.parity
@@ -141,7 +141,7 @@ def test_gradcheck_of_sparse_functions():
     x = flambeau.eye(3, dtype=flambeau.float64).to_sparse().requires_grad_()
     y = flambeau.rand(3, 2, dtype=flambeau.float64).requires_grad_()
     for function in (lambda x, y: flambeau.sparse.mm(x, y), lambda x, y: x * x,
-                     lambda x, y: flambeau.sparse.softmax(x, 1)):  # fmt: skip
+                     lambda x, y: flambeau.sparse.softmax(x, 1)):
         assert flambeau.autograd.gradcheck(function, (x, y), masked=True)
 
 

@@ -148,7 +148,7 @@ def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
 
 @pytest.mark.parametrize("shape, outputs", [
     ((8, 64, 14, 14), 48), ((4, 96, 3, 3), 128), ((1, 32, 40, 40), 24), ((8, 32, 300), 40),
-])  # fmt: skip
+])
 def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
     monkeypatch.setattr(matmul, "_LEAST", 1)
@@ -156,13 +156,13 @@ def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> 
     monkeypatch.setattr(matmul, "_calls", {})
     monkeypatch.setattr(matmul, "_plans", {})
     monkeypatch.setattr(matmul, "request_kernel",
-                        lambda key, build: background_jit.request_kernel(key, build))  # fmt: skip
+                        lambda key, build: background_jit.request_kernel(key, build))
     rng = np.random.default_rng(5)
     w_shape = (outputs, shape[1], *(1,) * (len(shape) - 2))
     arrays = [rng.normal(size=s).astype(np.float32) for s in (shape, w_shape, (outputs,))]
     expected = gradients(lambda x, w, b: (
         flambeau.einsum("oc,nc...->no...", w.flatten(1), x) + b.view(-1, *w_shape[2:])
-    ), *[a.astype(np.float64) for a in arrays])  # fmt: skip
+    ), *[a.astype(np.float64) for a in arrays])
     convolve = F.conv1d if len(shape) == 3 else F.conv2d
     for kernels in (0, 3):
         made.clear()

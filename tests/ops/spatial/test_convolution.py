@@ -89,7 +89,7 @@ def test_half_precision_is_rounded_once():
     (((1, 3, 8, 8), (4, 3, 3, 3)), {"stride": 2, "padding": "same"}, "strided convolutions"),
     (((1, 3, 8, 8), (4, 3, 3, 3)), {"padding": -1}, "negative padding is not supported"),
     (((1, 4, 8, 8), (3, 2, 3, 3)), {"groups": 2}, "divisible by 2 at dimension 0"),
-])  # fmt: skip
+])
 def test_errors(shapes, options, message):
     with pytest.raises(RuntimeError, match=message):
         F.conv2d(*(torch.rand(*s) for s in shapes), **options)

@@ -64,7 +64,7 @@ def test_running_statistics_move():
 @pytest.mark.parametrize("layer", [
     lambda x: F.batch_norm(x, None, None, training=True), lambda x: F.layer_norm(x, (5,)),
     lambda x: F.group_norm(x, 2), lambda x: F.instance_norm(x),
-])  # fmt: skip
+])
 def test_result_may_be_overwritten(layer):
     """The derivative needs the input alone, so that an in-place activation may follow."""
     x = torch.rand(2, 4, 5, dtype=torch.float64, requires_grad=True)

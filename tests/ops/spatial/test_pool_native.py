@@ -64,7 +64,7 @@ SHAPES = {
     1: ((2, 3, 7), (1, 1, 1), (3, 257)),
     2: ((2, 3, 1, 1), (3, 5, 7, 11), (2, 17, 8, 6), (19, 13), (1, 2, 33, 2), (0, 3, 5, 5)),
     3: ((2, 3, 4, 5, 6), (1, 1, 1, 1, 7)),
-}  # fmt: skip
+}
 WINDOWS = ((1, 1, 0), (2, 2, 0), (2, 2, 1), (3, 2, 1), (3, 1, 1), (5, 3, 2), (4, 1, 2), (2, 5, 1))
 
 
@@ -83,7 +83,7 @@ def test_windows(made, monkeypatch, n: int, kind: type) -> None:
                     agrees(monkeypatch, pooling(f"max_pool{n}d", *window, ceil_mode=ceil), x, last)
                     for padded in (False, True):
                         agrees(monkeypatch, pooling(f"avg_pool{n}d", *window, ceil, padded),
-                               x, last)  # fmt: skip
+                               x, last)
     assert made
 
 
@@ -143,7 +143,7 @@ def test_all_shapes_take_the_same_kernels(made, last: bool) -> None:
 def test_half_precision(made, monkeypatch, kind) -> None:
     x = flambeau.randn(2, 3, 14, 15).to(kind)
     for work in (pooling("max_pool2d", 3, 2, 1), pooling("avg_pool2d", 3, 2, 1),
-                 pooling("adaptive_avg_pool2d", 5)):  # fmt: skip
+                 pooling("adaptive_avg_pool2d", 5)):
         results = []
         for least in (1, 1 << 62):
             monkeypatch.setattr(pool_native, "_LEAST", least)

@@ -36,7 +36,7 @@ def test_interpolate(mode, sizes, monkeypatch):
 
 
 CASES = [("bilinear", "reflection", 2), ("nearest", "zeros", 2), ("bicubic", "border", 2),
-         ("bilinear", "zeros", 3)]  # fmt: skip
+         ("bilinear", "zeros", 3)]
 
 
 @pytest.mark.parametrize(("mode", "padding", "axes"), CASES, ids=str)

@@ -21,7 +21,7 @@ FUNCTIONS = [
 ]
 IDS = [reference.__name__ for _, reference, _, _ in FUNCTIONS]
 ENDS = [0.0, -0.0, 1.0, 2.0, -1.0, -2.0, -40.0, 0.5, 1.5, 2.5, 8.0, np.inf, -np.inf, np.nan, 1e-30,
-        -1e-30, 1e-41, 1e10, 3e38, -3e38]  # fmt: skip
+        -1e-30, 1e-41, 1e10, 3e38, -3e38]
 BESIDE = [np.nextafter(np.float32(a), np.float32(b)) for a in (1, 2, 8, 1.5, 2.5) for b in (0, 9)]
 
 
@@ -70,7 +70,7 @@ def test_zeros_of_the_gamma_functions() -> None:
     """Near a zero the result is as precise as elsewhere."""
     root = 1.4616321449683623
     x = np.resize(np.float32([1, 2, root]).view(np.int32)[:, None] + np.arange(-40, 41),
-                  (40_000,)).astype(np.int32).view(np.float32)  # fmt: skip
+                  (40_000,)).astype(np.int32).view(np.float32)
     apart = x.astype(float) - root
     near = np.abs(apart) < 1e-3
     slopes = [float(special.polygamma(k, root)) for k in (1, 2, 3)]
@@ -79,6 +79,6 @@ def test_zeros_of_the_gamma_functions() -> None:
     np.testing.assert_allclose(found[near], exact[near], 2e-7)
     found = from_kernel(torch.lgamma, x)
     for zero, slope, curve in ((1, -0.5772156649015329, np.pi**2 / 6),
-                               (2, 1 - 0.5772156649015329, np.pi**2 / 6 - 1)):  # fmt: skip
+                               (2, 1 - 0.5772156649015329, np.pi**2 / 6 - 1)):
         near, apart = np.abs(x - zero) < 1e-3, x.astype(float) - zero
         np.testing.assert_allclose(found[near], (apart * (slope + apart * curve / 2))[near], 2e-7)

@@ -22,7 +22,7 @@ def test_shapes():
      "divisible by 2 to view Float as Double (different element sizes), but got 1"),
     (lambda: torch.zeros(5, 1).expand(5, 64), torch.int8, "stride(-1) must be 1 to view Float as "
      "Char (different element sizes), but got 0"),
-])  # fmt: skip
+])
 def test_refusals(make, dtype, message):
     with pytest.raises(RuntimeError) as error:
         make().view(dtype)

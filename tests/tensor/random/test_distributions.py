@@ -57,7 +57,7 @@ FILLS = {
     "random 64 bits": (["float32", "float64", "bfloat16", "int64"],
                        lambda t, g: t.random_(-(2**63), None, generator=g),
                        lambda a, g: integers.fill_random(a, g, -(2**63))),
-}  # fmt: skip
+}
 
 
 def seeded(seed=0):
@@ -101,7 +101,7 @@ def test_fills_are_pytorchs_bit_for_bit(name):
             tensors = layouts(
                 lambda shape, dtype=dtype: torch.zeros(shape, dtype=getattr(torch, dtype)),
                 torch.transpose, size,
-            )  # fmt: skip
+            )
             arrays = layouts(lambda shape, kind=kind: np.zeros(shape, kind), np.swapaxes, size)
             for tensor, array in zip(tensors, arrays, strict=True):
                 with warnings.catch_warnings():
@@ -176,7 +176,7 @@ def _counts(torch, dtype):
         "bernoulli row": (
             lambda g: torch.empty(20, 30).bernoulli_(given(p[0]), generator=g),
             lambda g: distributions.fill_bernoulli(np.empty((20, 30), np.float32), p[0], g)),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parity
@@ -335,7 +335,7 @@ WRONG_DTYPES = [
      lambda a, g: integers.fill_random(a, g, -(2**63))),
     (NotImplementedError, "randperm.*'Bool'", np.bool_,
      lambda a, g: integers.randperm(3, a.dtype, g)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "message", "dtype", "call"), WRONG_DTYPES)

@@ -89,7 +89,7 @@ GOLDEN = [
      [0.0007893581641837955, 0.11898370087146759, 3.9824273586273193]),
     (lambda g: rejection_sampling.dirichlet(np.array([0.5, 1, 4], F32), g),
      [0.00019242313283029944, 0.02900485135614872, 0.9708027243614197]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("draw", "expected"), GOLDEN)
@@ -126,7 +126,7 @@ DIGESTS = {
     "bernoulli": (lambda n, g: distributions.fill_bernoulli(np.empty(n, F32), 0.1, g),
                   {16: "52abe93d76b8", 100: "1e84ce223c43", 1001: "7172fc8c6e89",
                    100003: "f45310920b01"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DIGESTS)

@@ -28,7 +28,7 @@ DRAWS: dict[str, tuple[list[str], Callable]] = {
     "exponential": (["float64"], distributions.fill_exponential),
     "cauchy": (["float64"], distributions.fill_cauchy),
     "permutation": (["int64", "int32"], lambda a, g: put(a, integers.randperm(a.size, a.dtype, g))),
-}  # fmt: skip
+}
 
 
 def put(array: np.ndarray, values: np.ndarray) -> None:

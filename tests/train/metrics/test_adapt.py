@@ -54,7 +54,7 @@ def test_dicts_lists_names():
     assert [m.name for m in metrics.values()] == ["acc", "error", "squared"]
     assert list(adapt(["accuracy", l1, ("mine", lambda a, b: 0), MSE])) == [
         "accuracy", "l1", "mine", "mse",
-    ]  # fmt: skip
+    ]
     assert list(adapt("top5")) == ["top5"]
     assert adapt(None) == {}
     assert isinstance(adapt(torch.nn.functional.l1_loss)["l1_loss"], Mean)
@@ -87,7 +87,7 @@ def test_the_best_k_of_any_k():
     metrics = adapt(["top1", "top2", "top10"])
     assert [(name, metric.k) for name, metric in metrics.items()] == [
         ("top1", 1), ("top2", 2), ("top10", 10),
-    ]  # fmt: skip
+    ]
     with pytest.raises(ValueError, match="top0"):
         adapt("top0")
 

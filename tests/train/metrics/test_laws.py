@@ -14,7 +14,7 @@ from flambeau.train.metrics import (
     AUROC, F1, MAE, MSE, R2, Accuracy, AveragePrecision, Brier, CalibrationError, CohenKappa,
     ConfusionMatrix, EpochMetric, LogLoss, MatthewsCorrelation, Mean, MeanIoU, Metric, Pearson,
     Perplexity, Precision, Recall, RunningAverage, Select, Spearman, TopK,
-)  # fmt: skip
+)
 
 CLASSES = {
     "accuracy": Accuracy,
@@ -37,7 +37,7 @@ CLASSES = {
     "select": lambda: Select(Accuracy(), lambda output, target: (-output, target)),
 }
 NUMBERS = {"mse": MSE, "mae": MAE, "r2": R2, "binary": Accuracy, "binary_f1": F1,
-           "binary_auroc": AUROC, "pearson": Pearson, "spearman": Spearman}  # fmt: skip
+           "binary_auroc": AUROC, "pearson": Pearson, "spearman": Spearman}
 
 
 def data(seed: int, kind: str):
@@ -98,7 +98,7 @@ def test_calling_gives_the_batch_alone(name):
 
 
 @pytest.mark.parametrize("name", ["accuracy", "top2", "f1", "auroc", "perplexity", "mean", "epoch",
-                                  "mse", "mae", "r2"])  # fmt: skip
+                                  "mse", "mae", "r2"])
 def test_nothing_is_nan(name):
     assert math.isnan({**CLASSES, **NUMBERS}[name]().compute())
 

@@ -19,7 +19,7 @@ def fitted(metrics):
     torch.manual_seed(1)
     net = nn.Linear(3, 3)
     trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.5), "cross_entropy",
-                      metrics=metrics, compile=False)  # fmt: skip
+                      metrics=metrics, compile=False)
     trainer.fit((X, Y), (X, Y), epochs=2, batch_size=16)
     return trainer.history[-1], trainer.predict(X)
 
@@ -32,7 +32,7 @@ def test_scikit_learn():
     assert row["valid_log"] == pytest.approx(theirs.log_loss(Y.numpy(), shares), rel=1e-5)
     for average in ("micro", "macro", "weighted"):
         for ours, reference in ((F1, theirs.f1_score), (Precision, theirs.precision_score),
-                                (Recall, theirs.recall_score)):  # fmt: skip
+                                (Recall, theirs.recall_score)):
             expected = reference(Y.numpy(), guesses, average=average, zero_division=0.0)
             metric = ours(average)
             metric.update(scores, Y)
@@ -44,9 +44,9 @@ def test_torchmetrics():
     theirs = pytest.importorskip("torchmetrics.classification")
     named = {"accuracy": theirs.MulticlassAccuracy(3, average="micro"),
              "f1": theirs.MulticlassF1Score(3, average="macro"),
-             "confusion": theirs.MulticlassConfusionMatrix(3)}  # fmt: skip
+             "confusion": theirs.MulticlassConfusionMatrix(3)}
     row, scores = fitted(named)
     for name, metric in (("accuracy", Accuracy()), ("f1", F1("macro")),
-                         ("confusion", ConfusionMatrix(3))):  # fmt: skip
+                         ("confusion", ConfusionMatrix(3))):
         metric.update(scores, Y)
         np.testing.assert_allclose(np.asarray(row[f"valid_{name}"]), metric.compute(), rtol=1e-6)

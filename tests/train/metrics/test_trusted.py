@@ -84,10 +84,10 @@ def test_image_quality_is_scikit_images(rng) -> None:
     a = rng.random((4, 3, 16, 20))
     b = (a + rng.normal(size=a.shape) * 0.1).clip(0, 1)
     psnr = np.mean([quality.peak_signal_noise_ratio(y, x, data_range=1.0)
-                    for x, y in zip(a, b, strict=True)])  # fmt: skip
+                    for x, y in zip(a, b, strict=True)])
     assert value(metrics.PSNR(), a, b, 2) == pytest.approx(psnr)
     ssim = np.mean([quality.structural_similarity(y, x, data_range=1.0, channel_axis=0)
-                    for x, y in zip(a, b, strict=True)])  # fmt: skip
+                    for x, y in zip(a, b, strict=True)])
     assert value(metrics.SSIM(), a, b, 2) == pytest.approx(ssim)
 
 
@@ -104,7 +104,7 @@ def test_bleu_is_nltks() -> None:
     for candidate, references in zip(CANDIDATES, REFERENCES, strict=True):
         bleu.update([candidate], [references])
     expected = nltk.corpus_bleu([[r.split() for r in several] for several in REFERENCES],
-                                [c.split() for c in CANDIDATES])  # fmt: skip
+                                [c.split() for c in CANDIDATES])
     assert bleu.compute() == pytest.approx(expected)
 
 

@@ -11,7 +11,7 @@ import pytest
 import flambeau as torch
 from flambeau.train.metrics import (
     AUROC, F1, MAE, MSE, R2, Accuracy, ConfusionMatrix, Perplexity, Precision, Recall, TopK,
-)  # fmt: skip
+)
 
 
 def feed(metric, output, target, parts=3):
@@ -205,7 +205,7 @@ def test_perplexity():
     wanted[2, 1] = -100
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     losses = [-math.log(shares[i, j, wanted[i, j]])
-              for i in range(6) for j in range(4) if wanted[i, j] >= 0]  # fmt: skip
+              for i in range(6) for j in range(4) if wanted[i, j] >= 0]
     expected = math.exp(sum(losses) / len(losses))
     assert feed(Perplexity(), logits, wanted) == pytest.approx(expected)
     assert feed(Perplexity(), np.moveaxis(logits, -1, 1), wanted) == pytest.approx(expected)

@@ -20,7 +20,7 @@ def kornia():
         K.filters.sobel(image), K.geometry.rotate(image, torch.tensor([30.0])),
         K.feature.harris_response(image), K.losses.ssim_loss(image, image.flip(3), 5),
         K.augmentation.RandomAffine(20.0, p=1.0)(image), K.enhance.equalize(image.detach()),
-    ]  # fmt: skip
+    ]
     return [*found, torch.autograd.grad(found[0].sum() + found[5], image)[0]]
 
 
@@ -33,7 +33,7 @@ def torch_geometric():
         def __init__(self):
             super().__init__()
             self.layers = nn.ModuleList([GCNConv(6, 8), GATConv(8, 4, heads=2), SAGEConv(8, 8),
-                                         GINConv(nn.Linear(8, 8))])  # fmt: skip
+                                         GINConv(nn.Linear(8, 8))])
             self.out = nn.Linear(8, 3)
 
         def forward(self, data):
@@ -81,7 +81,7 @@ def keras():
     k.utils.set_random_seed(0)
     model = k.Sequential([k.layers.Conv2D(4, 3), k.layers.BatchNormalization(), k.layers.ReLU(),
                           k.layers.MaxPooling2D(), k.layers.Flatten(),
-                          k.layers.Dense(3)])  # fmt: skip
+                          k.layers.Dense(3)])
     loss = k.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, metrics=["accuracy"])
     x, y = torch.randn(24, 12, 12, 1).numpy(), torch.randint(0, 3, (24,)).numpy()
@@ -108,7 +108,7 @@ def einops():
     x = torch.randn(2, 4, 6, requires_grad=True)
     y = rearrange(x, "b (h w) c -> b h (w c)", h=2)
     found = [y, reduce(x, "b n c -> b c", "max"), repeat(x, "b n c -> b n c k", k=2),
-             einsum(x, x, "b n c, b m c -> b n m"), Rearrange("b n c -> n (b c)")(x)]  # fmt: skip
+             einsum(x, x, "b n c, b m c -> b n m"), Rearrange("b n c -> n (b c)")(x)]
     return [*found, torch.autograd.grad(sum(f.sin().sum() for f in found), x)[0]]
 
 
@@ -176,7 +176,7 @@ def pytorch_metric_learning():
     found = [loss(x, labels) for loss in (
         metric_losses.TripletMarginLoss(), metric_losses.ContrastiveLoss(),
         metric_losses.NTXentLoss(), metric_losses.CircleLoss(), metric_losses.SupConLoss(),
-    )]  # fmt: skip
+    )]
     pairs = miners.MultiSimilarityMiner()(x, labels)
     return [*found, *pairs, torch.autograd.grad(sum(found), x)[0]]
 

@@ -34,7 +34,7 @@ def optimizer(name):
 
 cases(NAMES, model)
 cases([f"optimizer:{n}" for n in "sgd adamw lamb lion adafactor nadamw rmsproptf adan".split()],
-      optimizer)  # fmt: skip
+      optimizer)
 
 
 @case

@@ -56,7 +56,7 @@ def transforms():
         v2.RandomResizedCrop(24, antialias=True), v2.RandomHorizontalFlip(),
         v2.ColorJitter(0.2, 0.2),
         v2.RandomRotation(10), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.5]),
-    ])  # fmt: skip
+    ])
     return [chain(image), v2.AutoAugment()(image), v2.GaussianBlur(3)(image)]
 
 

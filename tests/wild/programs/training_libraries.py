@@ -43,7 +43,7 @@ def lightning():
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = L.Trainer(max_epochs=2, accelerator="cpu", default_root_dir=folder, logger=False,
-                            enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
+                            enable_progress_bar=False, enable_model_summary=False)
         module = Module()
         trainer.fit(module, DataLoader(data(), 16))
         return [*weights(module), trainer.callback_metrics["loss"]]
@@ -99,7 +99,7 @@ def skorch():
     x, y = (t.numpy() for t in data().tensors)
     net = NeuralNetClassifier(network(), criterion=nn.CrossEntropyLoss, max_epochs=3, lr=0.1,
                               verbose=0, iterator_train__shuffle=False,
-                              train_split=None)  # fmt: skip
+                              train_split=None)
     net.fit(x, y)
     return [torch.from_numpy(net.predict_proba(x)), net.history[-1]["train_loss"], net.score(x, y)]
 
@@ -110,7 +110,7 @@ def tiny_bert():
     return transformers.BertConfig(
         vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=64, max_position_embeddings=64,
-    )  # fmt: skip
+    )
 
 
 @case
@@ -123,7 +123,7 @@ def transformers_trainer():
         options = transformers.TrainingArguments(
             folder, num_train_epochs=2, per_device_train_batch_size=4, report_to=[], use_cpu=True,
             disable_tqdm=True, save_strategy="no", logging_strategy="no",
-        )  # fmt: skip
+        )
         result = transformers.Trainer(model, options, train_dataset=rows).train()
     return [result.training_loss, *weights(model)[:4]]
 
@@ -162,14 +162,14 @@ def torchmetrics():
         tm.classification.MulticlassAccuracy(4), tm.classification.MulticlassF1Score(4),
         tm.classification.MulticlassAUROC(4), tm.classification.MulticlassCalibrationError(4),
         tm.classification.MulticlassAveragePrecision(4),
-    ])  # fmt: skip
+    ])
     for part in range(0, 50, 10):
         metrics.update(scores[part : part + 10], labels[part : part + 10])
     x, y = torch.randn(50), torch.randn(50)
     regression = [tm.PearsonCorrCoef()(x, y), tm.SpearmanCorrCoef()(x, y), tm.R2Score()(x, y)]
     images = torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)
     return [*metrics.compute().values(), *regression,
-            tm.image.StructuralSimilarityIndexMeasure()(*images)]  # fmt: skip
+            tm.image.StructuralSimilarityIndexMeasure()(*images)]
 
 
 @case

@@ -15,7 +15,7 @@ SMALL = {
     "num_experts_per_tok": 2, "state_size": 4, "dim": 32, "hidden_dim": 64, "n_heads": 4,
     "n_layers": 2, "emb_dim": 32, "rotary_dim": 4, "ffn_dim": 64, "word_embed_proj_dim": 32,
     "attention_window": 8, "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0,
-}  # fmt: skip
+}
 CAUSAL = """gpt2 gpt_neo gpt_neox gptj llama mistral mixtral qwen2 qwen3 gemma gemma2 phi phi3 opt
 bloom falcon mamba rwkv stablelm olmo starcoder2 codegen granite cohere xglm bart pegasus""".split()
 MASKED = """bert roberta distilbert albert electra deberta deberta-v2 mpnet longformer camembert
@@ -37,7 +37,7 @@ def text(kind):
     way, _, name = kind.partition(":")
     loader = {"causal": transformers.AutoModelForCausalLM,
               "masked": transformers.AutoModelForMaskedLM,
-              "seq2seq": transformers.AutoModelForSeq2SeqLM}[way]  # fmt: skip
+              "seq2seq": transformers.AutoModelForSeq2SeqLM}[way]
     model = loader.from_config(config_of(name))
     tokens = torch.randint(3, 90, (2, 16))
     model.train()

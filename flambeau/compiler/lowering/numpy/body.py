@@ -78,7 +78,7 @@ def run_on_symbols(
 ) -> tuple[Any, list[SymbolArray]]:
     """What the lowering or the body gives on symbols, and the symbols that it was given."""
     positional, named = bind_arguments(operator, to_symbols(list(args)), {
-        name: to_symbols(v) for name, v in kwargs.items()})  # fmt: skip
+        name: to_symbols(v) for name, v in kwargs.items()})
     symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]
     explicit = EXPLICIT.get(operator.name)
     body = explicit or rebind_to_symbols(operator.body)
@@ -112,7 +112,7 @@ def _run_pointwise(operator: Operator, body: Any, positional: list, named: dict)
     for i in keys:
         positional[i] = _cast(positional[i], inside)
     named = {n: _cast(v, inside) if names.index(n) in operator.tensor_positions else v
-             for n, v in named.items()}  # fmt: skip
+             for n, v in named.items()}
     y = body(*positional, **named)
     return y.astype(common.numpy) if half and y.dtype == types.float32.numpy else y
 

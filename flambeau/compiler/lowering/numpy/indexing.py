@@ -44,7 +44,7 @@ class BasicIndex(NamedTuple):
             spans = zip(node.shape, self.starts, self.shape, strict=True)
             return graph.pad(value, self.starts, [n - a - m for n, a, m in spans])
         return Node(Op.UPDATE, (node, value), node.shape, node.type,
-                    {"starts": self.starts, "steps": self.steps})  # fmt: skip
+                    {"starts": self.starts, "steps": self.steps})
 
 
 def expand_ellipsis(index: Any, rank: int) -> list[Any]:
@@ -185,7 +185,7 @@ class AdvancedIndex:
         k, result = len(self.index.shape), list(rest)
         result[self.target : self.target] = self.index.shape
         order = (*range(self.target, self.target + k), *range(self.target),
-                 *range(self.target + k, len(result)))  # fmt: skip
+                 *range(self.target + k, len(result)))
         values = graph.permute(broadcast_to(values, result), order)
         return reshape_node(values, (math.prod(self.index.shape), *rest))
 

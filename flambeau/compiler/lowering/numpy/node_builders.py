@@ -131,7 +131,7 @@ def reshape_node(node: Node, shape: Sequence[int]) -> Node:
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
         shape = tuple((math.prod(node.shape) // known if known else 0) if n == -1 else n
-                      for n in shape)  # fmt: skip
+                      for n in shape)
     if math.prod(shape) != math.prod(node.shape):
         refuse(f"reshape of {node.shape} to {shape}")
     if node.op is Op.CONSTANT:

@@ -62,7 +62,7 @@ def _as_array_function(like: Callable) -> Callable[..., Any]:
 def _array(a: Any, dtype: Any = None, copy: Any = True, **options: Any) -> Any:
     if not is_symbol(a):
         return _as_array_function(np.asarray)(a, dtype) if isinstance(a, (list, tuple)) \
-            else np.array(a, dtype, copy=copy, **options)  # fmt: skip
+            else np.array(a, dtype, copy=copy, **options)
     y = a if dtype is None else a.astype(dtype, copy=False)
     return y.copy() if copy else y
 
@@ -131,7 +131,7 @@ class _ReboundGlobals(dict):
 
     def __init__(self, originals: dict[str, Any]) -> None:
         super().__init__(__builtins__=originals["__builtins__"], __name__=originals["__name__"],
-                         __package__=originals.get("__package__"))  # fmt: skip
+                         __package__=originals.get("__package__"))
         self.given = originals
 
     def __missing__(self, name: str) -> Any:
@@ -168,9 +168,9 @@ def rebind_to_symbols(function: Callable) -> Callable:
     if module not in _globals:
         _globals[module] = _ReboundGlobals(function.__globals__)
     cells = function.__closure__ and tuple(types.CellType(_rebind(c.cell_contents))
-                                           for c in function.__closure__)  # fmt: skip
+                                           for c in function.__closure__)
     rebound = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__,
-                              cells)  # fmt: skip
+                              cells)
     rebound.__kwdefaults__ = function.__kwdefaults__
     _rebound_functions[function] = rebound
     return rebound

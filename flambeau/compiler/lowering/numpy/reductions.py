@@ -25,7 +25,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
-            out: Any = None) -> Symbol:  # fmt: skip
+            out: Any = None) -> Symbol:
     """A fold over axes, half precision in F32."""
     node = node_of(x)
     type = node.type if dtype is None else type_of(dtype)
@@ -48,7 +48,7 @@ def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dty
 def _reduce(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: bool = False, initial: Any = None, where: Any = True,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     fold = REDUCTIONS.get(ufunc.__name__)
     if fold is None or where is not True:
         return refuse(f"{ufunc.__name__}.reduce")
@@ -78,7 +78,7 @@ _METHODS["reduce"] = _reduce
 
 def _reduction_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
     def reduction(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-             keepdims: Any = False, **options: Any) -> Symbol:  # fmt: skip
+             keepdims: Any = False, **options: Any) -> Symbol:
         if any(v is not np._NoValue and v is not None for v in options.values()):
             refuse(f"{ufunc.__name__} with {', '.join(options)}")
         keep = keepdims is not np._NoValue and bool(keepdims)
@@ -89,16 +89,16 @@ def _reduction_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
 
 for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
                        (np.maximum, (np.max, np.amax)), (np.minimum, (np.min, np.amin)),
-                       (np.logical_or, (np.any,)), (np.logical_and, (np.all,))):  # fmt: skip
+                       (np.logical_or, (np.any,)), (np.logical_and, (np.all,))):
     implements(*_names)(_reduction_function(_ufunc))
 
 
 @implements(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-         **_: Any) -> Symbol:  # fmt: skip
+         **_: Any) -> Symbol:
     """A sum over the count."""
     kind = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind in "fV" \
-        else np.dtype(np.float64)  # fmt: skip
+        else np.dtype(np.float64)
     keep = keepdims is not np._NoValue and bool(keepdims)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
     return call_ufunc(
@@ -108,7 +108,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 @implements(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-        keepdims: Any = False, **_: Any) -> Symbol:  # fmt: skip
+        keepdims: Any = False, **_: Any) -> Symbol:
     """The mean of squared distances from the mean."""
     d = a - mean(a, axis, dtype, keepdims=True)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
@@ -155,7 +155,7 @@ def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any =
     inside = compute_type(type)
     node = cast(cast(node, type), inside)
     scan = Node(Op.SCAN, (node,), node.shape, inside,
-                {"fold": fold, "axis": int(axis or 0) % len(node.shape)})  # fmt: skip
+                {"fold": fold, "axis": int(axis or 0) % len(node.shape)})
     scan = cast(scan, type)
     if out is None:
         return symbol(scan)
@@ -164,7 +164,7 @@ def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any =
 
 
 def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
-                out: Any = None) -> Symbol:  # fmt: skip
+                out: Any = None) -> Symbol:
     fold = REDUCTIONS.get(ufunc.__name__)
     if fold is None or fold in (ReduceOp.ANY, ReduceOp.ALL):
         return refuse(f"{ufunc.__name__}.accumulate")

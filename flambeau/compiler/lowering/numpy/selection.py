@@ -88,7 +88,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Symbol:
     start = (offset if offset >= 0 else -offset * m) if length else 0
     flat = turned.reshape((*turned.shape[:-2], n * m))
     return flat[..., start : start + (length - 1) * (m + 1) + 1 : m + 1] if length \
-        else flat[..., :0]  # fmt: skip
+        else flat[..., :0]
 
 
 @implements(np.tril)
@@ -144,14 +144,14 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
     operands_text, _arrow, target = subscripts.replace(" ", "").partition("->")
     terms = operands_text.split(",")
     if not _arrow or len(terms) > 2 or any(len(set(t) - {"."}) != len(t.replace(".", ""))
-                                           for t in terms):  # fmt: skip
+                                           for t in terms):
         refuse(f"np.einsum of {subscripts}")
     if "..." in subscripts:
         terms, target = _spell_ellipses(terms, target, [np.ndim(x) for x in operands])
         if any(len(set(t)) != len(t) for t in terms):
             refuse(f"np.einsum of {subscripts}")
     sizes = {c: n for t, x in zip(terms, operands, strict=True)
-             for c, n in zip(t, x.shape, strict=True)}  # fmt: skip
+             for c, n in zip(t, x.shape, strict=True)}
     nodes = [node_of(x) for x in operands]
     if len(nodes) == 1:
         letters = [c for c in terms[0] if c in target]
@@ -181,7 +181,7 @@ def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict
     depth = [c for c in a if c in b and c not in target]
     matrices = []
     for node, term, order in ((nodes[0], a, (batch, left, depth)),
-                              (nodes[1], b, (batch, depth, right))):  # fmt: skip
+                              (nodes[1], b, (batch, depth, right))):
         flat = [c for group in order for c in group]
         extra = [i for i, c in enumerate(term) if c not in flat]
         node = reduce_axes(node, ReduceOp.SUM, extra)

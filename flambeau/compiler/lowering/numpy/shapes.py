@@ -63,7 +63,7 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Symbol:
 def _moveaxis(a: Any, source: Any, destination: Any) -> Symbol:
     sources = [s % a.ndim for s in ([source] if isinstance(source, int) else source)]
     targets = [t % a.ndim for t in ([destination] if isinstance(destination, int)
-                                    else destination)]  # fmt: skip
+                                    else destination)]
     order = [i for i in range(a.ndim) if i not in sources]
     for t, s in sorted(zip(targets, sources, strict=True)):
         order.insert(t, s)
@@ -205,7 +205,7 @@ def _tile(A: Any, reps: Any) -> Symbol:
     pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
     inner = reshape_node(node, [v for _, n in pairs for v in (1, n)])
     return symbol(reshape_node(broadcast_to(inner, [v for p in pairs for v in p]),
-                                [r * n for r, n in pairs]))  # fmt: skip
+                                [r * n for r, n in pairs]))
 
 
 @implements(np.repeat)

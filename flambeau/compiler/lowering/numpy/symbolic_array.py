@@ -202,14 +202,14 @@ class SymbolArray(metaclass=_Kind):
         wanted = reshape_node(self._node, tuple(wanted)).shape
         own = self.shape
         return SymbolArray.window(
-            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, own))  # fmt: skip
+            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, own))
 
     def transpose(self, *axes: Any) -> SymbolArray:
         """Axes in another order."""
         if len(axes) == 1 and (axes[0] is None or not hasattr(axes[0], "__index__")):
             axes = axes[0]
         order = tuple(range(self.ndim))[::-1] if not axes else \
-            tuple(int(a) % self.ndim for a in axes)  # fmt: skip
+            tuple(int(a) % self.ndim for a in axes)
         inverse = tuple(order.index(i) for i in range(len(order)))
         return SymbolArray.window(
             self, lambda n: graph.permute(n, order), lambda n, v: graph.permute(v, inverse)
@@ -342,7 +342,7 @@ def promotion_proxy(x: Any) -> Any:
 def call_ufunc(
     ufunc: np.ufunc, inputs: tuple, out: Any = None, dtype: Any = None, where: Any = True,
     casting: Any = None, **options: Any,
-) -> SymbolArray:  # fmt: skip
+) -> SymbolArray:
     """A ufunc on symbols, arrays and numbers."""
     if options:
         refuse(f"{ufunc.__name__} with {', '.join(options)}")
@@ -412,9 +412,9 @@ _OPERATORS = {
     "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
     "rshift": np.right_shift, "matmul": np.matmul,
-}  # fmt: skip
+}
 _COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-                "gt": np.greater, "ge": np.greater_equal}  # fmt: skip
+                "gt": np.greater, "ge": np.greater_equal}
 _SIGNS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 
 

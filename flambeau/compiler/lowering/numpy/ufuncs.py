@@ -106,7 +106,7 @@ UNARY: dict[str, Callable[[Node], Node]] = {
         "sinh": Scalar.SINH, "cosh": Scalar.COSH, "tanh": Scalar.TANH, "arcsinh": Scalar.ASINH,
         "arccosh": Scalar.ACOSH, "arctanh": Scalar.ATANH, "invert": Scalar.NOT,
     }.items()
-}  # fmt: skip
+}
 UNARY |= {
     "absolute": _absolute, "fabs": _absolute, "floor": _rounding(Scalar.FLOOR),
     "ceil": _rounding(Scalar.CEIL), "trunc": _rounding(Scalar.TRUNC),
@@ -116,7 +116,7 @@ UNARY |= {
     "conjugate": lambda a: a, "deg2rad": _times(math.pi / 180), "radians": _times(math.pi / 180),
     "rad2deg": _times(180 / math.pi), "degrees": _times(180 / math.pi),
     "reciprocal": lambda a: apply_operation(Scalar.DIV, number_like(1, a), a),
-}  # fmt: skip
+}
 
 
 # ------------------------------------------------------------------------------- two operands
@@ -138,7 +138,7 @@ def _has_opposite_sign(remainder: Node, b: Node) -> Node:
     """Where a remainder is not zero and has not the divisor's sign."""
     zero = number_like(0, remainder)
     signs = apply_operation(Scalar.XOR, apply_operation(Scalar.LT, remainder, zero),
-                    apply_operation(Scalar.LT, b, number_like(0, b)))  # fmt: skip
+                    apply_operation(Scalar.LT, b, number_like(0, b)))
     return logical_and(apply_operation(Scalar.NE, remainder, zero), signs)
 
 
@@ -272,7 +272,7 @@ def _log_sum(exp: Scalar, log: Scalar | None) -> Callable[[Node, Node], Node]:
             extra = apply_operation(Scalar.MUL, extra, number_like(1 / math.log(2), extra))
         same = apply_operation(Scalar.EQ, a, b)
         return where(same, apply_operation(Scalar.ADD, larger, number_like(log_two, larger)),
-                     apply_operation(Scalar.ADD, larger, extra))  # fmt: skip
+                     apply_operation(Scalar.ADD, larger, extra))
 
     return log_sum
 

@@ -100,7 +100,7 @@ def _softmax_sums_of(saved: Symbol) -> Symbol | None:
 def _attention(
     query: Symbol, key: Symbol, value: Symbol, mask: Any, scale: float,
     is_causal: bool, keep: int,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     inside = compute_dtype(query.dtype)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
     if _prefers_flash(q, k, v, is_causal, keep):
@@ -129,7 +129,7 @@ def _attention(
 def _attention_backward(
     g: Symbol, query: Symbol, key: Symbol, value: Symbol, mask: Any,
     y: Symbol, saved: Symbol, scale: float, is_causal: bool, keep: int,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     inner = np.sum(g * y, -1, keepdims=True)
@@ -148,11 +148,11 @@ def _attention_backward(
         return tuple(
             symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type, {**how, "of": of}))
             .astype(kind) for of, x in enumerate((q, k, v))
-        )  # fmt: skip
+        )
     p = saved
     if keep != _PROBABILITIES:
         p = np.exp(_scores(q, k, mask, scale, is_causal) - saved[..., None])
     ds = (np.matmul(g, v.swapaxes(-1, -2)) - inner) * p * scale
     gradients = (np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q),
-             np.matmul(p.swapaxes(-1, -2), g))  # fmt: skip
+             np.matmul(p.swapaxes(-1, -2), g))
     return tuple(x.astype(kind) for x in gradients)

@@ -54,7 +54,7 @@ class _Plane:
 
 
 def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
-              groups: int) -> Node:  # fmt: skip
+              groups: int) -> Node:
     """CONV of an image (n, h, w, c) and a weight (kh, kw, c / groups, k)."""
     lengths = [
         (n - d * (k - 1) - 1) // s + 1
@@ -65,7 +65,7 @@ def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
         return nothing(x, shape)
     return Node(Op.CONV, (x, w), shape, x.type,
                 {"stride": tuple(stride), "dilation": tuple(dilation),
-                 "groups": groups})  # fmt: skip
+                 "groups": groups})
 
 
 def _inside(*symbols: Any) -> tuple[Type, list[Node]]:
@@ -104,7 +104,7 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
         gradient = nothing(x, shape)
     else:
         gradient = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
-            "stride": plane.stride, "dilation": plane.dilation, "groups": groups})  # fmt: skip
+            "stride": plane.stride, "dilation": plane.dilation, "groups": groups})
     gradient = graph.permute(gradient, (3, 2, 0, 1))
     if plane.line:
         gradient = reshape_node(gradient, (*gradient.shape[:2], gradient.shape[3]))
@@ -151,7 +151,7 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
     rows = []
     for i in range(strides[0]):
         columns = [_phase(g, w, plane, (top + i, left + j), counts, groups)
-                   for j in range(strides[1])]  # fmt: skip
+                   for j in range(strides[1])]
         rows.append(interleave(columns, 2))
     gradient = interleave(rows, 1)
     for axis, n in enumerate(lengths, 1):
@@ -160,7 +160,7 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
 
 
 def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
-           groups: int) -> Node:  # fmt: skip
+           groups: int) -> Node:
     """What reaches every stride-th place (of the padded input) from the given ones on."""
     dilations = []
     for axis in (0, 1):

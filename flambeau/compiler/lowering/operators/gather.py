@@ -45,7 +45,7 @@ def _embedding(weight: Any, indices: Any, *_: Any) -> Symbol:
 def _embedding_backward(
     grad_output: Symbol, indices: Symbol, num_weights: int, padding_idx: int,
     scale_grad_by_freq: bool,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     width = grad_output.shape[-1]
     g = grad_output.node
     flat = reshape_node(cast(node_of(indices), Type.I64), (-1,))
@@ -162,7 +162,7 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
         return symbol(x)
     if not x.shape or not at.shape:
         return symbol(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
-                                    reshape_node(node_of(src), (1,)), x.shape))  # fmt: skip
+                                    reshape_node(node_of(src), (1,)), x.shape))
     return symbol(_write_in_order(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
 
 
@@ -184,7 +184,7 @@ def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence
         updated = where(hits, symbol(src)[pick].node, updated)
     if inner is not x:
         updated = Node(Op.UPDATE, (x, updated), x.shape, x.type, {
-            "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})  # fmt: skip
+            "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})
     return reshape_node(updated, result)
 
 

@@ -40,7 +40,7 @@ def _row_weights(
 def _likelihood(
     x: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     axis, type = _axis(x), x.dtype.type
     picked = np.sum(np.where(_is_target(target, x.shape, axis), x, type(0)), axis)
     factors = _row_weights(target, weight, ignore_index, x.dtype)
@@ -56,7 +56,7 @@ def _likelihood(
 def _coefficients(
     g: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     """Each row's cotangent."""
     factors = _row_weights(target, weight, ignore_index, kind)
     g = g.astype(kind, copy=False)
@@ -86,7 +86,7 @@ def _cross_entropy(
 def _nll_loss_backward(
     g: Symbol, target: Symbol, weight: Any, shape: tuple[int, ...], reduction: int,
     ignore_index: int,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     axis = 0 if len(shape) == 1 else 1
     c = _coefficients(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
     hits = _is_target(target, shape, axis)
@@ -97,7 +97,7 @@ def _nll_loss_backward(
 def _cross_entropy_backward(
     share: Symbol, logs: Symbol, target: Symbol, weight: Any, reduction: int,
     ignore_index: int,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     y, axis = inside(logs), _axis(logs)
     c = _coefficients(share, target, weight, reduction, ignore_index, y.dtype)
     hits = _is_target(target, y.shape, axis).astype(y.dtype)

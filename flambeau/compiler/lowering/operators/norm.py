@@ -39,7 +39,7 @@ def _scale_and_shift(y: Symbol, weight: Maybe, bias: Maybe) -> Symbol:
 def _layer_norm(
     input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
     save_rstd: Symbol, n: int, eps: float,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
@@ -87,7 +87,7 @@ def _batch_axes(x: Symbol) -> tuple[int, ...]:
 def _batch_norm(
     input: Symbol, weight: Maybe, bias: Maybe, running_mean: Maybe, running_var: Maybe,
     save_mean: Symbol, save_rstd: Symbol, momentum: float, eps: float,
-) -> tuple[Maybe, ...]:  # fmt: skip
+) -> tuple[Maybe, ...]:
     if not input.size:
         return input, running_mean, running_var, save_mean, save_rstd
     x, w, b = _cast_to(
@@ -101,7 +101,7 @@ def _batch_norm(
     for running, new in ((running_mean, mean), (running_var, squares / max(count - 1, 1))):
         moved.append(None if running is None else
                      ((1 - momentum) * running + momentum * new.reshape(flat)).astype(
-                         running.dtype))  # fmt: skip
+                         running.dtype))
     scale = rstd if w is None else rstd * w
     shift = -mean * scale if b is None else b - mean * scale
     y = (x * scale + shift).astype(input.dtype)
@@ -133,7 +133,7 @@ def _batch_norm_backward(
 def _batch_norm_running(
     input: Symbol, weight: Maybe, bias: Maybe, running_mean: Symbol,
     running_var: Symbol, eps: float,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     kind = compute_dtype(input.dtype)
     x, w, b, mean, var = _cast_to(kind, input, weight, bias, running_mean, running_var)
     rstd = 1 / np.sqrt(var + kind.type(eps))
@@ -159,7 +159,7 @@ def _per_group(v: Maybe, groups: int) -> Any:
 def _group_norm(
     input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
     save_rstd: Symbol, groups: int, eps: float,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
@@ -173,7 +173,7 @@ def _group_norm(
 def _group_norm_backward(
     g: Symbol, input: Symbol, weight: Maybe, mean: Symbol, rstd: Symbol,
     groups: int,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     kind, c = input.dtype if weight is None else weight.dtype, input.shape[1]
     if not input.size:
         zeros = symbol(mean.node)[:0, 0]
@@ -191,4 +191,4 @@ def _group_norm_backward(
     along = np.sum(product, (2, 3), keepdims=True) / count
     gradient = (share - (hat * along + np.sum(share, (2, 3), keepdims=True) / count)) * rstd
     return (gradient.reshape(input.shape).astype(input.dtype), of_weight.reshape(-1).astype(kind),
-            of_bias.reshape(-1).astype(kind))  # fmt: skip
+            of_bias.reshape(-1).astype(kind))

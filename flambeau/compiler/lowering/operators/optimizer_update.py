@@ -28,7 +28,7 @@ def trace_update(
 
 def copy_update(
     results: list[Node], old: list[Node], new: list[Node], numbers: list[Node]
-) -> list[Node] | None:  # fmt: skip
+) -> list[Node] | None:
     """What `trace_update` made of `old`, for others of the same shapes and types: ten times faster.
 
     What depends on numbers alone is shared. None where something else is read, too.
@@ -52,7 +52,7 @@ def copy_update(
             same = all(map(operator.is_, inputs, node.inputs))
             copies[id(node)] = node if same else Node(
                 node.op, inputs, node.shape, node.type, node.attributes, node.origin
-            )  # fmt: skip
+            )
     return [copies[id(result)] for result in results]
 
 

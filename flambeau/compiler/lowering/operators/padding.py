@@ -32,7 +32,7 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
     low, high = ([max(n, 0) for n in side] for side in zip(*pairs, strict=True))
     fill = np.asarray(value).astype(input.dtype)
     return symbol(add_border(node, low, high, float(fill) if fill.dtype.kind in "fV" else
-                           fill.item()))  # fmt: skip
+                           fill.item()))
 
 
 def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
@@ -46,7 +46,7 @@ def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
     """Zeros of n places along an axis with g added up at known ones."""
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     items = [literal(places.astype(np.int64)) if i == axis else slice(None)
-             for i in range(len(shape))]  # fmt: skip
+             for i in range(len(shape))]
     return match_advanced_index(shape, items, False).added(shape, g)
 
 

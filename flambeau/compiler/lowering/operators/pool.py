@@ -79,7 +79,7 @@ class Windows:
         """What one position along one of the windows' axes meets."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
-                      w.stride[axis])  # fmt: skip
+                      w.stride[axis])
 
     def folded(self, x: Node, operation: Scalar) -> Node:
         """All the positions joined by an operation, one axis after the other."""
@@ -321,7 +321,7 @@ def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
 
 
 @lowering("_adaptive_avg_pool1d_backward", "_adaptive_avg_pool2d_backward",
-          "_adaptive_avg_pool3d_backward")  # fmt: skip
+          "_adaptive_avg_pool3d_backward")
 def _adaptive_average_backward(
     g: Symbol, spatial: Sequence[int], output: Sequence[int]
 ) -> Symbol:
@@ -349,7 +349,7 @@ def _adaptive_largest(
     tops, positions = [], []
     for at in product(*map(range, output)):
         cell = tuple(slice(i * n // m, -(-(i + 1) * n // m))
-                     for i, n, m in zip(at, spatial, output, strict=True))  # fmt: skip
+                     for i, n, m in zip(at, spatial, output, strict=True))
         part = input[(Ellipsis, *cell)].reshape((*lead, -1))
         best = np.argmax(part, -1)
         positions.append(symbol(literal(places[cell].reshape(-1)))[best])

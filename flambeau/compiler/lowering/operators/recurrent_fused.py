@@ -102,7 +102,7 @@ def gradients(
 
 
 def lstm_layer(layer: RecurrentLayer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
-         keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
+         keep: bool) -> tuple[Symbol, ...]:
     """(y, last h, last c, and for backward: gates, c)."""
     inputs = {"x": layer.stepped(sums), "h": h, "c": c, "w": w_hh}
     y = layer.forward(inputs, "y")
@@ -124,15 +124,15 @@ def lstm_adjoint(
     g_y, g_h, g_c = cotangents
     gates, cells = (layer.stepped(v) for v in saved)
     inputs = {"w": w_hh, "gates": gates, "cells": cells, "gy": layer.stepped(g_y), "dh": g_h,
-             "dc": g_c, "previous": cells, "first": c}  # fmt: skip
+             "dc": g_c, "previous": cells, "first": c}
     d = layer.flat(layer.backward(inputs, "d"))
     dh, dc = (layer.backward(inputs, of) if needs[k] else None
-              for k, of in ((1, "dh"), (2, "dc")))  # fmt: skip
+              for k, of in ((1, "dh"), (2, "dc")))
     return d, dh, dc
 
 
 def gru_layer(layer: RecurrentLayer, sums: Symbol, h: Symbol, w_hh: Symbol, bias: Any,
-        keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
+        keep: bool) -> tuple[Symbol, ...]:
     """(y, last h, and for backward: gates, the new gate's part from h)."""
     inputs = {"x": layer.stepped(sums), "h": h, "w": w_hh, "bias": bias}
     y = layer.forward(inputs, "y")
@@ -153,7 +153,7 @@ def gru_adjoint(
     """The cotangents of the sums from h, of those from x, and of h."""
     y, gates, inner = (layer.stepped(v) for v in saved)
     inputs = {"w": w_hh, "gates": gates, "inner": inner, "gy": layer.stepped(cotangents[0]),
-             "dh": cotangents[1], "previous": y, "first": h}  # fmt: skip
+             "dh": cotangents[1], "previous": y, "first": h}
     d, dx = (layer.flat(layer.backward(inputs, of)) for of in ("d", "dx"))
     return d, dx, layer.backward(inputs, "dh") if needs[1] else None
 
@@ -171,6 +171,6 @@ def simple_adjoint(
 ) -> tuple[Any, Any]:
     """The cotangents of the sums and of h."""
     inputs = {"w": w_hh, "y": layer.stepped(y), "gy": layer.stepped(cotangents[0]),
-             "dh": cotangents[1]}  # fmt: skip
+             "dh": cotangents[1]}
     d = layer.flat(layer.backward(inputs, "d"))
     return d, layer.backward(inputs, "dh") if needs[1] else None

@@ -99,7 +99,7 @@ def _lstm_layer(
     x: Symbol, h: Symbol, c: Symbol, w_ih: Symbol, w_hh: Symbol,
     b_ih: Any = None, b_hh: Any = None, w_hr: Any = None, sizes: Sizes = (),
     reverse: bool = False, keep: bool = True,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast_to(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
@@ -138,7 +138,7 @@ def _lstm_adjoint(
     w_ih: Symbol, w_hh: Symbol, w_hr: Any, y: Symbol, gates: Symbol,
     cells: Symbol, whole: Any, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     kind, inside, steps = x.dtype, gates.dtype, Steps(sizes, reverse)
     values = (g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y)
     g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _cast_to(inside, *values)
@@ -152,7 +152,7 @@ def _lstm_adjoint(
     i, f, g, o = _parts_of(gates, 4)
     slopes = [_split_steps(v, steps) for v in (
         (i - i * i) * g, (f - f * f) * before, (1 - g * g) * i, (o - o * o) * tanhs,
-        (1 - tanhs * tanhs) * o, f)]  # fmt: skip
+        (1 - tanhs * tanhs) * o, f)]
     shares = None if g_y is None else _split_steps(g_y, steps)
     dh, dc = (np.zeros_like(s) if g is None else g for s, g in ((h, g_h), (c, g_c)))
     gate_gradients, projected = [], []
@@ -211,7 +211,7 @@ def _gru_inputs(x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple[Symbol, Any
 def _gru_layer(
     x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
     b_hh: Any = None, sizes: Sizes = (), reverse: bool = False, keep: bool = True,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast_to(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
@@ -256,7 +256,7 @@ def _gru_adjoint(
     g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol,
     y: Symbol, gates: Symbol, inner: Symbol, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast_to(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
@@ -273,7 +273,7 @@ def _gru_adjoint(
     of_n = (1 - new * new) * (1 - z)
     of_inner = of_n * r
     slopes = [_split_steps(v, steps) for v in (
-        of_inner, (1 - r) * of_inner * inner, (before - new) * ((1 - z) * z), of_n, z)]  # fmt: skip
+        of_inner, (1 - r) * of_inner * inner, (before - new) * ((1 - z) * z), of_n, z)]
     shares = None if g_y is None else _split_steps(g_y, steps)
     dh = np.zeros_like(h) if g_h is None else g_h
     gate_gradients, news = [], []
@@ -306,7 +306,7 @@ def _gru_adjoint(
 def _rnn_layer(
     x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
     b_hh: Any = None, sizes: Sizes = (), reverse: bool = False, relu: bool = False,
-) -> tuple[Symbol, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast_to(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, turned = Steps(sizes, reverse), w_hh.T
@@ -327,7 +327,7 @@ def _rnn_layer(
 def _rnn_adjoint(
     g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol,
     y: Symbol, sizes: Sizes, reverse: bool, relu: bool, needs: Sequence[bool],
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast_to(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, cell = Steps(sizes, reverse), "relu" if relu else "tanh"

@@ -94,7 +94,7 @@ def _as_strided(
 def _strided_adjoint(
     g: Symbol, shape: Sequence[int], strides: Sequence[int], start: int,
     size: Sequence[int], stride: Sequence[int], offset: int,
-) -> Symbol:  # fmt: skip
+) -> Symbol:
     low = min(start, offset)
     written, read = _places(size, stride, offset - low), _places(shape, strides, start - low)
     if not g.size or not read.size:

@@ -15,7 +15,7 @@ from ...process_group import member
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",
     "fp16_compress_wrapper", "noop_hook",
-]  # fmt: skip
+]
 
 
 def _averaged(group: Any, tensor: Tensor) -> Future:

@@ -4,7 +4,7 @@ from . import api, errors, logs, tail_log
 from .api import (
     MultiprocessContext, PContext, RunProcsResult, SignalException, SubprocessContext,
     start_processes,
-)  # fmt: skip
+)
 from .errors import ChildFailedError, ErrorHandler, ProcessFailure, get_error_handler, record
 from .logs import DefaultLogsSpecs, LogsDest, LogsSpecs, Std, to_map
 
@@ -12,4 +12,4 @@ __all__ = [
     "ChildFailedError", "DefaultLogsSpecs", "ErrorHandler", "LogsDest", "LogsSpecs",
     "MultiprocessContext", "PContext", "ProcessFailure", "RunProcsResult", "SignalException",
     "Std", "SubprocessContext", "get_error_handler", "record", "start_processes", "to_map",
-]  # fmt: skip
+]

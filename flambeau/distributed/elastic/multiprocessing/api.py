@@ -24,7 +24,7 @@ from .logs import CONSOLE, DefaultLogsSpecs, LogsDest, LogsSpecs, TailLog
 __all__ = [
     "MultiprocessContext", "PContext", "RunProcsResult", "SignalException", "SubprocessContext",
     "start_processes",
-]  # fmt: skip
+]
 
 _POLL_S = 0.05
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -74,7 +74,7 @@ class PContext(ABC):
         self, name: str, entrypoint: Any, args: dict[int, tuple[Any, ...]],
         envs: dict[int, dict[str, str]], logs_specs: LogsSpecs,
         log_line_prefixes: dict[int, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.entrypoint, self.args, self.envs = name, entrypoint, args, envs
         self.logs: LogsDest = logs_specs.reify(envs)
         self.nprocs = len(envs)
@@ -180,7 +180,7 @@ class SubprocessContext(PContext):
             self._processes[rank] = subprocess.Popen(
                 command, env={**os.environ, **self.envs[rank]}, stdout=out, stderr=err,
                 preexec_fn=_die_with_launcher,  # noqa: PLW1509 - it makes one system call
-            )  # fmt: skip
+            )
 
     def pids(self) -> dict[int, int]:
         """Process ids by local rank."""
@@ -231,7 +231,7 @@ class MultiprocessContext(PContext):
 def _call(
     function: Callable[..., Any], args: tuple[Any, ...], env: dict[str, str],
     streams: tuple[str, str], pipe: Any,
-) -> None:  # fmt: skip
+) -> None:
     """The main function of a worker process."""
     os.environ.update(env)
     _die_with_launcher()
@@ -261,14 +261,14 @@ class macros:
     def substitute(args: list[Any], local_rank: str) -> list[Any]:
         """The arguments of the worker with this local rank."""
         return [string.Template(arg).safe_substitute(local_rank=local_rank)
-                if isinstance(arg, str) else arg for arg in args]  # fmt: skip
+                if isinstance(arg, str) else arg for arg in args]
 
 
 def start_processes(
     name: str, entrypoint: Callable[..., Any] | str, args: dict[int, tuple[Any, ...]],
     envs: dict[int, dict[str, str]], logs_specs: LogsSpecs | None = None,
     log_line_prefixes: dict[int, str] | None = None, start_method: str = "spawn",
-) -> PContext:  # fmt: skip
+) -> PContext:
     """Starts a worker for each local rank of `args`, which `envs` must have too.
 
     A text is a command, anything else a function; RuntimeError if the ranks do not agree.
@@ -281,6 +281,6 @@ def start_processes(
         context = SubprocessContext(name, entrypoint, args, envs, specs, log_line_prefixes)
     else:
         context = MultiprocessContext(name, entrypoint, args, envs, specs, log_line_prefixes,
-                                      start_method=start_method)  # fmt: skip
+                                      start_method=start_method)
     context.start()
     return context

@@ -37,7 +37,7 @@ class ErrorHandler:
         try:
             faulthandler.enable(all_threads=True)
         except Exception as error:  # standard error may be closed, or no file
-            warn(f"Unable to enable fault handler. {type(error).__name__}: {error}")  # fmt: skip
+            warn(f"Unable to enable fault handler. {type(error).__name__}: {error}")
 
     def record_exception(self, e: BaseException) -> None:
         """Writes the exception and its traceback."""
@@ -99,7 +99,7 @@ class ProcessFailure:
             self.message = _NO_TRACEBACK
             if self.exitcode < 0:
                 self.message = (f"Signal {-self.exitcode} ({self.signal_name()}) received by PID "
-                                f"{self.pid}")  # fmt: skip
+                                f"{self.pid}")
 
     def signal_name(self) -> str:
         """The signal that ended it, `<N/A>` if none did."""
@@ -141,7 +141,7 @@ class ChildFailedError(Exception):
         """The report."""
         first, _ = self.get_first_failure()
         texts = {rank: _described(index, rank, failure)
-                 for index, (rank, failure) in enumerate(self.failures.items())}  # fmt: skip
+                 for index, (rank, failure) in enumerate(self.failures.items())}
         title = f"{self.name} FAILED"
         lines = [title, *(line for text in texts.values() for line in text.split("\n"))]
         width = min(max(map(len, lines)), _WIDEST)
@@ -149,7 +149,7 @@ class ChildFailedError(Exception):
         border, section = boarder_delim * width, section_delim * width
         others = "\n".join(texts.values()) or "  <NO_OTHER_FAILURES>"
         return "\n".join(("", border, title, section, "Failures:", others, section,
-                          "Root Cause (first observed failure):", root, border))  # fmt: skip
+                          "Root Cause (first observed failure):", root, border))
 
 
 def _described(index: int, rank: int, failure: ProcessFailure) -> str:
@@ -166,7 +166,7 @@ def _described(index: int, rank: int, failure: ProcessFailure) -> str:
         f"  exitcode  : {failure.exitcode} (pid: {failure.pid}) {ended_by}",
         f"  error_file: {failure.error_file}",
         f"  traceback : {text}",
-    ))  # fmt: skip
+    ))
 
 
 def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) -> Callable[..., Any]:

@@ -69,7 +69,7 @@ class LogsSpecs(ABC):
     def __init__(
         self, log_dir: str | None = None, redirects: Std | dict[int, Std] = Std.NONE,
         tee: Std | dict[int, Std] = Std.NONE, local_ranks_filter: set[int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._root_log_dir, self._redirects, self._tee = log_dir, redirects, tee
         self._local_ranks_filter = local_ranks_filter
 
@@ -89,7 +89,7 @@ class DefaultLogsSpecs(LogsSpecs):
     def __init__(
         self, log_dir: str | None = None, redirects: Std | dict[int, Std] = Std.NONE,
         tee: Std | dict[int, Std] = Std.NONE, local_ranks_filter: set[int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._temporary: Any = None
         if not log_dir:
             self._temporary = tempfile.TemporaryDirectory(prefix="torchelastic_")
@@ -153,10 +153,10 @@ class TailLog:
         self, name: str, log_files: dict[int, str], dst: TextIO | None,
         log_line_prefixes: dict[int, str] | None = None, interval_sec: float = 0.1,
         log_line_filter: Callable[[str], bool] = lambda line: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         prefixes = log_line_prefixes or {}
         self._files = {path: prefixes.get(rank, f"[{name}{rank}]:")
-                       for rank, path in log_files.items()}  # fmt: skip
+                       for rank, path in log_files.items()}
         self._destination, self._interval_s, self._filter = dst, interval_sec, log_line_filter
         self._end = threading.Event()
         self._thread: threading.Thread | None = None

@@ -13,7 +13,7 @@ from ...source import statements_at
 from ..rule import Rule
 
 _KEEPING = ("copy_", "zero_", "fill_", "set_", "resize_", "requires_grad_", "detach_",
-            "index_copy_", "scatter_", "masked_fill_", "squeeze_", "unsqueeze_")  # fmt: skip
+            "index_copy_", "scatter_", "masked_fill_", "squeeze_", "unsqueeze_")
 
 
 class DataOverwritten(Rule):
@@ -86,7 +86,7 @@ for step in range(12):
         for tensor in call.tensors:
             base = tensor._base
             if base is None or tensor.requires_grad or tensor._array.dtype.kind != "f" \
-                    or tensor._array.shape[:1] == base._array.shape[:1]:  # fmt: skip
+                    or tensor._array.shape[:1] == base._array.shape[:1]:
                 continue
             self.session.follow(base)
             parts = self.parts.setdefault(id(base), {})
@@ -100,7 +100,7 @@ for step in range(12):
         dataset = getattr(self.session.loaders.get(iterator), "dataset", None)
         for value in list(getattr(dataset, "__dict__", {}).values()):
             if not isinstance(value, Tensor) or value._array.dtype.kind != "f" \
-                    or value._array.ndim == 0:  # fmt: skip
+                    or value._array.ndim == 0:
                 continue
             self.session.follow(value)
             before = self.versions.setdefault(id(value), value._version)
@@ -113,7 +113,7 @@ for step in range(12):
         place = place_of(writer)
         if place is not None and _is_arithmetic(place):
             self.report("the data changes in place each time it is read", place, spot,
-                        writes=writes)  # fmt: skip
+                        writes=writes)
 
 
 def _is_arithmetic(place: Place) -> bool:
@@ -122,8 +122,8 @@ def _is_arithmetic(place: Place) -> bool:
         if isinstance(statement, ast.AugAssign):
             return not isinstance(statement.target, ast.Attribute)
         methods = [n.func.attr for n in ast.walk(statement)
-                   if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]  # fmt: skip
+                   if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         if isinstance(statement, (ast.Expr, ast.Assign, ast.Return)):
             return any(m.endswith("_") and not m.startswith("_") and m not in _KEEPING
-                       for m in methods)  # fmt: skip
+                       for m in methods)
     return False

@@ -122,4 +122,4 @@ for fold in range(4):
         samples, known = counts
         if known >= 16 and 0.05 * samples <= known < 0.98 * samples:
             self.report("samples that the model is evaluated on were in its training batches",
-                        call.spot, samples=samples, **{"trained on": known})  # fmt: skip
+                        call.spot, samples=samples, **{"trained on": known})

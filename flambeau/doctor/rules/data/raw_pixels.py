@@ -76,7 +76,7 @@ for _ in range(4):
     def on_layer(self, call: ModuleCall) -> None:
         key = id(call.module)
         if "Conv" not in type(call.module).__name__ or not call.recorded \
-                or self.times.get(key, 0) >= _CALLS or not call.args:  # fmt: skip
+                or self.times.get(key, 0) >= _CALLS or not call.args:
             return
         first = call.args[0]
         if not isinstance(first, Tensor) or first._node is not None or not first._array.size:
@@ -90,4 +90,4 @@ for _ in range(4):
         self.times[key] = self.times.get(key, 0) + 1
         if self.times[key] == _CALLS:
             self.report("images of bytes reach the first convolution unscaled", call.spot,
-                        self.session.made_at.get(call.module), range=[low, high])  # fmt: skip
+                        self.session.made_at.get(call.module), range=[low, high])

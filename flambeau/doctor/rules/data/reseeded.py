@@ -76,4 +76,4 @@ for _ in range(8):
         self.times[spot] = self.times.get(spot, 0) + 1 if again else 0
         if self.times[spot] >= 5:
             self.report("the generator is seeded with one number at every step", spot,
-                        seed=int(seed), times=self.times[spot] + 1)  # fmt: skip
+                        seed=int(seed), times=self.times[spot] + 1)

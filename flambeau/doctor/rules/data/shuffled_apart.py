@@ -91,7 +91,7 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
         self.inputs: list[tuple[int, int, Spot | None, Any]] = []
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    spot: Spot | None) -> None:  # fmt: skip
+                    spot: Spot | None) -> None:
         if name == "randperm" and len(self.permutations) < 256:
             self.permutations[id(args[0])] = args[0]
         elif name == "getitem" and len(args) == 3 and id(args[1]) in self.permutations:
@@ -126,7 +126,7 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
         target, entry = self.orders.get(owner(call.target._array)), self.inputs[0]
         if target is not None and target[0] != entry[0] and target[1] == entry[1]:
             self.report("the targets are in another order than the inputs", target[2], entry[2],
-                        call.spot, samples=target[1])  # fmt: skip
+                        call.spot, samples=target[1])
 
     def on_backward(self, backward: Backward) -> None:
         self.inputs.clear()

@@ -87,7 +87,7 @@ for step in range(8):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if not call.recorded or not isinstance(target, Tensor) or target._array.dtype.kind \
-                not in "iu" or target._array.ndim != 1 or target._array.size < 4:  # fmt: skip
+                not in "iu" or target._array.ndim != 1 or target._array.size < 4:
             return
         if call.name in ("cross_entropy", "nll_loss") and (call.classes or 0) > 1:
             self.pending.append((call, target._array))
@@ -105,8 +105,8 @@ for step in range(8):
         kinds = set(single)
         changes = sum(a != b for a, b in zip(single, single[1:], strict=False))
         if len(single) >= 0.75 * len(self.classes) and len(kinds) > 1 \
-                and changes < len(single) / 2:  # fmt: skip
+                and changes < len(single) / 2:
             self.report("most batches hold a single class, and the classes come in runs",
                         self.loader, call.spot,
                         **{"batches of one class": f"{len(single)} of {len(self.classes)}",
-                           "classes": len(kinds), "runs": changes + 1})  # fmt: skip
+                           "classes": len(kinds), "runs": changes + 1})

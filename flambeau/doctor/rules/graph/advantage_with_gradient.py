@@ -112,4 +112,4 @@ for _ in range(4):
         leaves = Graph([weight]).leaves.values() if hasattr(weight, "edges") else [weight]
         if any(leaf._array.size > 1 for leaf in leaves):
             self.report("what log_prob is multiplied by has a gradient of its own", spot_of(node),
-                        backward.spot, parameters=len(list(leaves)))  # fmt: skip
+                        backward.spot, parameters=len(list(leaves)))

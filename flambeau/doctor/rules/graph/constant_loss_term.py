@@ -130,7 +130,7 @@ def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> 
 
 def _cause(
     name: str, assigned: dict[str, list[ast.expr]], frame: FrameType, seen: set[str]
-) -> ast.expr | None:  # fmt: skip
+) -> ast.expr | None:
     """The expression by which a number lost its gradient; None where it never had any."""
     seen.add(name)
     for value in assigned.get(name, ()):
@@ -143,7 +143,7 @@ def _cause(
         for call in calls:
             if ast.unparse(call.func).endswith("autograd.grad") and not any(
                 k.arg == "create_graph" for k in call.keywords
-            ):  # fmt: skip
+            ):
                 return value
         for part in parts:
             if isinstance(part, ast.Name) and part.id not in seen:

@@ -133,11 +133,11 @@ for _ in range(5):
             names = self.session.parameter_names(lost)
             self.report(f"{cut.kind} takes what {names} computed out of the graph", cut.spot,
                         update.spot, **{"parameters without gradient": len(lost),
-                                        "steps": _STEPS})  # fmt: skip
+                                        "steps": _STEPS})
             return
         ungraded = [p for p in lost if id(p) in self.without_grad and id(p) not in self.ran]
         if ungraded and len(ungraded) < len(update.params):
             self.report(f"{self.session.parameter_names(ungraded)} only run without gradients",
                         self.without_grad[id(ungraded[0])], update.spot,
                         fix="compute what is to be trained outside of torch.no_grad()",
-                        **{"parameters without gradient": len(ungraded)})  # fmt: skip
+                        **{"parameters without gradient": len(ungraded)})

@@ -69,7 +69,7 @@ for _ in range(3):
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
         array = tensor._array
         if kind == ".data" and isinstance(array, np.ndarray) and array.size <= _LARGEST \
-                and len(self.copies) < 64:  # fmt: skip
+                and len(self.copies) < 64:
             self.copies.setdefault(id(array), (array, array.copy(), spot))
 
     def on_backward(self, backward: Backward) -> None:
@@ -87,4 +87,4 @@ for _ in range(3):
         now, before, spot = entry
         self.report(f"values that {reader} saved were changed through .data", spot, backward.spot,
                     **{"numbers changed": int((now != before).sum()),
-                       "of": int(now.size)})  # fmt: skip
+                       "of": int(now.size)})

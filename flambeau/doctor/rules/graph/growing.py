@@ -94,4 +94,4 @@ for _ in range(6):
             carried = next(n for n in reversed(nodes) if n.sequence <= (newest or 0))
             self.report("the graph of this backward pass contains those of all steps before",
                         backward.spot, spot_of(carried),
-                        **{"nodes of earlier steps": counts[-4:]})  # fmt: skip
+                        **{"nodes of earlier steps": counts[-4:]})

@@ -39,10 +39,10 @@ def keepers(frame: FrameType, name: str) -> Iterator[int]:
         if isinstance(node, ast.AugAssign):
             value = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
-                and node.func.attr in ("append", "insert", "extend") and node.args:  # fmt: skip
+                and node.func.attr in ("append", "insert", "extend") and node.args:
             value = node.args[-1]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) \
-                and isinstance(node.targets[0], ast.Name):  # fmt: skip
+                and isinstance(node.targets[0], ast.Name):
             value = node.value if mentions(node.value, node.targets[0].id) else None
         if value is not None and mentions(value, name):
             yield value.lineno
@@ -130,6 +130,6 @@ for _ in range(16):
             names = [n for n, value in list(frame.f_locals.items()) if value is backward.tensor]
             for name in names:
                 places += [Place(file, line, frame.f_code.co_qualname, "kept here")
-                           for line in keepers(frame, name)]  # fmt: skip
+                           for line in keepers(frame, name)]
         self.report(f"the graphs of {alive} earlier steps are still in memory", *places,
-                    backward.spot, **{"graphs alive": alive})  # fmt: skip
+                    backward.spot, **{"graphs alive": alive})

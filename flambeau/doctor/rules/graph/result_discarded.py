@@ -17,7 +17,7 @@ _PURE = frozenset((
     "expand", "flatten", "float", "half", "int", "log", "long", "masked_fill", "mean", "mul",
     "norm", "permute", "pow", "relu", "reshape", "round", "scatter", "sigmoid", "softmax",
     "sqrt", "squeeze", "sub", "sum", "tanh", "to", "transpose", "type", "unsqueeze", "view",
-))  # fmt: skip
+))
 
 
 class ResultDiscarded(Rule):
@@ -95,6 +95,6 @@ for _ in range(3):
             method = node.value.func
             if isinstance(method, ast.Attribute) and method.attr in _PURE \
                     and isinstance(method.value, ast.Name) \
-                    and type(frame.f_locals.get(method.value.id)) is Tensor:  # fmt: skip
+                    and type(frame.f_locals.get(method.value.id)) is Tensor:
                 place = Place(frame.f_code.co_filename, node.lineno, frame.f_code.co_qualname)
                 self.report(f"{method.value.id}.{method.attr}(...) changes nothing", place)

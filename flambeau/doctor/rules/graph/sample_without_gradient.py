@@ -107,6 +107,6 @@ for _ in range(5):
             self.times[spot] = self.times.get(spot, 0) + 1
             if self.times[spot] >= _TIMES:
                 self.report("the network that gave the distribution gets no gradient through its "
-                            "sample", spot, backward.spot, passes=self.times[spot])  # fmt: skip
+                            "sample", spot, backward.spot, passes=self.times[spot])
         self.samples.clear()
         self.read.clear()

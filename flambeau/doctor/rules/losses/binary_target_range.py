@@ -62,9 +62,9 @@ for _ in range(4):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if not call.name.startswith("binary_cross_entropy") or not isinstance(target, Tensor) \
-                or not target._array.size:  # fmt: skip
+                or not target._array.size:
             return
         low, high = float(target._array.min()), float(target._array.max())
         if low < -0.25 or high > 1.5:
             self.report(f"{call.name} has targets from {low:g} to {high:g}; they are to be "
-                        "probabilities", call.spot, targets=[low, high])  # fmt: skip
+                        "probabilities", call.spot, targets=[low, high])

@@ -71,7 +71,7 @@ loss.backward()
         wanted = "sigmoid" if binary else "softmax"
         values = logits._array
         if name == wanted or (not binary and name != "log_softmax" and values.ndim == 2
-                              and len(values) > 1 and are_probabilities(values, 1)):  # fmt: skip
+                              and len(values) > 1 and are_probabilities(values, 1)):
             self.report(f"{type(distribution).__name__} applies {wanted} to probabilities", spot,
                         *([] if node is None else self.origin(node)),
-                        range=[float(values.min()), float(values.max())])  # fmt: skip
+                        range=[float(values.min()), float(values.max())])

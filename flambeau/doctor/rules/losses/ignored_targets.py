@@ -65,9 +65,9 @@ for _ in range(2):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if call.name not in ("cross_entropy", "nll_loss") or not isinstance(target, Tensor) \
-                or target._array.dtype.kind not in "iu" or not target._array.size:  # fmt: skip
+                or target._array.dtype.kind not in "iu" or not target._array.size:
             return
         ignored = call.argument("ignore_index", -100)
         if call.argument("reduction", "mean") == "mean" and bool(np.all(target._array == ignored)):
             self.report(f"all {target._array.size} targets are ignore_index ({ignored}): the loss "
-                        "is nan", call.spot, targets=int(target._array.size))  # fmt: skip
+                        "is nan", call.spot, targets=int(target._array.size))

@@ -76,7 +76,7 @@ for _ in range(4):
                         call.spot, *self.origin(call.node), largest=float(values.max()))
         elif values.max() > 1e-3:
             self.report("the input of kl_div is above 0: no log-probabilities", call.spot,
-                        *self.origin(call.node), largest=float(values.max()))  # fmt: skip
+                        *self.origin(call.node), largest=float(values.max()))
         if not call.argument("log_target", False) and goal.dtype.kind == "f" and goal.min() < -1e-6:
             self.report("the target of kl_div is negative: no probabilities; logarithms need "
-                        "log_target=True", call.spot, smallest=float(np.min(goal)))  # fmt: skip
+                        "log_target=True", call.spot, smallest=float(np.min(goal)))

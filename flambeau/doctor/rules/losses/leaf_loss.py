@@ -61,9 +61,9 @@ for _ in range(3):
     def on_backward(self, backward: Backward) -> None:
         for root in backward.roots:
             if isinstance(root, Tensor) and not isinstance(root, Parameter) \
-                    and not self._is_optimized(root):  # fmt: skip
+                    and not self._is_optimized(root):
                 self.report("backward() starts at a leaf: no parameter is reached",
-                            backward.spot, shape=str(tuple(root.shape)))  # fmt: skip
+                            backward.spot, shape=str(tuple(root.shape)))
 
     def _is_optimized(self, tensor: Tensor) -> bool:
         return any(

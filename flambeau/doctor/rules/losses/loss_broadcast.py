@@ -12,7 +12,7 @@ from ...places import Spot
 from ..rule import Rule
 
 _ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss",
-                "gaussian_nll_loss", "kl_div", "soft_margin_loss")  # fmt: skip
+                "gaussian_nll_loss", "kl_div", "soft_margin_loss")
 # What a user writes to have pairs on purpose.
 _AXES_ADDED = ("unsqueeze", "_slice", "index", "_index", "expand")
 
@@ -96,7 +96,7 @@ for _ in range(4):
                 call.spot, level=Level.CERTAIN if n else Level.LIKELY,
                 fix="give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)",
                 pairs=n * n or None, samples=a[0],
-            )  # fmt: skip
+            )
 
     def on_broadcast(self, name: str, a: Any, b: Any, spot: Spot | None) -> None:
         n = column_and_row(a, b)
@@ -106,11 +106,11 @@ for _ in range(4):
         node = node_of(column._node)
         base = column._base
         if node is not None and not isinstance(node, Tensor) \
-                and operator_name(node) in _AXES_ADDED:  # fmt: skip
+                and operator_name(node) in _AXES_ADDED:
             return
         if base is not None and base is (b if column is a else a):
             return
         self.report(
             f"a difference of {a._array.shape} and {b._array.shape} has shape ({n}, {n}): every "
             "prediction meets every target", spot, pairs=n * n, samples=n,
-        )  # fmt: skip
+        )

@@ -78,7 +78,7 @@ for _ in range(4):
             return  # over another axis: softmax-over-the-batch
         if name == "softmax" or are_probabilities(values, axis):
             self.report(f"{call.name} is given probabilities; it takes their logarithms",
-                        *self.origin(call.node), call.spot, largest=top)  # fmt: skip
+                        *self.origin(call.node), call.spot, largest=top)
             return
         sums = np.exp(np.minimum(values.astype(np.float64), 50)).sum(axis)
         if top > 1e-3:
@@ -88,4 +88,4 @@ for _ in range(4):
         elif np.abs(sums - 1).min() > 0.05:
             self.report(f"{call.name} is given numbers whose exp does not sum to 1", call.spot,
                         *self.origin(call.node), level=Level.LIKELY,
-                        **{"exp sums to": [float(sums.min()), float(sums.max())]})  # fmt: skip
+                        **{"exp sums to": [float(sums.min()), float(sums.max())]})

@@ -76,21 +76,21 @@ for row in x[:3]:
         self.batches.clear()
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    spot: Spot | None) -> None:  # fmt: skip
+                    spot: Spot | None) -> None:
         if not args or not isinstance(args[0], Tensor):
             return
         shape = args[0]._array.shape
         if name == "layer_norm":
             sizes = tuple(args[1] if len(args) > 1 else kwargs.get("normalized_shape", ()))
             if sizes == shape and len(shape) > 1 and shape[0] in self.batches \
-                    and args[0]._node is not None:  # fmt: skip
+                    and args[0]._node is not None:
                 self.report("layer_norm takes mean and variance over all samples of the batch",
-                            spot, normalized_shape=str(sizes))  # fmt: skip
+                            spot, normalized_shape=str(sizes))
             return
         if name != "normalize":
             return
         dim = args[2] if len(args) > 2 else kwargs.get("dim", 1)
         if dim == 0 and len(shape) == 2 and shape[0] != shape[1] and args[0]._node is not None \
-                and shape[0] in self.batches and shape[1] not in self.batches:  # fmt: skip
+                and shape[0] in self.batches and shape[1] not in self.batches:
             self.report("F.normalize divides by a norm over the samples of the batch", spot,
-                        shape=str(shape), dim=0)  # fmt: skip
+                        shape=str(shape), dim=0)

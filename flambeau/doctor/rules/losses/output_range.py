@@ -11,7 +11,7 @@ from ...graph import operator_name
 from ..rule import Rule
 
 _RANGES = {"relu_only": (0.0, math.inf), "relu": (0.0, math.inf), "sigmoid": (0.0, 1.0),
-           "tanh": (-1.0, 1.0), "softmax": (0.0, 1.0)}  # fmt: skip
+           "tanh": (-1.0, 1.0), "softmax": (0.0, 1.0)}
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits", "nll_loss", "multi_margin_loss")
 _SHARE = 0.15  # of the targets that have to be out of reach
@@ -81,11 +81,11 @@ for _ in range(4):
         if call.name in _LOGITS and shown == "relu":
             self.report(f"{call.name} is given the output of a ReLU: logits may be negative",
                         *self.origin(call.node), call.spot,
-                        zeros=f"{float((call.values == 0).mean()):.0%}")  # fmt: skip
+                        zeros=f"{float((call.values == 0).mean()):.0%}")
             return
         target = call.target
         if call.name not in _REGRESSION or not isinstance(target, Tensor) or target.requires_grad \
-                or target._array.shape != call.values.shape or call.values.size < 8:  # fmt: skip
+                or target._array.shape != call.values.shape or call.values.size < 8:
             return
         low, high = _RANGES[name]
         outside = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()
@@ -94,4 +94,4 @@ for _ in range(4):
                 f"{float(outside):.0%} of the targets lie outside of what {shown} can give",
                 *self.origin(call.node), call.spot,
                 targets=[float(target._array.min()), float(target._array.max())],
-            )  # fmt: skip
+            )

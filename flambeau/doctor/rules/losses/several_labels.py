@@ -66,7 +66,7 @@ for _ in range(4):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if call.name != "cross_entropy" or not isinstance(target, Tensor) \
-                or target._array.dtype.kind != "f" or target._array.ndim < 2:  # fmt: skip
+                or target._array.dtype.kind != "f" or target._array.ndim < 2:
             return
         values = target._array
         sums = values.sum(1)

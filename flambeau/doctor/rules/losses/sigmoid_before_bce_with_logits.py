@@ -73,4 +73,4 @@ for _ in range(4):
                 f"{call.name} applies a sigmoid to what a {name} gave already",
                 *self.origin(call.node), call.spot,
                 range=[float(call.values.min()), float(call.values.max())],
-            )  # fmt: skip
+            )

@@ -61,9 +61,9 @@ for i in range(4):
         if not call.recorded or not call.input.requires_grad or call.values.size < 2:
             return
         if call.name in ("cross_entropy", "nll_loss") and call.values.ndim > 1 \
-                and call.classes == 1:  # fmt: skip
+                and call.classes == 1:
             self.report(f"{call.name} over 1 class is 0, whatever the network says", call.spot,
-                        *self.origin(call.node), shape=str(call.values.shape))  # fmt: skip
+                        *self.origin(call.node), shape=str(call.values.shape))
             return
         node = call.node
         if node is None or operator_name(node) not in ("softmax", "log_softmax"):

@@ -85,16 +85,16 @@ for _ in range(4):
         floor = math.log(1 + (classes - 1) / math.e)
         if classes > 1 and (name == "softmax" or (
             name != "log_softmax" and are_probabilities(call.values, 1)
-        )):  # fmt: skip
+        )):
             self.report(
                 "cross_entropy applies softmax to what a softmax gave already",
                 *self.origin(call.node), call.spot,
                 **{"range": [float(call.values.min()), float(call.values.max())],
                    "the loss cannot fall below": floor},
-            )  # fmt: skip
+            )
         elif name == "sigmoid" and classes > 1:
             self.report(
                 "cross_entropy applies softmax to what a sigmoid has squeezed to 0..1",
                 *self.origin(call.node), call.spot, level=Level.LIKELY,
                 **{"the loss cannot fall below": floor},
-            )  # fmt: skip
+            )

@@ -94,7 +94,7 @@ for _ in range(4):
         if axis[0] == 0 and len(axis[1]) > 1 and axis[1][0] == rows and axis[1][1] != rows:
             self.report("softmax runs over the samples: each column sums to 1, not each row",
                         *self.origin(call.node), call.spot, level=Level.CERTAIN,
-                        shape=str(axis[1]), dim=0)  # fmt: skip
+                        shape=str(axis[1]), dim=0)
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or self.batch < 2:
@@ -105,5 +105,5 @@ for _ in range(4):
                 continue
             if axis[1][0] == self.batch and self.batch not in axis[1][1:] and axis[1][-1] > 1:
                 self.report("softmax runs over the samples of the batch", *self.origin(node),
-                            self.loss_spot, shape=str(axis[1]), dim=0)  # fmt: skip
+                            self.loss_spot, shape=str(axis[1]), dim=0)
         self.batch = 0

@@ -10,7 +10,7 @@ from ...finding import Level
 from ..rule import Rule
 
 _SIGNED = ("soft_margin_loss", "hinge_embedding_loss", "cosine_embedding_loss",
-           "margin_ranking_loss")  # fmt: skip
+           "margin_ranking_loss")
 
 
 class ZeroLabels(Rule):
@@ -69,4 +69,4 @@ for _ in range(4):
         if values == {0, 1}:
             zeros = int((target._array == 0).sum())
             self.report(f"{call.name} takes labels -1 and 1, but is given 0 and 1", call.spot,
-                        **{"labels 0": zeros, "of": int(target._array.size)})  # fmt: skip
+                        **{"labels 0": zeros, "of": int(target._array.size)})

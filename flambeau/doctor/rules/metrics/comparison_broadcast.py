@@ -50,4 +50,4 @@ one_hot = y.unsqueeze(1) == torch.arange(3)
         n = column_and_row(a, b)
         if n and not np.shares_memory(a._array, b._array):
             self.report(f"{a._array.shape} == {b._array.shape} compares all pairs", spot,
-                        samples=n, pairs=n * n)  # fmt: skip
+                        samples=n, pairs=n * n)

@@ -90,7 +90,7 @@ for _ in range(4):
             same = output is tensor or (
                 tensor._array.size == output._array.size and tensor._array.size > 0
                 and tensor.data_ptr() == output.data_ptr()
-            )  # fmt: skip
+            )
             if same:
                 return model
         return None
@@ -110,4 +110,4 @@ for _ in range(4):
             between = int(((values > 0) & (values <= 0.5)).sum())
             self.report("logits are compared with 0.5", spot,
                         **{"range": [float(values.min()), float(values.max())],
-                           "counted for the wrong class": between})  # fmt: skip
+                           "counted for the wrong class": between})

@@ -97,7 +97,7 @@ for _ in range(3):
         self.session.clock.again()
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    spot: Spot | None) -> None:  # fmt: skip
+                    spot: Spot | None) -> None:
         stack = self.session.stack
         if "dropout" not in name or not stack or not args or not isinstance(args[0], Tensor):
             return
@@ -115,4 +115,4 @@ for _ in range(3):
             return
         if not np.array_equal(before, args[0]._array):
             self.report(f"{name} drops {p:.0%} in a module that is in evaluation mode", spot, p=p,
-                        module=type(module).__name__)  # fmt: skip
+                        module=type(module).__name__)

@@ -25,7 +25,7 @@ def active_layers(module: Any) -> list[str]:
             continue
         if ("Dropout" in kind and getattr(layer, "p", 0) > 0) or (
             "BatchNorm" in kind and getattr(layer, "track_running_stats", False)
-        ):  # fmt: skip
+        ):
             result.append(f"{path} ({kind})" if path else kind)
     return result
 
@@ -137,7 +137,7 @@ with torch.no_grad():
             return
         self.session.seen.add("evaluation")
         if model.trained < 0 or not call.backwards or not call.module.training \
-                or model.explicit >= call.backwards:  # fmt: skip
+                or model.explicit >= call.backwards:
             return
         arrays = tuple(tensor._array for tensor in call.tensors)
         repeated = any(
@@ -194,4 +194,4 @@ with torch.no_grad():
             name = self.session.name_of(model.module, "the model")
             self.report(f"{name} is evaluated in training mode", model.spot,
                         fix=f"{name}.eval() before the evaluation, {name}.train() after it",
-                        layers=layers[:3])  # fmt: skip
+                        layers=layers[:3])

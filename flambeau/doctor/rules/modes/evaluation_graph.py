@@ -68,10 +68,10 @@ outputs = [net(xb) for xb in x.split(4)]
         alive = sum(reference() is not None for reference in self.nodes)
         if alive >= _KEPT:
             self.report(f"{alive} outputs of a model in evaluation mode keep their graphs",
-                        call.spot, level=Level.LIKELY, **{"graphs alive": alive})  # fmt: skip
+                        call.spot, level=Level.LIKELY, **{"graphs alive": alive})
         elif len(self.nodes) == 2 * _KEPT:
             self.report("a model in evaluation mode records a graph that nobody uses", call.spot,
-                        calls=len(self.nodes))  # fmt: skip
+                        calls=len(self.nodes))
 
     def on_backward(self, backward: Backward) -> None:
         self.nodes.clear()

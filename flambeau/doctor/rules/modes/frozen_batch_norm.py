@@ -81,7 +81,7 @@ for _ in range(4):
         if call.recorded and layer.training and "BatchNorm" in type(layer).__name__ \
                 and getattr(layer, "track_running_stats", False) \
                 and layer._parameters.get("weight") is not None \
-                and not layer.weight.requires_grad and not layer.bias.requires_grad:  # fmt: skip
+                and not layer.weight.requires_grad and not layer.bias.requires_grad:
             self.called[id(layer)] = call
 
     def after_step(self, update: Update) -> None:

@@ -16,7 +16,7 @@ def _switched_off(module: Any) -> list[str]:
     return [
         path or type(layer).__name__ for path, layer in module.named_modules()
         if "Dropout" in type(layer).__name__ or "BatchNorm" in type(layer).__name__
-    ]  # fmt: skip
+    ]
 
 
 class TrainForgotten(Rule):
@@ -115,12 +115,12 @@ for _ in range(5):
                 self.trained.add(key)
             elif key in self.trained and key in self.evaluated \
                     and any(id(p) in own for p in module.parameters()) \
-                    and not any(layer.training for layer in module.modules()):  # fmt: skip
+                    and not any(layer.training for layer in module.modules()):
                 self.times[key] = self.times.get(key, 0) + 1
                 layers = _switched_off(module)
                 if self.times[key] >= 3 and layers:
                     name = self.session.name_of(module, "the model")
                     self.report(f"{name} is trained in evaluation mode since this eval()",
                                 self.evaluated[key], update.spot, layers=layers[:3],
-                                fix=f"{name}.train() before the training goes on")  # fmt: skip
+                                fix=f"{name}.train() before the training goes on")
         self.used = {}

@@ -10,7 +10,7 @@ from ...finding import Level
 from ..rule import Rule
 
 _RECURRENT = ("RNN", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoderLayer",
-              "TransformerDecoderLayer", "Transformer")  # fmt: skip
+              "TransformerDecoderLayer", "Transformer")
 
 
 class BatchFirst(Rule):
@@ -88,7 +88,7 @@ for _ in range(3):
             return
         first = call.args[0]
         if getattr(module, "batch_first", True) or not isinstance(first, Tensor) \
-                or first._array.ndim != 3:  # fmt: skip
+                or first._array.ndim != 3:
             return
         steps, batch = first._array.shape[:2]
         if steps != batch and batch > 1:
@@ -104,7 +104,7 @@ for _ in range(3):
                         f"({batch}) for the batch, but there are {steps} targets",
                         self.session.made_at.get(layer.module), layer.spot, call.spot,
                         input=str(layer.args[0]._array.shape), targets=steps,
-                    )  # fmt: skip
+                    )
         self.waiting.clear()
 
     def on_backward(self, backward: Backward) -> None:

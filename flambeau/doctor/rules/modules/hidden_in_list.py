@@ -27,7 +27,7 @@ def assignment_of(module: Any, name: str) -> Place | None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 if isinstance(target, ast.Attribute) and target.attr == name \
-                        and spot.co_firstlineno <= node.lineno:  # fmt: skip
+                        and spot.co_firstlineno <= node.lineno:
                     return Place(spot.co_filename, node.lineno, type(module).__qualname__)
     return None
 
@@ -149,7 +149,7 @@ for _ in range(3):
                             self.suspects[id(parameter)] = module, name, "layers"
             for name, value in list(vars(module).items()):
                 if isinstance(value, Tensor) and value.requires_grad and value.is_leaf \
-                        and id(value) not in registered and not name.startswith("_"):  # fmt: skip
+                        and id(value) not in registered and not name.startswith("_"):
                     self.suspects[id(value)] = module, name, "a tensor"
 
     def after_backward(self, backward: Backward) -> None:
@@ -171,4 +171,4 @@ for _ in range(3):
             place = assignment_of(module, name) or place_of(self.session.made_at.get(module))
             fix = "nn.ModuleList or nn.ModuleDict" if what == "layers" else "nn.Parameter(...)"
             self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
-                        parameters=count)  # fmt: skip
+                        parameters=count)

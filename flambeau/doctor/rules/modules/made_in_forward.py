@@ -97,10 +97,10 @@ for _ in range(4):
             return
         kind = type(module).__name__
         if not any(word in kind for word in ("Linear", "Conv", "Norm", "Embedding", "LSTM", "GRU",
-                                             "RNN", "Attention")):  # fmt: skip
+                                             "RNN", "Attention")):
             return
         calls = self.times.setdefault(spot, set())
         calls.add(self.session.clock.passes)
         if len(calls) >= 3:
             self.report(f"{kind} is constructed anew in each call of {type(stack[0]).__name__}",
-                        spot, times=len(calls))  # fmt: skip
+                        spot, times=len(calls))

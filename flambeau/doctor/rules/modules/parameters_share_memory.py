@@ -81,4 +81,4 @@ optimizer.step()
                 names = self.session.parameter_names([other, parameter])
                 spots = [self.made.get(id(parameter)), self.made.get(id(other)), update.spot]
                 self.report(f"{names} are one piece of memory", *spots,
-                            elements=int(array.size))  # fmt: skip
+                            elements=int(array.size))

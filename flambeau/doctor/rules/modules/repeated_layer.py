@@ -18,7 +18,7 @@ def multiplies_a_list(file: str, line: int) -> bool:
         for node in ast.walk(statement) if not hasattr(statement, "body") else ():
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) \
                     and (isinstance(node.left, (ast.List, ast.Tuple))
-                         or isinstance(node.right, (ast.List, ast.Tuple))):  # fmt: skip
+                         or isinstance(node.right, (ast.List, ast.Tuple))):
                 return True
     return False
 
@@ -94,4 +94,4 @@ for _ in range(2):
                     f"{type(child).__name__} is {times} times in {type(container).__name__}: its "
                     "weights are shared", place, self.session.made_at.get(child), times=times,
                     level=Level.LIKELY if multiplied else Level.HINT,
-                )  # fmt: skip
+                )

@@ -86,10 +86,10 @@ optimizer.step()
             address, start, spot = self.made.pop(id(parameter), (0, b"", None))
             array = parameter._array
             if spot is not None and array.ctypes.data == address and parameter._version == 0 \
-                    and _start(array) == start:  # fmt: skip
+                    and _start(array) == start:
                 self.report(f"{self.session.parameter_name(parameter)} holds what torch.empty() "
                             "found in memory", spot, update.spot,
-                            shape=str(tuple(array.shape)))  # fmt: skip
+                            shape=str(tuple(array.shape)))
 
 
 def _start(array: np.ndarray) -> bytes:

@@ -25,7 +25,7 @@ def constant_fill(file: str) -> int | None:
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
                 and node.func.attr in ("constant_", "ones_", "fill_", "zeros_", "zero_") \
-                and "weight" in ast.unparse(node):  # fmt: skip
+                and "weight" in ast.unparse(node):
             return node.lineno
     return None
 
@@ -101,7 +101,7 @@ for _ in range(4):
                 id(p): (p, p._array.copy()) for p in update.params
                 if p.requires_grad and p._grad is not None and p._array.size < 1 << 20
                 and _rows_alike(p._array)
-            }  # fmt: skip
+            }
 
     def after_step(self, update: Update) -> None:
         for key, (parameter, before) in self.before.items():
@@ -119,4 +119,4 @@ for _ in range(4):
             place = None if line is None else Place(file, line)
         name = self.session.parameter_name(parameter)
         self.report(f"the {parameter.shape[0]} rows of {name} are equal, and stay equal",
-                    place, update.spot, rows=int(parameter.shape[0]), updates=_STEPS)  # fmt: skip
+                    place, update.spot, rows=int(parameter.shape[0]), updates=_STEPS)

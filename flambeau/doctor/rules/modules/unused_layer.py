@@ -143,7 +143,7 @@ def _forgotten(owner: Any, name: str) -> bool:
     """Whether no method of a class but its constructor mentions an attribute, nor loops over all
     of them."""
     everything = {name, "children", "modules", "named_children", "named_modules", "_modules",
-                  "getattr", "__dict__", "get_submodule"}  # fmt: skip
+                  "getattr", "__dict__", "get_submodule"}
     for kind in type(owner).__mro__:
         if kind.__module__.startswith("flambeau."):
             break

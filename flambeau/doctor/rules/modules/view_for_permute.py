@@ -47,8 +47,8 @@ out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
     def on_view(self, before: Any, after: Any, spot: Spot | None) -> None:
         old, new = before._array.shape, after._array.shape
         if len(old) < 3 or len(old) != len(new) or old == new or sorted(old) != sorted(new) \
-                or 1 in old or before._array.dtype.kind != "f":  # fmt: skip
+                or 1 in old or before._array.dtype.kind != "f":
             return
         if isinstance(after, Tensor):
             self.report(f"a view of {old} as {new} mixes up the axes: it moves none", spot,
-                        **{"from": str(old), "to": str(new)})  # fmt: skip
+                        **{"from": str(old), "to": str(new)})

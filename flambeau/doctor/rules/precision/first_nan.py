@@ -12,7 +12,7 @@ from ...events import Backward, Update
 from ...finding import Level
 from ...graph import (
     Graph, module_of, node_of, operator_name, saved, saved_arrays, spot_of,
-)  # fmt: skip
+)
 from ...places import Spot
 from ..rule import Rule
 
@@ -22,7 +22,7 @@ _DOMAINS = {
     "log1p": lambda a: a <= -1, "sqrt": lambda a: a < 0, "rsqrt": lambda a: a <= 0,
     "acos": lambda a: np.abs(a) > 1, "asin": lambda a: np.abs(a) > 1,
     "reciprocal": lambda a: a == 0, "logit": lambda a: (a <= 0) | (a >= 1),
-}  # fmt: skip
+}
 
 
 _AT_OUTPUT = frozenset(("sqrt", "norm", "linalg_norm", "linalg_vector_norm", "std"))
@@ -45,7 +45,7 @@ def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
             if outside.any():
                 return node, f"{name}() of numbers it is not defined for", {
                     "input": [float(source.min()), float(source.max())],
-                    "outside": int(outside.sum())}  # fmt: skip
+                    "outside": int(outside.sum())}
         if name in ("_div", "div"):
             other = arrays.get("other")
             if other is not None and not _bad(other) and bool((other == 0).any()):
@@ -53,7 +53,7 @@ def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
         output = arrays.get("y")
         if name in ("softmax", "log_softmax", "exp", "_attention") and output is not None \
                 and _bad(output) \
-                and not any(_bad(a) for label, a in arrays.items() if label != "y"):  # fmt: skip
+                and not any(_bad(a) for label, a in arrays.items() if label != "y"):
             count = int((~np.isfinite(output)).sum())
             return node, f"{name}() gave numbers that are not finite", {"numbers": count}
         weight = _bad_leaf(node)

@@ -93,18 +93,18 @@ for _ in range(3):
         if self._still_scaled(parameters):
             assert self.scale is not None
             self.report("gradients are clipped before scaler.unscale_()", spot, self.scale[1],
-                        scale=self.scale[0])  # fmt: skip
+                        scale=self.scale[0])
 
     def on_step(self, update: Update) -> None:
         if self._still_scaled(update.params):
             assert self.scale is not None
             self.report("optimizer.step() uses gradients that are still scaled", update.spot,
                         self.scale[1], scale=self.scale[0],
-                        fix="scaler.step(optimizer), then scaler.update()")  # fmt: skip
+                        fix="scaler.step(optimizer), then scaler.update()")
 
     def _still_scaled(self, parameters: list[Any]) -> bool:
         graded = [p for p in parameters if p._grad is not None]
         return (
             self.scale is not None and self.scale[0] != 1 and bool(graded)
             and not any(id(p) in self.unscaled for p in graded)
-        )  # fmt: skip
+        )

@@ -107,4 +107,4 @@ for epoch in range(3):
                 f"{rate / self.first[key]:.1g} of what it was", spot,
                 **{"lr": [self.first[key], rate], "scheduler.step()": count,
                    "optimizer.step()": steps},
-            )  # fmt: skip
+            )

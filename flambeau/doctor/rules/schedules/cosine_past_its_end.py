@@ -73,10 +73,10 @@ for epoch in range(12):
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         period = getattr(scheduler, "T_max", 0)
         if type(scheduler).__name__ != "CosineAnnealingLR" or spot is None \
-                or scheduler.last_epoch != 2 * period + 1:  # fmt: skip
+                or scheduler.last_epoch != 2 * period + 1:
             return
         place = place_of(spot)
         if place is not None and len(loops_around(place.file, place.line)) >= 2:
             self.report(f"the cosine ended {scheduler.last_epoch - period} steps ago, and its rate "
                         "has gone up since", spot,
-                        T_max=period, steps=scheduler.last_epoch)  # fmt: skip
+                        T_max=period, steps=scheduler.last_epoch)

@@ -102,10 +102,10 @@ for _ in range(8):
         wrong = (scheduler.mode == "min" and rises and _SCORE.search(name)
                  and not _ERROR.search(name)
                  or scheduler.mode == "max" and falls and _ERROR.search(name)
-                 and not _SCORE.search(name))  # fmt: skip
+                 and not _SCORE.search(name))
         if wrong:
             self.report(f"mode='{scheduler.mode}', and '{name}' {'rises' if rises else 'falls'}",
-                        spot, first=values[0], last=values[-1])  # fmt: skip
+                        spot, first=values[0], last=values[-1])
 
 
 def _argument(spot: Spot) -> str:
@@ -117,7 +117,7 @@ def _argument(spot: Spot) -> str:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
                     and node.func.attr == "step" and node.args \
-                    and node.lineno <= place.line <= (node.end_lineno or 0):  # fmt: skip
+                    and node.lineno <= place.line <= (node.end_lineno or 0):
                 if isinstance(node.args[0], ast.UnaryOp):
                     return ""
                 return ast.unparse(node.args[0]).lower()

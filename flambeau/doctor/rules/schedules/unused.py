@@ -102,7 +102,7 @@ for epoch in range(2):
             if key in self.stepped and not steps and max(self.steps.values(), default=0) >= 10:
                 self.report(f"{name} changes the rate of an optimizer that makes no step", spot,
                             self.session.optimizers.get(scheduler.optimizer),
-                            level=Level.CERTAIN)  # fmt: skip
+                            level=Level.CERTAIN)
             elif key not in self.stepped and steps >= 10:
                 self.report(f"{name} is constructed, but step() is never called", spot,
-                            **{"optimizer steps": steps})  # fmt: skip
+                            **{"optimizer steps": steps})

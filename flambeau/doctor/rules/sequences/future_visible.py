@@ -109,4 +109,4 @@ for _ in range(4):
         if shift == 1 and sees:
             self.report("the scores at the first position depend on the tokens after it, which are "
                         "the targets", call.spot, tokens.spot,
-                        tokens=str(tokens.indices.shape))  # fmt: skip
+                        tokens=str(tokens.indices.shape))

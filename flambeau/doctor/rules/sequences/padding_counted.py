@@ -95,17 +95,17 @@ for _ in range(4):
     def on_loss(self, call: LossCall) -> None:
         tokens = self.tokens
         if tokens is None or call.name != "cross_entropy" or not call.recorded \
-                or call.argument("reduction", "mean") == "none" or call.target is None:  # fmt: skip
+                or call.argument("reduction", "mean") == "none" or call.target is None:
             return
         target, padding = call.target._array, tokens.padding
         rows, steps = tokens.indices.shape
         weight = call.argument("weight")
         if target.dtype.kind != "i" or call.argument("ignore_index", -100) == padding \
                 or target.size not in (rows * steps, rows * (steps - 1)) \
-                or weight is not None and weight._array[padding] == 0:  # fmt: skip
+                or weight is not None and weight._array[padding] == 0:
             return
         padded = (target == padding).mean()
         supplied = (tokens.indices == padding).mean()
         if padded >= _SHARE and supplied > 0 and np.any(target != padding):
             self.report(f"{padded:.0%} of the targets are padding ({padding})", call.spot,
-                        tokens.spot, share=float(padded))  # fmt: skip
+                        tokens.spot, share=float(padded))

@@ -100,7 +100,7 @@ for _ in range(4):
         self.indices = [*self.indices[-3:], tokens.indices]
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    spot: Spot | None) -> None:  # fmt: skip
+                    spot: Spot | None) -> None:
         if name != "multi_head_attention_forward":
             return
         mask = args[14] if len(args) > 14 else kwargs.get("key_padding_mask")
@@ -113,10 +113,10 @@ for _ in range(4):
                 continue
             left = np.unique(indices[~hidden])
             if len(left) == 1 and (~hidden).sum() > 2 and left[0] not in indices[hidden] \
-                    and len(np.unique(indices[hidden])) > 1:  # fmt: skip
+                    and len(np.unique(indices[hidden])) > 1:
                 made_at = [at for result, at in self.masks if np.array_equal(result, hidden)]
                 self.report(
                     f"only positions with the token {left[0]} are attended to", *made_at[-1:], spot,
                     hidden=float(hidden.mean()),
-                )  # fmt: skip
+                )
             return

@@ -99,9 +99,9 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
         before = self.last.get(id(call.module))
         if isinstance(supplied, Tensor) and before is not None and before[0] != self.batches \
                 and self.shuffled and call.recorded and np.array_equal(supplied._array, before[1]) \
-                and supplied._array.any():  # fmt: skip
+                and supplied._array.any():
             self.report("the state of one batch is the first state of the next, of other samples",
-                        call.spot, layer=type(call.module).__name__)  # fmt: skip
+                        call.spot, layer=type(call.module).__name__)
         state = call.output[1] if isinstance(call.output, tuple) else None
         state = state[0] if isinstance(state, tuple) else state
         if isinstance(state, Tensor):

@@ -75,4 +75,4 @@ for _ in range(4):
         """Tells where a model without a view of the future predicts what it is given."""
         if shift == 0 and not sees:
             self.report("the targets are the tokens that the model is given", call.spot,
-                        tokens.spot, tokens=str(tokens.indices.shape))  # fmt: skip
+                        tokens.spot, tokens=str(tokens.indices.shape))

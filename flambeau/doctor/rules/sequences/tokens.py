@@ -40,7 +40,7 @@ def pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
                 then = np.take(indices, range(shift, shift + common), axis)
                 valid = np.take(counted.reshape(shape), range(common), axis)
                 if valid.mean() > 0.3 and np.array_equal(now[valid], then[valid]) \
-                        and len(np.unique(now[valid])) > 1:  # fmt: skip
+                        and len(np.unique(now[valid])) > 1:
                     return Pairing(axis, shift, length)
     return None
 

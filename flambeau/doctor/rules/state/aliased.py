@@ -90,7 +90,7 @@ net.load_state_dict(net.state_dict())
             if getattr(value, "_array", None) is tensor._array
             or (hasattr(value, "data_ptr") and value.numel() and tensor.numel()
                 and value.data_ptr() == tensor.data_ptr())
-        ]  # fmt: skip
+        ]
         if not shared or len(shared) < len(entries):
             return
         earlier = [(updates, s) for updates, s in self.taken.get(module, []) if s != spot]
@@ -98,9 +98,9 @@ net.load_state_dict(net.state_dict())
         if not before:
             place = place_of(spot)
             self.itself += bool(place and self.session.updates
-                                and loops_around(place.file, place.line))  # fmt: skip
+                                and loops_around(place.file, place.line))
             if self.itself < 3:
                 return
         self.report("the state that is loaded shares the model's memory: loading changes nothing",
                     *before[:1], spot, **{"tensors shared": len(shared),
-                                          "updates since": self.session.updates})  # fmt: skip
+                                          "updates since": self.session.updates})

@@ -71,4 +71,4 @@ net.load_state_dict(state, strict=False)
         if prefix:
             evidence["all begin with"] = repr(prefix)
         self.report("load_state_dict takes nothing from this state: its names differ", spot,
-                    **evidence)  # fmt: skip
+                    **evidence)

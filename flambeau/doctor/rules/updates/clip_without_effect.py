@@ -93,7 +93,7 @@ for _ in range(5):
             return
         if kind == "before":
             self.report("clip_grad_* is called before backward(): there are no gradients yet",
-                        spot, self.backward, times=self.times[kind])  # fmt: skip
+                        spot, self.backward, times=self.times[kind])
         else:
             self.report("clip_grad_* is called after step(): its gradients were used unclipped",
-                        spot, self.step, times=self.times[kind])  # fmt: skip
+                        spot, self.step, times=self.times[kind])

@@ -115,4 +115,4 @@ for _ in range(6):
         if self.times[key] >= 3:
             self.report("zero_grad() throws away gradients that no step has used",
                         same[0][1], update.spot, source,
-                        **{"backward passes a step": len(same) + 1, "lost": len(same)})  # fmt: skip
+                        **{"backward passes a step": len(same) + 1, "lost": len(same)})

@@ -78,10 +78,10 @@ for _ in range(12):
             values.clear()
         values.append(value)
         if len(values) > _IN_A_ROW and values[-1] > _GROWTH * values[0] > 0 \
-                and math.isfinite(value) and self.last is not None:  # fmt: skip
+                and math.isfinite(value) and self.last is not None:
             group = self.last.param_groups[0]
             self.report("the loss grows at every step", self.session.optimizers.get(self.last),
-                        backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])  # fmt: skip
+                        backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])
 
     def after_step(self, update: Update) -> None:
         self.last = update.optimizer

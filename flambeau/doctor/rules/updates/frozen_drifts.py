@@ -90,4 +90,4 @@ for _ in range(4):
             "are frozen", update.spot, self.session.optimizers.get(update.optimizer),
             **{"largest change": change, "momentum": group.get("momentum", group.get("betas")),
                "weight decay": group.get("weight_decay", 0)},
-        )  # fmt: skip
+        )

@@ -13,7 +13,7 @@ from ..rule import Rule
 _LOSSES = (
     "_cross_entropy", "_nll_loss", "_mse_loss", "_binary_cross_entropy",
     "_binary_cross_entropy_with_logits", "_l1_loss", "_smooth_l1_loss", "_huber_loss",
-)  # fmt: skip
+)
 _STEPS = 10
 
 
@@ -101,4 +101,4 @@ for _ in range(14):
             self.over = True
             self.report("the loss rises at every step: its negative is minimised",
                         self.pending[0], self.pending[1].spot,
-                        loss=[self.values[0], self.values[-1]])  # fmt: skip
+                        loss=[self.values[0], self.values[-1]])

@@ -14,12 +14,12 @@ from ..rule import Rule
 
 _METHODS = frozenset((
     "zero_grad", "step", "backward", "eval", "train", "detach_", "zero_", "update", "close",
-))  # fmt: skip
+))
 # Functions and methods of tensors that change nothing but give a result.
 _PURE = frozenset((
     "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "relu", "sigmoid", "tanh",
     "softmax", "log_softmax", "normalize", "leaky_relu", "gelu",
-))  # fmt: skip
+))
 _SPACES = frozenset(("torch", "F", "nn", "functional", "flambeau"))
 
 
@@ -33,12 +33,12 @@ def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
             yield node.lineno, ast.unparse(value), "call"
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) \
                 and value.func.attr in _PURE \
-                and not any(k.arg in ("inplace", "out") for k in value.keywords):  # fmt: skip
+                and not any(k.arg in ("inplace", "out") for k in value.keywords):
             owner = value.func.value
             space = isinstance(owner, ast.Name) and owner.id in _SPACES
             if space or (isinstance(owner, ast.Name) and owner.id != "self"
                          and value.func.attr in ("squeeze", "unsqueeze", "permute", "clamp",
-                                                 "masked_fill", "detach")):  # fmt: skip
+                                                 "masked_fill", "detach")):
                 yield node.lineno, ast.unparse(value), "result"
 
 
@@ -108,10 +108,10 @@ for _ in range(2):
         for line, written, lacking in idle_statements(tree) if tree is not None else ():
             if lacking == "call":
                 self.report(f"`{written}` is named, not called: it does nothing",
-                            Place(file, line), fix=f"{written}()")  # fmt: skip
+                            Place(file, line), fix=f"{written}()")
             else:
                 self.report(f"the result of `{written}` is thrown away", Place(file, line),
-                            level=Level.LIKELY, fix=f"... = {written}")  # fmt: skip
+                            level=Level.LIKELY, fix=f"... = {written}")
 
     def on_backward(self, backward: Backward) -> None:
         self._look(backward.spot)

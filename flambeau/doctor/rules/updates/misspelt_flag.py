@@ -14,7 +14,7 @@ from ..rule import Rule
 _MISSPELT = frozenset((
     "require_grad", "requires_grads", "require_grads", "requires_gradient", "require_gradient",
     "required_grad", "requiresgrad", "requiresGrad", "require_grad_", "grad_required", "trainable",
-))  # fmt: skip
+))
 
 
 def assigned(file: str, name: str) -> int | None:
@@ -23,7 +23,7 @@ def assigned(file: str, name: str) -> int | None:
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Attribute) and t.attr == name for t in node.targets
-        ):  # fmt: skip
+        ):
             return node.lineno
     return None
 

@@ -96,10 +96,10 @@ optimizer.step()
             return
         for key, optimizer in self.optimizers.items():
             if key in self.stepped or self.passes.get(key, 0) < _PASSES \
-                    or self.cleared.get(key, 0) < _PASSES:  # fmt: skip
+                    or self.cleared.get(key, 0) < _PASSES:
                 continue
             parameter, before = self.first[key]
             if bool((parameter._array == before).all()):
                 self.report(f"step() of {type(optimizer).__name__} is never called",
                             self.backward[key], self.session.optimizers.get(optimizer),
-                            **{"backward passes": self.passes[key]})  # fmt: skip
+                            **{"backward passes": self.passes[key]})

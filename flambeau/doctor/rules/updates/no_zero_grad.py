@@ -118,7 +118,7 @@ for _ in range(5):
         if not entries:
             return
         stale = [p for p, used in entries.values() if used.stale and p._grad is used.grad
-                 and not np.array_equal(_numbers(p._grad), used.numbers)]  # fmt: skip
+                 and not np.array_equal(_numbers(p._grad), used.numbers)]
         key = id(update.optimizer)
         self.times[key] = self.times.get(key, 0) + 1 if stale else 0
         if self.times[key] < 2:
@@ -131,7 +131,7 @@ for _ in range(5):
             f"backward() adds to gradients that {name}.step() has used already",
             self.backward, update.spot, fix=f"{name}.zero_grad() before backward()",
             parameters=self.session.parameter_names(stale), **{"|grad|": self.sizes[-4:]},
-        )  # fmt: skip
+        )
 
 
 def _size(parameter: Tensor) -> float:

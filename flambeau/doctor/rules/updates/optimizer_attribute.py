@@ -10,7 +10,7 @@ from ..rule import Rule
 from .misspelt_flag import assigned
 
 _SETTINGS = ("lr", "momentum", "weight_decay", "betas", "eps", "alpha", "dampening", "nesterov",
-             "learning_rate", "amsgrad", "maximize")  # fmt: skip
+             "learning_rate", "amsgrad", "maximize")
 
 
 class OptimizerAttribute(Rule):
@@ -86,4 +86,4 @@ for _ in range(4):
                 line = assigned(file, name)
                 place = None if line is None else Place(file, line)
                 self.report(f"optimizer.{name} is an attribute that no update reads", place,
-                            update.spot)  # fmt: skip
+                            update.spot)

@@ -85,7 +85,7 @@ for _ in range(8):
         if times >= 5 and not stateless:
             often = "at every step" if steps == 1 else f"after every {steps} steps"
             self.report(f"{type(optimizer).__name__} is constructed anew {often}", spot,
-                        **{"times": times, "steps each": steps})  # fmt: skip
+                        **{"times": times, "steps each": steps})
 
     def on_step(self, update: Update) -> None:
         spot = self.spots.get(id(update.optimizer))

@@ -89,7 +89,7 @@ for step in range(10):
         strays = [
             p for i, p in self.reached.items()
             if i not in known and p.requires_grad and isinstance(p, Parameter)
-        ]  # fmt: skip
+        ]
         replaced = [p for p in orphans if self.session.root_of(p) is None]
         if len(orphans) == len(own):
             replaced = orphans  # nothing that it has is used
@@ -101,7 +101,7 @@ for step in range(10):
             f"{self.session.parameter_names(strays)}",
             self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
             **{"in no optimizer": len(strays), "without effect": len(replaced)},
-        )  # fmt: skip
+        )
 
     def _constructor(self, parameter: Any) -> Spot | None:
         for module, spot in list(self.session.made_at.items()):

@@ -118,7 +118,7 @@ for _ in range(8):
     def _judge(self, root: Any, group: list[Any], known: Any, update: Update) -> None:
         self.done.update(id(p) for p in group)
         owners = [m for m in list(self.session.made_at)
-                  if any(p is group[0] for p in m._parameters.values())]  # fmt: skip
+                  if any(p is group[0] for p in m._parameters.values())]
         if root is None and owners or id(root) in self.managed:
             return  # a layer that is not registered: modules-in-a-list
         if root is not None and (not root.training or root not in self.session.made_at):
@@ -134,4 +134,4 @@ for _ in range(8):
             self.session.optimizers.get(update.optimizer),
             self.session.made_at.get(root) if root is not None else None,
             level=level, **{"backward passes": self.times[id(group[0])]},
-        )  # fmt: skip
+        )

@@ -111,8 +111,8 @@ for _ in range(5):
             self.times[key] = self.times.get(key, 0) + 1
             if self.times[key] >= 2:
                 self.report(f"zero_grad() clears the gradients before {name}.step() can use them",
-                            cleared, update.spot, backward)  # fmt: skip
+                            cleared, update.spot, backward)
         elif update.number >= 3 and key not in self.ever and self.forwards >= 3 \
-                and not self.session.clock.passes:  # fmt: skip
+                and not self.session.clock.passes:
             self.report(f"{name}.step() was called {update.number} times, backward() never",
-                        update.spot, fix="loss.backward() before step()")  # fmt: skip
+                        update.spot, fix="loss.backward() before step()")

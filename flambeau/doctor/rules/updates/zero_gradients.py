@@ -116,4 +116,4 @@ for _ in range(12):
             place = None if line is None else Place(file, line)
         self.report(f"the gradient of {self.session.parameter_names(stuck)} is zero at every step",
                     place, update.spot, steps=_STEPS,
-                    **{"weights are all zero": zeros})  # fmt: skip
+                    **{"weights are all zero": zeros})

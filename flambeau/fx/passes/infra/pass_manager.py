@@ -103,7 +103,7 @@ class PassManager:
     def __init__(
         self, passes: Any = None, constraints: Any = None, steps: int | None = None,
         run_checks_after_each_pass: bool = False, suppress_check_failures: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.passes, self.constraints = passes or [], constraints or []
         if steps:
             self.steps = steps
@@ -156,7 +156,7 @@ class PassManager:
                 except Exception as error:
                     before = [_name(p) for p in self.passes[:i]]
                     raise Exception(f"An error occurred when running the '{_name(fn)}' pass after "
-                                    f"the following passes: {before}") from error  # fmt: skip
+                                    f"the following passes: {before}") from error
                 modified = modified or changed
             ever = ever or modified
             if not modified:
@@ -167,7 +167,7 @@ class PassManager:
         result = fn(module)
         if not isinstance(result, PassResult) and not hasattr(result, "graph_module"):
             raise TypeError(f"The result of the pass {_name(fn)} should be type PassResult."
-                            "Please wrap it with pass_result_wrapper()")  # fmt: skip
+                            "Please wrap it with pass_result_wrapper()")
         module = result.graph_module
         if isinstance(module, GraphModule):
             module.recompile()

@@ -11,7 +11,7 @@ from ...graph_module import GraphModule
 from ...node import Node
 
 __all__ = ["erase_nodes", "fuse_as_graphmodule", "fuse_by_partitions", "insert_subgm",
-           "legalize_graph", "topo_sort", "validate_partition"]  # fmt: skip
+           "legalize_graph", "topo_sort", "validate_partition"]
 
 
 def topo_sort(nodes: Any) -> list[Node]:
@@ -51,7 +51,7 @@ def validate_partition(partition: Any) -> bool:
 def fuse_as_graphmodule(
     gm: GraphModule, nodes: list[Node], module_name: str, partition_lookup_table: Any = None,
     *, always_return_tuple: bool = False,
-) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:  # fmt: skip
+) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:
     """A module of some nodes, and the nodes that are its inputs and its outputs."""
     for node in nodes:
         if node.graph.owning_module is not gm:
@@ -89,7 +89,7 @@ def fuse_as_graphmodule(
 def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...],
     orig_outputs: tuple[Node, ...],
-) -> GraphModule:  # fmt: skip
+) -> GraphModule:
     """Adds a submodule and its call, whose results replace `orig_outputs`."""
     name = sub_gm.__class__.__name__
     gm.add_submodule(name, sub_gm)
@@ -118,7 +118,7 @@ def erase_nodes(gm: GraphModule, nodes: list[Node]) -> None:
 def fuse_by_partitions(
     gm: GraphModule, partitions: list[dict[Node, int | None]], prefix: str = "fused_",
     always_return_tuple: bool = False,
-) -> GraphModule:  # fmt: skip
+) -> GraphModule:
     """Makes a submodule of each partition."""
     for i, partition in enumerate(partitions):
         nodes = topo_sort(list(partition))

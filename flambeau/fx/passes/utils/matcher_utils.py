@@ -31,7 +31,7 @@ class InternalMatch:
 
     def __copy__(self) -> InternalMatch:
         return InternalMatch(self.anchors, self.nodes_map.copy(), self.placeholder_nodes.copy(),
-                             self.returning_nodes.copy())  # fmt: skip
+                             self.returning_nodes.copy())
 
 
 @compatibility(is_backward_compatible=False)
@@ -45,7 +45,7 @@ class SubgraphMatcher:
     def __init__(
         self, pattern: Graph, match_output: bool = False, match_placeholder: bool = False,
         remove_overlapping_matches: bool = True, ignore_literals: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pattern, self.match_output = pattern, match_output
         self.match_placeholder, self.ignore_literals = match_placeholder, ignore_literals
         self.remove_overlapping_matches = remove_overlapping_matches
@@ -61,7 +61,7 @@ class SubgraphMatcher:
         self.pattern_returning_nodes: list[Node] = output.all_input_nodes
         self.pattern_anchors: list[Node] = [output] if match_output else [
             n for n in output.all_input_nodes if len(n.users) == 1
-        ]  # fmt: skip
+        ]
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The occurrences whose inner values nothing outside uses, in the graph's order.
@@ -78,7 +78,7 @@ class SubgraphMatcher:
             start = InternalMatch(anchors=self.pattern_anchors)
             for match in self._search(candidates, start, node_name_match):
                 inner = [g for p, g in match.nodes_map.items()
-                         if p.op not in ("placeholder", "output")]  # fmt: skip
+                         if p.op not in ("placeholder", "output")]
                 if self._is_contained(match.nodes_map) and validate_partition(inner):
                     matches.append(match)
         return _without_overlaps(matches) if self.remove_overlapping_matches else matches
@@ -118,7 +118,7 @@ class SubgraphMatcher:
             user in inner
             for g, p in inner.items() if p not in self.pattern_returning_nodes
             for user in g.users
-        )  # fmt: skip
+        )
 
     def _match_nodes(self, p: Node, g: Node, match: InternalMatch, name: str = "") -> bool:
         if p in match.nodes_map:
@@ -133,7 +133,7 @@ class SubgraphMatcher:
 
     def _match_lists(self, ps: Any, gs: Any, match: InternalMatch) -> bool:
         return len(ps) == len(gs) and all(self._match_values(p, g, match)
-                                          for p, g in zip(ps, gs, strict=True))  # fmt: skip
+                                          for p, g in zip(ps, gs, strict=True))
 
     def _match_values(self, p: Any, g: Any, match: InternalMatch) -> bool:
         if isinstance(p, Node) and isinstance(g, Node):

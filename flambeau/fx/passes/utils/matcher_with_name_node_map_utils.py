@@ -37,11 +37,11 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
     def __init__(
         self, pattern_gm: GraphModule, match_output: bool = False, match_placeholder: bool = False,
         remove_overlapping_matches: bool = True, ignore_literals: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         pattern_gm, self.name_node_map = _split_names(pattern_gm)
         self.pattern_gm = pattern_gm
         super().__init__(pattern_gm.graph, match_output, match_placeholder,
-                         remove_overlapping_matches, ignore_literals)  # fmt: skip
+                         remove_overlapping_matches, ignore_literals)
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The occurrences, each with the node of each name."""

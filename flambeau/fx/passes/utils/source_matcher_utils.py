@@ -44,7 +44,7 @@ def _source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
         same = source == kind
         if isinstance(source, type):
             same = issubclass(kind, source) if isinstance(kind, type) else \
-                kind == f"{source.__module__}.{source.__qualname__}"  # fmt: skip
+                kind == f"{source.__module__}.{source.__qualname__}"
         if same:
             return source, path
     return None
@@ -67,13 +67,13 @@ def get_source_partitions(
         source: [_partition(nodes, source) for nodes in named.values()
                  if filter_fn is None or all(map(filter_fn, nodes))]
         for source, named in groups.items()
-    }  # fmt: skip
+    }
 
 
 def _partition(nodes: list[Node], source: Any) -> SourcePartition:
     inside = set(nodes)
     inputs = {x: None for n in nodes for x in n.args
-              if isinstance(x, Node) and x not in inside and x.op != "get_attr"}  # fmt: skip
+              if isinstance(x, Node) and x not in inside and x.op != "get_attr"}
     params = [n for n in nodes if n.op == "get_attr"]
     outputs = [n for n in nodes if n.op != "get_attr" and any(u not in inside for u in n.users)]
     return SourcePartition(nodes, source, list(inputs), outputs, params)

@@ -117,7 +117,7 @@ class _DirectConvEmitter:
                 packed = self._panel(which, panel)
                 self._tiles(rows, lambda tile, _, packed=packed, which=which, valid=valid: (
                     self._finished(tile, self._summed(tile, a, packed, valid, None), which, valid)
-                ))  # fmt: skip
+                ))
 
     def _blocked(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """A few units' sums wait in scratch while the blocks of the depth pass."""
@@ -129,7 +129,7 @@ class _DirectConvEmitter:
                 for which, valid in self._each_panel(panel, until):
                     with b.counted_loop(first, last) as unit:
                         place = b.add(b.mul(b.sub(which, panel), constant(cut.units_at_once)),
-                                      b.sub(unit, first))  # fmt: skip
+                                      b.sub(unit, first))
                         place = b.mul(place, constant(cut.tiles * self.tile_bytes))
                         rows = self._unit_rows(unit)
                         body(rows, which, valid, offset_bytes(b, self.sums, place))
@@ -151,7 +151,7 @@ class _DirectConvEmitter:
 
             def finish(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
                 self._tiles(rows, lambda tile, n: self._finished(
-                    tile, self._waiting(tile, sums, n, valid), which, valid))  # fmt: skip
+                    tile, self._waiting(tile, sums, n, valid), which, valid))
 
             each(finish)
 
@@ -223,7 +223,7 @@ class _DirectConvEmitter:
         b, cut, load = self.b, self.cut, self.contract.b
         column = int(load.at.stride(self.contract.column.index))  # type: ignore[arg-type]
         axes = [(n, int(load.at.stride(a.index)))  # type: ignore[arg-type]
-                for a, n in zip(cut.depth, cut.block, strict=True)]  # fmt: skip
+                for a, n in zip(cut.depth, cut.block, strict=True)]
         block = StridedBlock(axes, column, cut.type, cut.lanes, cut.width, self.square)
         bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
         start = self._address(load, bindings)
@@ -302,13 +302,13 @@ class _DirectConvEmitter:
         self._tiles_from(self.cut.first, rows, list(rows), constant(0), body)
 
     def _tiles_from(self, k: int, start: list[ir.Value], rows: list[ir.Value], number: ir.Value,
-                    body: Callable[..., None]) -> None:  # fmt: skip
+                    body: Callable[..., None]) -> None:
         b, cut = self.b, self.cut
         shape, extent, each = cut.shape, cut.row_extents[k], cut.unit[k]
         step = shape.extent if k == shape.axis else 1
         partial = extent % each != 0  # only along `first`: the last unit is a smaller one
         left = b.minimum_of(b.sub(constant(extent), start[k]), constant(each)) if partial \
-            else constant(each)  # fmt: skip
+            else constant(each)
         whole: ir.Value | int = b.sdiv(left, constant(step)) if partial else each // step
 
         def at(i: ir.Value | int, size: int) -> None:
@@ -338,7 +338,7 @@ class _DirectConvEmitter:
             at(b.sdiv(left, constant(step)), extent % step)
 
     def _summed(self, tile: PlacedTile, a: ir.Value, packed: ir.Value, valid: int,
-                waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:  # fmt: skip
+                waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:
         """A tile's sums over a block of the depth."""
         b, cut = self.b, self.cut
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
@@ -359,7 +359,7 @@ class _DirectConvEmitter:
 
     def _waiting(self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
-                for place in self._sum_places(tile, sums, n, valid)]  # fmt: skip
+                for place in self._sum_places(tile, sums, n, valid)]
 
     def _kept(
         self, tile: PlacedTile, sums: ir.Value, n: ir.Value, values: Sums, valid: int

@@ -170,7 +170,7 @@ def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
 
 
 def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
-               ) -> TileExtents:  # fmt: skip
+               ) -> TileExtents:
     """The fastest tile by a simple count of cycles."""
     best: tuple[float, TileExtents] | None = None
     across = -(-columns // lanes)
@@ -316,7 +316,7 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
     columns, lanes = require_static(contract.column.extent), target.lanes(type)
     steps = prod(require_static(a.extent) for a in depth)
     shape = choose_tile_extents([require_static(a.extent) for a in rows], columns, steps, lanes,
-                       target.vector_registers)  # fmt: skip
+                       target.vector_registers)
     if not alone:
         shape = _narrow_for_threads(shape, require_static(rows[0].extent), columns, lanes)
     lines = sorted(match_window(contract.a, extents), key=lambda line: -abs(line.stride))

@@ -68,7 +68,7 @@ class PlacedTile:
     """
 
     def __init__(self, cut: ConvPlan, contract: Contract, b: Builder, start: list[ir.Value],
-                 rows: list[ir.Value], extent: int) -> None:  # fmt: skip
+                 rows: list[ir.Value], extent: int) -> None:
         self.cut, self.contract, self.b = cut, contract, b
         self.start, self.rows, self.extent = start, rows, extent
 
@@ -127,7 +127,7 @@ class ConvEpilogue:
         return True
 
     def emit(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
-             turning: ir.Value) -> None:  # fmt: skip
+             turning: ir.Value) -> None:
         """The body, for a tile over `valid` columns from `column` on; the rest is scratch."""
         if self.sideways:
             self._turned(tile, sums, column, valid, square, turning)
@@ -146,10 +146,10 @@ class ConvEpilogue:
                     emit_epilogue(
                         self.context, self.contract.body, bindings,
                         (self.contract.column.index, start), cut.lanes,
-                        sums[i * vectors + j], mask)  # fmt: skip
+                        sums[i * vectors + j], mask)
 
     def _looped(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
-                ) -> None:  # fmt: skip
+                ) -> None:
         """The same vector by vector: beside all the sums no register is left for long work."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, full = tile.shape(valid).vectors, valid // lanes
@@ -167,7 +167,7 @@ class ConvEpilogue:
             start = b.add(column, b.mul(j, constant(lanes)))
             emit_epilogue(self.context, self.contract.body, known,
                           (self.contract.column.index, start),
-                                  lanes, vector_sums, mask)  # fmt: skip
+                                  lanes, vector_sums, mask)
 
         with ExitStack() as loops:
             known, row = tile.bindings((0,) * len(tile.extents())), constant(0)
@@ -183,7 +183,7 @@ class ConvEpilogue:
                 emit_vector(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
 
     def _turned(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
-                turning: ir.Value) -> None:  # fmt: skip
+                turning: ir.Value) -> None:
         """The same with lanes along the rows."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, deltas = tile.shape(valid).vectors, tile.deltas()
@@ -206,7 +206,7 @@ class ConvEpilogue:
                     self._columns(bindings, b.add(column, done), left, (last, row), square, count)
 
     def _columns(self, bindings: Bindings, column: ir.Value, left: ir.Value,
-                 row: tuple[Index, ir.Value], square: ir.Value, count: int) -> None:  # fmt: skip
+                 row: tuple[Index, ir.Value], square: ir.Value, count: int) -> None:
         """The body for `left` columns, each with `count` rows in a line of `square`."""
         b, lanes = self.context.builder, self.cut.lanes
         mask = None if count == lanes else b.first_lanes(count, lanes)

@@ -58,7 +58,7 @@ class Im2colPacker:
             there = b.icmp_signed("<", i, constant(count))
             offset = b.mul(number, image.image_apart)
             for line, at, places in zip((image.rows, image.columns), (row, column), self.places,
-                                        strict=True):  # fmt: skip
+                                        strict=True):
                 start = b.sub(b.mul(at, line.stride), line.padding)
                 offset = b.add(offset, b.mul(start, line.apart))
                 valid_start = b.select(there, start, constant(_OUTSIDE))
@@ -84,7 +84,7 @@ class Im2colPacker:
         self._pack(self.in_rows, start, depth, into)
 
     def _pack(self, ways: list[tuple[int, ir.Value]], start: Number, depth: Number, into: ir.Value
-              ) -> None:  # fmt: skip
+              ) -> None:
         if not ways:
             self._gathered(start, depth, into)
             return
@@ -115,7 +115,7 @@ class Im2colPacker:
             ahead = b.mul(entry, line.dilation)
             step = splat(b, b.trunc(ahead, I32), lanes)
             masks = [b.icmp_unsigned("<", b.add(loaded[which][v], step), self.extents[which])
-                     for v in vectors]  # fmt: skip
+                     for v in vectors]
             return masks, b.mul(ahead, line.apart)
 
         def row(i: ir.Value, _: list) -> list:
@@ -166,12 +166,12 @@ class Im2colPacker:
 
         def several(count: int) -> None:
             def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value
-                    ) -> None:  # fmt: skip
+                    ) -> None:
                 parts = [[(b.add(bases[v][0], offset), masks[v])] for v in vectors]
                 if count == 2:
                     parts = [[(b.add(bases[v][0], offset), b.and_(masks[v], firsts[v])),
                               (b.add(bases[v][1], offset), b.and_(masks[v], b.not_(firsts[v])))]
-                             for v in vectors]  # fmt: skip
+                             for v in vectors]
                 self._copied(steps, parts, many, place)
 
             self._each_tap(start, depth, into, tap)
@@ -209,7 +209,7 @@ class Im2colPacker:
         lanes = self.tile.lanes
         none = ir.Constant(mask.type, None)
         picks = ([part * lanes // 2 + i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
-                 for part in (0, 1))  # fmt: skip
+                 for part in (0, 1))
         kind = ir.VectorType(I32, lanes)
         return [self.b.shuffle_vector(mask, none, ir.Constant(kind, pick)) for pick in picks]
 
@@ -217,7 +217,7 @@ class Im2colPacker:
         """A vector of memory, or every second element of two."""
         b, lanes, kind = self.b, self.tile.lanes, self.tile.type
         read = [load_vector(b, offset_bytes(b, pointer, i * lanes * self.size), kind, lanes, mask)
-                for i, mask in enumerate(masks)]  # fmt: skip
+                for i, mask in enumerate(masks)]
         if len(read) == 1:
             return read[0]
         pick = ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2)))
@@ -242,14 +242,14 @@ class Im2colPacker:
         vectors = range(tile.vectors)
         wide = ir.VectorType(I64, tile.lanes)
         places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
-                  for v in vectors]  # fmt: skip
+                  for v in vectors]
 
         def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value) -> None:
             def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
                 source, target = carried
                 for v in vectors:
                     where = b.gep(offset_bytes(b, source, offset), [places[v]],
-                                  source_etype=ir.IntType(8))  # fmt: skip
+                                  source_etype=ir.IntType(8))
                     where.type = ir.VectorType(POINTER, tile.lanes)
                     value = b.gather(where, kind, tile.lanes, masks[v])
                     store_vector(

@@ -88,7 +88,7 @@ def _build_image(
         multiply(context.builder, context.extent(image_apart), size),
         multiply(context.builder, context.extent(channel_apart), size), lines[0], lines[1],
         context.address(load.buffer, around, {}),
-    )  # fmt: skip
+    )
 
 
 def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
@@ -125,7 +125,7 @@ def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
 def _window_axis(
     context: Any, place: Expression, extent: Size, axes: tuple[Sequence[Axis], Sequence[Axis]],
     memory: tuple[Load, Any],
-) -> WindowAxis:  # fmt: skip
+) -> WindowAxis:
     if not (isinstance(place, Apply) and place.operation is Scalar.SUB):
         raise Unsupported("no coordinate of a window")
     moved, padding = place.operands
@@ -139,4 +139,4 @@ def _window_axis(
     return WindowAxis(
         output, entry, size(output.extent), size(entry.extent), size(stride), size(dilation),
         size(padding.size), size(extent), multiply(context.builder, size(apart), load.type.size),
-    )  # fmt: skip
+    )

@@ -38,7 +38,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
         b, size, self.image = context.builder, context.extent, image
         weights, rows = statement.b, (image.rows, image.columns)
         at = [size(weights.at.stride(axis.index)) for axis in (
-            statement.column, image.channel, *(line.entry for line in rows))]  # fmt: skip
+            statement.column, image.channel, *(line.entry for line in rows))]
         self.weight_apart = [multiply(b, stride, weights.type.size) for stride in at]
         taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
@@ -46,13 +46,13 @@ class ImplicitGemmConv(DynamicMacroKernel):
         start = context.address(weights.buffer, weights.at, zero)
         column = Axis(Index("position"), Size("positions"))
         turned = Contract((statement.column,), column, statement.depth, statement.a, weights,
-                          statement.sum, statement.body)  # fmt: skip
+                          statement.sum, statement.body)
         kind = statement.sum.type
         p = GemmProblem(
             statement.column.index, size(statement.column.extent), b.mul(image.images, self.each),
             b.mul(image.channels, taps), start, image.start, self.weight_apart[0],
             weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3, False,
-        )  # fmt: skip
+        )
         super().__init__(context, turned, p, plan_dynamic(context, p))
         self.panel = Im2colPacker(context, image, self.tile)
         self._layouts(at, taps)
@@ -64,7 +64,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
         self.in_order = self.same(*zip(weights[1:], wanted, strict=True))
         store = self.only_store()
         apart = [self.context.extent(store.at.stride(axis.output.index))
-                 for axis in (self.image.rows, line)]  # fmt: skip
+                 for axis in (self.image.rows, line)]
         self.flat = self.same(*zip(apart, (line.outputs, constant(1)), strict=True))
         self.flat_body = self.in_lanes(line.output.index)
 
@@ -105,7 +105,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
                     offset, target = carried
                     for i, source in enumerate(sources):
                         value = b.load(offset_bytes(b, source, offset), typ=memory_type(p.type),
-                                       align=self.size)  # fmt: skip
+                                       align=self.size)
                         b.store(value, offset_bytes(b, target, i * self.size), align=self.size)
                     return [b.add(offset, channel), offset_bytes(b, target, apart)]
 
@@ -130,7 +130,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
         b = self.builder
         number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
-                             constant(tile.rows + tile.columns))  # fmt: skip
+                             constant(tile.rows + tile.columns))
         inside = b.icmp_signed("<=", add(b, at, tile.columns), self.each)
         with b.if_else(b.and_(self.flat, b.and_(full, inside))) as (whole, edge):
             with whole:
@@ -141,7 +141,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
                 self._numbers(slot, first, valid, columns.count, number, at)
 
     def _vectors(self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
-                 ) -> None:  # fmt: skip
+                 ) -> None:
         b, image = self.builder, self.image
         known = {image.image.index: number, image.rows.output.index: constant(0)}
         for i in range(tile.rows):
@@ -150,10 +150,10 @@ class ImplicitGemmConv(DynamicMacroKernel):
                 start = constant(add(b, at, j * tile.lanes))
                 emit_epilogue(self.context, self.flat_body, known,
                               (image.columns.output.index, start),
-                                      tile.lanes, sums[i * tile.vectors + j])  # fmt: skip
+                                      tile.lanes, sums[i * tile.vectors + j])
 
     def _numbers(self, slot: ir.Value, first: Number, valid: Number, count: Number,
-                 number: ir.Value, at: ir.Value) -> None:  # fmt: skip
+                 number: ir.Value, at: ir.Value) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
         zero, unit = constant(0), constant(1)
@@ -161,12 +161,12 @@ class ImplicitGemmConv(DynamicMacroKernel):
         def position(j: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             number, row, column = carried
             known = {image.image.index: number, image.rows.output.index: row,
-                     image.columns.output.index: column}  # fmt: skip
+                     image.columns.output.index: column}
 
             def channel(i: ir.Value, _: list) -> list:
                 place = b.add(b.mul(i, constant(self.tile.columns)), j)
                 value = b.load(offset_bytes(b, slot, multiply(b, place, self.size)), typ=kind,
-                               align=self.size)  # fmt: skip
+                               align=self.size)
                 row = (self.row, constant(add(b, first, i)))
                 emit_epilogue(self.context, self.statement.body, known, row, 1, value)
                 return []
@@ -177,7 +177,7 @@ class ImplicitGemmConv(DynamicMacroKernel):
             row = b.select(over, b.add(row, unit), row)
             below = b.icmp_signed("==", row, image.rows.outputs)
             return [b.select(below, b.add(number, unit), number), b.select(below, zero, row),
-                    b.select(over, zero, column)]  # fmt: skip
+                    b.select(over, zero, column)]
 
         emit_loop(b, count, [number, row, column], position)
 

@@ -45,20 +45,20 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         strides = [context.extent(result.at.stride(axis.index)) for axis in (
-            statement.column, image.image, *(line.output for line in lines))]  # fmt: skip
+            statement.column, image.image, *(line.output for line in lines))]
         apart = [multiply(b, stride, result.type.size) for stride in strides]
         self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
         zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
         start = context.address(result.buffer, result.at, zero)
         row = Axis(Index("entry"), Size("entries"))
         turned = Contract((row,), statement.column, statement.depth, statement.a, result,
-                          statement.sum, statement.body)  # fmt: skip
+                          statement.sum, statement.body)
         kind = statement.sum.type
         p = GemmProblem(
             row.index, b.mul(image.channels, taps), context.extent(statement.column.extent),
             b.mul(image.images, self.each), image.start, start, image.columns.apart,
             image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3, False,
-        )  # fmt: skip
+        )
         super().__init__(context, turned, p, plan_dynamic(context, p, _BLOCK_POSITIONS))
         self.panel = Im2colPacker(context, image, self.tile)
         self._layouts(strides, taps)
@@ -107,7 +107,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         b, p = self.builder, self.p
         source = offset_bytes(b, p.b, multiply(b, columns.first, self.channel_apart))
         first, last = (b.udiv(constant(bound), self.each) for bound in (
-            start, add(b, add(b, start, depth), -1)))  # fmt: skip
+            start, add(b, add(b, start, depth), -1)))
 
         def image(i: ir.Value, _: Sums) -> Sums:
             number = b.add(first, i)
@@ -124,7 +124,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
                     at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
                     panel = PackedPanel(at, self.channel_apart, self.size, p.b_type, p.type,
                                   self.tile.columns, columns.count, b.sub(end, low),
-                                  self.tile.lanes)  # fmt: skip
+                                  self.tile.lanes)
                     pack_panel(b, panel, into)
                 with other:
                     self._elements(here, b.sub(low, begin), b.sub(end, low), columns.count, into)
@@ -133,7 +133,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         emit_loop(b, b.add(b.sub(last, first), constant(1)), [], image)
 
     def _elements(self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number,
-                  into: ir.Value) -> None:  # fmt: skip
+                  into: ir.Value) -> None:
         """Some positions of an image, one number after another."""
         b, kind, line = self.builder, memory_type(self.p.type), self.image.columns
 
@@ -146,7 +146,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
 
             def channel(j: ir.Value, _: Sums) -> Sums:
                 value = b.load(offset_bytes(b, at, b.mul(j, self.channel_apart)), typ=kind,
-                               align=self.size)  # fmt: skip
+                               align=self.size)
                 b.store(value, offset_bytes(b, target, multiply(b, j, self.size)), align=self.size)
                 return []
 
@@ -154,7 +154,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
             following = b.add(place, constant(1))
             over = b.icmp_signed("==", following, line.outputs)
             return [b.select(over, b.add(row, constant(1)), row),
-                    b.select(over, constant(0), following)]  # fmt: skip
+                    b.select(over, constant(0), following)]
 
         emit_loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
 
@@ -163,7 +163,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
     def _tile(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One tile: its sums over a block of positions, and what becomes of them."""
         b, tile, p = self.builder, self.tile, self.p
         run, step = tile.columns * self.size, self.tile.columns * self.size
@@ -177,11 +177,11 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         full = b.udiv(constant(work.depth), constant(tile.columns))
         rest = b.urem(constant(work.depth), constant(tile.columns))
         whole = [DepthLoop(full, self.apart, tile.columns * step),
-                 DepthLoop(tile.columns, self.size, step)]  # fmt: skip
+                 DepthLoop(tile.columns, self.size, step)]
         source = TileSource(a, offsets, at, p.type, p.type)
         sums = emit_accumulation(b, tile, source, whole, sums, self.plan.unroll)
         source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.apart)),
-                         b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))  # fmt: skip
+                         b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))
         sums = emit_accumulation(b, tile, source, [DepthLoop(rest, self.size, step)], sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
@@ -222,7 +222,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         emit_loop(b, ceil_divide(b, constant(columns.count), lanes), [], square)
 
     def _turned(self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
-                ) -> None:  # fmt: skip
+                ) -> None:
         """The lines of the square: `count` columns, with rows in lanes."""
         b, tile, image = self.builder, self.tile, self.image
         known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
@@ -232,7 +232,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
             value = load_vector(b, line, tile.type, tile.lanes)
             at = {**known, self.column: constant(add(b, c, column))}
             emit_epilogue(self.context, self.ordered_body, at, (image.columns.entry.index, row),
-                                  tile.lanes, value, mask)  # fmt: skip
+                                  tile.lanes, value, mask)
             return []
 
         emit_loop(b, count, [], channel)
@@ -245,7 +245,7 @@ class ImplicitGemmWeight(DynamicMacroKernel):
             at = add(b, i, first)
             channel, tap = (f(constant(at), self.panel.taps) for f in (b.udiv, b.urem))
             known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
-                     image.columns.entry.index: b.urem(tap, entries)}  # fmt: skip
+                     image.columns.entry.index: b.urem(tap, entries)}
             source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))
 
             def store_number(j: ir.Value, _: Sums) -> Sums:

@@ -29,7 +29,7 @@ class WindowPacker:
         self, b: Builder, type: Type, lanes: int, lines: Sequence[PaddedCoordinate],
         reach: Sequence[tuple[int, int]], strides: Sequence[int], lows: Sequence[ir.Value],
         counts: Sequence[ir.Value | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.b, self.type, self.lanes, self.size = b, type, lanes, type.size
         self.lines, self.reach, self.strides = lines, reach, strides
         self.lows, self.counts = lows, counts
@@ -66,7 +66,7 @@ class WindowPacker:
                     k + 1, b.and_masks(ok, self._inside(k, i)),
                     offset_bytes(b, source, multiply(b, i, self._apart(k) * self.size)),
                     offset_bytes(b, target, multiply(b, i, self.strides[k] * self.size)),
-                )  # fmt: skip
+                )
             return
         if ok is None:
             body(source, target)
@@ -111,7 +111,7 @@ class WindowPacker:
         with b.counted_loop(constant(0), full, lanes) as i:
             at = multiply(b, i, size)
             store_vector(b, load_vector(b, offset_bytes(b, source, at), self.type, lanes),
-                         offset_bytes(b, target, at), size)  # fmt: skip
+                         offset_bytes(b, target, at), size)
         at, mask = multiply(b, full, size), b.first_lanes(b.sub(count, full), lanes)
         rest = load_vector(b, offset_bytes(b, source, at), self.type, lanes, mask)
         store_vector(b, rest, offset_bytes(b, target, at), size, mask)
@@ -161,7 +161,7 @@ class WindowPacker:
         where = b.gep(place, [lane_numbers(lanes, I64, apart)], source_etype=ir.IntType(8))
         where.type = vector(POINTER, lanes)
         return b.gather(where, self.type, lanes,
-                        b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)  # fmt: skip
+                        b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)
 
     def _lanes_inside(self, k: int, first: Number) -> ir.Value | None:
         """Which lanes of a coordinate from `first` on are not padding."""

@@ -64,7 +64,7 @@ class AmxMacroKernel(MacroKernel):
             valid = min_of(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
             operand = SplitOperand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
-                              self.parts[0], False, self.checked)  # fmt: skip
+                              self.parts[0], False, self.checked)
             into = offset_bytes(b, self.memory, multiply(b, i, self.group_bytes))
             self._packed_parts(operand, into, self._flag(self.a_flags_at, i))
             return []
@@ -77,9 +77,9 @@ class AmxMacroKernel(MacroKernel):
     def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                   multiply(b, start, p.b_depth))  # fmt: skip
+                   multiply(b, start, p.b_depth))
         operand = SplitOperand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
-                          self.parts[1], True, self.checked)  # fmt: skip
+                          self.parts[1], True, self.checked)
         self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
 
     def _packed_parts(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
@@ -99,14 +99,14 @@ class AmxMacroKernel(MacroKernel):
     def _tile(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         b = self.builder
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, Type.F32)
         local, near = subtract(b, group, work.g0), subtract(b, panel, work.near)
         first = multiply(b, group, self.tile.rows)
         if work.ends is None:
             prefetch_tile(self.context, self.streams, (self.row, first, rows),
-                  (self.column, columns.first, tile.columns))  # fmt: skip
+                  (self.column, columns.first, tile.columns))
             sums = self._tile_slot()
             self._multiply(tile, local, near, work.depth, sums, constant(0))
             self._looped(tile, sums, first, valid, columns)
@@ -123,7 +123,7 @@ class AmxMacroKernel(MacroKernel):
     def _multiply(
         self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
         resume: ir.Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The sums of a tile, by AMX or by the fallback."""
         b = self.builder
         a, panel = (
@@ -137,7 +137,7 @@ class AmxMacroKernel(MacroKernel):
             b.call(unit, arguments)
             return
         flags = [b.load(self._flag(at, i), typ=I64, align=8)
-                 for at, i in ((self.a_flags_at, local), (self.b_flags_at, near))]  # fmt: skip
+                 for at, i in ((self.a_flags_at, local), (self.b_flags_at, near))]
         odd = b.icmp_signed("!=", b.or_(*flags), constant(0))
         with b.if_else(odd, likely=False) as (rare, usual):
             with rare:

@@ -26,7 +26,7 @@ from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
-    ir.VectorType(I16, 2 * SIDE)  # fmt: skip
+    ir.VectorType(I16, 2 * SIDE)
 _HIGH, _MAGNITUDE, _HALF_PLACE = -65536, 0x7FFFFFFF, 0x8000
 _INFINITY, _QUIET = 0x7F800000, 0x00400000
 _SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
@@ -158,7 +158,7 @@ def _needs_fallback(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
     """1 if the greatest magnitude is not finite, or small but nonzero."""
     name = "llvm.vector.reduce.umax.v16i32"
     function = b.module.globals.get(name) or ir.Function(
-        b.module, ir.FunctionType(I32, [_WIDE]), name)  # fmt: skip
+        b.module, ir.FunctionType(I32, [_WIDE]), name)
     classified = b.call(function, [most])
     some = b.icmp_unsigned("!=", classified, ir.Constant(I32, 0))
     least = ir.Constant(I32, _SMALL)
@@ -169,7 +169,7 @@ def _needs_fallback(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
 def _pack_along_depth(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
-) -> ir.Value:  # fmt: skip
+) -> ir.Value:
     """A step of the depth of all rows, along each of which the depth lies."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, left, -first), SIDE) for first in (0, SIDE)]
@@ -207,7 +207,7 @@ def _pack_along_depth(
 def _pack_along_width(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
-) -> ir.Value:  # fmt: skip
+) -> ir.Value:
     """A step of the depth, two rows at a time, along which the width lies."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]

@@ -127,7 +127,7 @@ class _SumTiles:
 def _emit_step(
     b: ir.IRBuilder, left: ir.Value, right: ir.Value, tiles: tuple[int, int],
     order: Sequence[tuple[int, int]],
-) -> None:  # fmt: skip
+) -> None:
     """One step of the depth: each pair of parts, a tile loaded only where it is another."""
     loaded = [-1, -1]
     for pair in order:

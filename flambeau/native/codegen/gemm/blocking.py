@@ -99,7 +99,7 @@ def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
         a.type, b.type, type, statement.precision, statement.near,
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------- planning
@@ -110,7 +110,7 @@ def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
 def choose_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Rows and vectors of the fastest register tile for the extents.
 
     `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from rows side by
@@ -136,7 +136,7 @@ def choose_tile(
         return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
 
     tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
-             for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]  # fmt: skip
+             for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]
     best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=wide)
     if shares > 2:  # smaller tiles read more: so they are worth it where many would be idle
         other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)

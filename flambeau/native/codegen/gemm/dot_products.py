@@ -127,7 +127,7 @@ class DotProductKernel:
         ]
         start = offset_bytes(b, p.b, multiply(b, column, p.b_column))
         right = [offset_bytes(b, start, multiply(b, min_of(b, j, last), p.b_column))
-                 for j in range(self.columns)]  # fmt: skip
+                 for j in range(self.columns)]
         zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
         sums = self._along(left, right, [zero] * (rows * self.columns))
         mask = first_lanes(b, count, self.columns)
@@ -136,7 +136,7 @@ class DotProductKernel:
             at = {p.row: constant(add(b, row, i))}
             emit_epilogue(self.context, self.statement.body, at,
                                   (self.statement.column.index, constant(column)), self.columns,
-                                  value, mask)  # fmt: skip
+                                  value, mask)
 
     def _along(self, left: list, right: list, sums: Sums) -> Sums:
         """The loop over whole vectors of the depth, and what is left of it behind a mask."""

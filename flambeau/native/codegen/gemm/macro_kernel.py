@@ -150,7 +150,7 @@ class MacroKernel:
         take, give = (_declare_external(b.module, name, kind) for name, kind in (
             (TAKE, ir.FunctionType(POINTER, [I64])),
             (GIVE, ir.FunctionType(ir.VoidType(), [POINTER])),
-        ))  # fmt: skip
+        ))
         self.memory = b.call(take, [self.context.tid])
         return lambda: b.call(give, [self.memory])
 
@@ -199,11 +199,11 @@ class MacroKernel:
                 self._block(g0, g1, share.first_panel, share.last_panel, 0, self.p.k, None)
                 return
             self._each(share.first_panel, share.last_panel, self.block_panels,
-                       lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
+                       lambda p0, p1: self._cut(g0, g1, p0, p1))
 
         whole = not (self.plan.pack_a or self.plan.cut)
         if whole or (is_known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
-                     and groups == self.block_groups):  # fmt: skip
+                     and groups == self.block_groups):
             row_block(share.first_group, share.last_group)
         else:
             self._each(share.first_group, share.last_group, self.block_groups, row_block)
@@ -258,7 +258,7 @@ class MacroKernel:
     def _block(
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
         ends: tuple[ir.Value, ir.Value] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Rows' groups times panels over one stretch of the depth.
 
         `ends`: whether it is the first and the last stretch, where the depth is cut.
@@ -295,7 +295,7 @@ class MacroKernel:
         full, tail = divmod(n, width)
         if full:
             self._between(first, min_of(b, last, full), lambda i: body(
-                i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))  # fmt: skip
+                i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))
         if tail:
             edge = PanelColumns(full * width, tail, -(-tail // lanes))
             self._if_beyond(last, full, lambda: body(full, edge))
@@ -330,7 +330,7 @@ class MacroKernel:
         b, m, rows = self.builder, self.p.m, self.tile.rows
         if not (is_known(m) or self.p.near):
             self._between(first, last, lambda g: body(
-                g, rows, min_of(b, rows, b.sub(m, constant(multiply(b, g, rows))))))  # fmt: skip
+                g, rows, min_of(b, rows, b.sub(m, constant(multiply(b, g, rows))))))
             return
         if is_known(m):
             full, tail = divmod(m, rows)
@@ -364,7 +364,7 @@ class MacroKernel:
         )
         valid = min_of(b, subtract(b, p.m, first), multiply(b, subtract(b, g1, g0), rows))
         panel = PackedPanel(pointer, p.a_row, p.a_depth, p.a_type, self.packed, rows, valid, depth,
-                      self.tile.lanes, self.plan.pairs)  # fmt: skip
+                      self.tile.lanes, self.plan.pairs)
         pack_groups(b, panel, self.memory, subtract(b, g1, g0), self.group_bytes)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
@@ -381,7 +381,7 @@ class MacroKernel:
             )
             panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.packed, width,
                           multiply(b, count, width), depth, self.tile.lanes,
-                          self.plan.pairs)  # fmt: skip
+                          self.plan.pairs)
             pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
         self._pack_each(first, q1, q0, start, depth)
 
@@ -390,16 +390,16 @@ class MacroKernel:
     ) -> None:
         """Packs panels one after another; `q0`: the first of those that are kept near."""
         self._over_panels(first, last, lambda i, columns: self._pack_b(
-            columns, subtract(self.builder, i, q0), start, depth))  # fmt: skip
+            columns, subtract(self.builder, i, q0), start, depth))
 
     def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of columns, the `local`-th of those that are kept near."""
         b, p, tile = self.builder, self.p, self.tile
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                   multiply(b, start, p.b_depth))  # fmt: skip
+                   multiply(b, start, p.b_depth))
         width = columns.vectors * tile.lanes
         panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.packed, width, columns.count,
-                      depth, tile.lanes, self.plan.pairs)  # fmt: skip
+                      depth, tile.lanes, self.plan.pairs)
         pack_panel(b, panel, self._packed(local))
 
     def _packed(self, local: Number) -> ir.Value:
@@ -414,7 +414,7 @@ class MacroKernel:
     def _tile(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One tile: its sums over this stretch of the depth, and what becomes of them."""
         b, p, plan = self.builder, self.p, self.plan
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
@@ -428,7 +428,7 @@ class MacroKernel:
             b_step, b_type = tile.columns * self.size, self.packed
         else:
             at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                       multiply(b, work.start, p.b_depth))  # fmt: skip
+                       multiply(b, work.start, p.b_depth))
             b_step, b_type = p.b_depth, p.b_type
             left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
@@ -439,7 +439,7 @@ class MacroKernel:
         ahead = self._following(tile, a, near, work)
         if work.ends is None:
             prefetch_tile(self.context, self.streams, (self.row, first, tile.rows),
-                  (self.column, columns.first, tile.columns))  # fmt: skip
+                  (self.column, columns.first, tile.columns))
             sums = self._sums(tile, source, axis, work.depth, zero_sums(tile), ahead)
             self._finish(tile, sums, first, valid, columns)
             return
@@ -471,7 +471,7 @@ class MacroKernel:
     def _sums(
         self, tile: MicroTile, source: TileSource, axis: DepthLoop, depth: Number, sums: Sums,
         ahead: PrefetchPlan | None,
-    ) -> Sums:  # fmt: skip
+    ) -> Sums:
         """A tile's sums over a stretch of the depth, added to those so far."""
         b, plan = self.builder, self.plan
         if plan.pack_a or not plan.pairs:
@@ -485,7 +485,7 @@ class MacroKernel:
         last = replace(
             source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
             b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=dot_accumulate_first,
-        )  # fmt: skip
+        )
         return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
 
     def _rows(self, rows: int, valid: Number) -> list[Number]:
@@ -532,7 +532,7 @@ class MacroKernel:
         b.position_at_end(read)
         step = tile.lanes * self.size
         loaded = [load_vector(b, offset_bytes(b, partial_sums, i * step), tile.type, tile.lanes)
-                  for i in range(tile.rows * tile.vectors)]  # fmt: skip
+                  for i in range(tile.rows * tile.vectors)]
         b.branch(go_on)
         b.position_at_end(go_on)
         out = []
@@ -571,7 +571,7 @@ class MacroKernel:
             self._rolled(tile, sums, first, valid, columns)
             return
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
-                             constant(tile.rows + tile.columns))  # fmt: skip
+                             constant(tile.rows + tile.columns))
         with b.if_else(full) as (all_of_it, edge):
             with all_of_it:
                 self._epilogues(tile, sums, first, replace(columns, count=tile.columns))
@@ -588,7 +588,7 @@ class MacroKernel:
                 for j, start in enumerate(starts):
                     mask = first_lanes(b, add(b, columns.count, -j * tile.lanes), tile.lanes)
                     emit_epilogue(self.context, self.statement.body, at, (self.column, start),
-                                          tile.lanes, sums[i * tile.vectors + j], mask)  # fmt: skip
+                                          tile.lanes, sums[i * tile.vectors + j], mask)
 
     def _rolled(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
@@ -622,7 +622,7 @@ class MacroKernel:
                     left = b.sub(constant(columns.count), constant(offset))
                     mask = first_lanes(b, left, lanes)
                 emit_epilogue(self.context, self.statement.body, at, (self.column, start), lanes,
-                                      value, mask)  # fmt: skip
+                                      value, mask)
                 return []
 
             emit_loop(b, tile.vectors // count, [], vector)

@@ -171,7 +171,7 @@ def _innermost(
         for u in range(unroll):
             s = u % sets * n
             at = _source_at(source, offset_bytes(b, a, multiply(b, axis.a, u)),
-                         offset_bytes(b, vectors, multiply(b, axis.b, u)))  # fmt: skip
+                         offset_bytes(b, vectors, multiply(b, axis.b, u)))
             sums_so_far[s : s + n] = emit_step(b, tile, at, sums_so_far[s : s + n])
         ends = (
             offset_bytes(b, a, multiply(b, axis.a, unroll)),
@@ -203,7 +203,7 @@ def _innermost(
 def _rounds(
     b: ir.IRBuilder, rounds: Number, unroll: int, carried: Sums,
     body: Callable[[ir.Value, Sums], Sums], ahead: PrefetchPlan | None,
-) -> Sums:  # fmt: skip
+) -> Sums:
     """The iterations of a loop, each of which prefetches a line or a few.
 
     A pointer walks one stretch at a time: computing each line's address would take issue slots from

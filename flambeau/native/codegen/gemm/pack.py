@@ -98,7 +98,7 @@ def pack_groups(
         here = replace(
             panel, pointer=offset_bytes(b, panel.pointer, multiply(b, start, panel.depth_stride)),
             depth=min_of(b, PACK_STEPS_AT_ONCE, b.sub(constant(panel.depth), constant(start))),
-        )  # fmt: skip
+        )
         target = offset_bytes(
             b, into, multiply(b, count_pair_steps(b, start, panel.pairs), panel.step)
         )
@@ -122,7 +122,7 @@ def pack_groups(
 
 def _pack_each_group(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
-) -> None:  # fmt: skip
+) -> None:
     """Such panels, one after another."""
 
     def pack_group(g: ir.Value, _: list) -> list:
@@ -140,7 +140,7 @@ def _pack_each_group(
 
 def _pack_along_width(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, ahead: int = 0
-) -> None:  # fmt: skip
+) -> None:
     """Step by step of the depth; `ahead`: of which step each one asks for the lines."""
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
@@ -155,7 +155,7 @@ def _pack_along_width(
                 emit_prefetch(b, offset_bytes(b, far, start), False, L2_LOCALITY)
         for start, count, mask in masks:
             read = [load_vector(b, offset_bytes(b, source, start * panel.stored.size), panel.stored,
-                                count, mask) for source in sources]  # fmt: skip
+                                count, mask) for source in sources]
             value = _convert_for_panel(b, panel, read)
             store_vector(
                 b, value, offset_bytes(b, target, start * panel.type.size), panel.type.size
@@ -167,7 +167,7 @@ def _pack_along_width(
 def _each_step(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value,
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
-) -> None:  # fmt: skip
+) -> None:
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
     apart = multiply(b, panel.depth_stride, panel.each)
 
@@ -283,7 +283,7 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
         for source in sources:
             read = load_vector(b, offset_bytes(b, source, offset), panel.stored, each)
             vectors.append(pack_consecutive(b, read, panel.stored) if panel.pairs else
-                           widen(b, read, panel.stored, panel.type))  # fmt: skip
+                           widen(b, read, panel.stored, panel.type))
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
         here = offset_bytes(b, target, multiply(b, block, panel.lanes * panel.step))
         _store_steps(b, panel, transpose_block(b, vectors), count, here)

@@ -68,7 +68,7 @@ def _shuffle(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.V
 def transpose_into(
     b: Builder, type: Type, lanes: int, source: ir.Value, stride: Number, rows: Number,
     count: Number, square: ir.Value,
-) -> None:  # fmt: skip
+) -> None:
     """Transposes a square of vectors into `square`: rows are `stride` bytes apart in the source.
 
     Only the first `rows` rows and the first `count` elements of each are read, others are zeros.
@@ -143,7 +143,7 @@ def _copy_contiguous(
             store_vector(b, read, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))
-            for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
+            for (n, s), p in zip(block.depth, block.places, strict=True)]
     nested_loops(b, axes, (source, target), row)
 
 
@@ -194,7 +194,7 @@ def _pack_transposed(
                 if table is not None:
                     step = _load_step(b, table, step)
                 value = load_vector(b, offset_bytes(b, block.square, multiply(b, q, lanes * size)),
-                                    block.type, lanes)  # fmt: skip
+                                    block.type, lanes)
                 store_vector(b, value, offset_bytes(b, into, multiply(b, step, row)), size)
 
     def strip(x: ir.Value, y: ir.Value) -> None:
@@ -206,7 +206,7 @@ def _pack_transposed(
             square(x, y, full, length - full)
 
     axes = [(n, (s * size, p * row)) for k, ((n, s), p) in
-            enumerate(zip(block.depth, block.places, strict=True)) if k not in run]  # fmt: skip
+            enumerate(zip(block.depth, block.places, strict=True)) if k not in run]
     nested_loops(b, axes, (source, target), strip)
 
 
@@ -238,15 +238,15 @@ def _gather_strided(
         for j in range(-(-valid // lanes)):
             left = valid - j * lanes
             where = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [apart],
-                          source_etype=ir.IntType(8))  # fmt: skip
+                          source_etype=ir.IntType(8))
             where.type = vector(POINTER, lanes)
             mask = b.splat(ir.Constant(I1, 1), lanes) if left >= lanes \
-                else b.first_lanes(left, lanes)  # fmt: skip
+                else b.first_lanes(left, lanes)
             value = b.gather(where, block.type, lanes, mask)
             store_vector(b, value, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))
-            for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
+            for (n, s), p in zip(block.depth, block.places, strict=True)]
     # the axis that moves least in memory goes innermost: neighbours share cache lines
     axes.sort(key=lambda axis: -abs(axis[1][0]))
     nested_loops(b, axes, (source, target), row)

@@ -28,7 +28,7 @@ REGISTER: dict[Type, ir.Type] = {
     Type.BOOL: I1, Type.U8: I8, Type.I8: I8, Type.I16: I16, Type.I32: I32, Type.I64: I64,
     Type.U32: I32, Type.U64: I64, Type.F16: ir.HalfType(), Type.BF16: I16,
     Type.F32: ir.FloatType(), Type.F64: ir.DoubleType(),
-}  # fmt: skip
+}
 MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
 
 TYPE_LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
@@ -260,7 +260,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             lanes = lanes_of(parts[0])
             chosen = ir.Constant(vector(I32, 2 * lanes), list(range(2 * lanes)))
             parts = [self.shuffle_vector(a, b, chosen)
-                     for a, b in zip(parts[::2], parts[1::2], strict=True)]  # fmt: skip
+                     for a, b in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
 
     def reverse_lanes(self, value: ir.Value) -> ir.Value:
@@ -333,7 +333,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
         masks = (None, None) if mask is None else self._spread_masks(mask, lanes)
         low, high = (self.read(p, type, lanes, m)
-                     for p, m in zip((pointer, behind), masks, strict=True))  # fmt: skip
+                     for p, m in zip((pointer, behind), masks, strict=True))
         half = range(lanes // 2)
         chosen = [*[2 * i for i in half], *[lanes + 2 * i + 1 for i in half]]
         return self.shuffle_vector(low, high, ir.Constant(vector(I32, lanes), chosen))
@@ -350,7 +350,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         for to, which, where in zip(
             (pointer, behind), halves, self._spread_masks(self.splat(every, lanes), lanes),
             strict=True,
-        ):  # fmt: skip
+        ):
             chosen = ir.Constant(vector(I32, lanes), which)
             self.write(to, self.shuffle_vector(value, poison, chosen), type, where)
 
@@ -361,7 +361,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         low = [i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
         high = [half + i // 2 if i % 2 else lanes for i in range(lanes)]
         first, second = (self.shuffle_vector(mask, none, ir.Constant(vector(I32, lanes), which))
-                         for which in (low, high))  # fmt: skip
+                         for which in (low, high))
         return first, second
 
     def gather(
@@ -466,4 +466,4 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
 REDUCTIONS = {
     ReduceOp.SUM: "add", ReduceOp.PRODUCT: "mul", ReduceOp.MAXIMUM: "max", ReduceOp.MINIMUM: "min",
     ReduceOp.ANY: "or", ReduceOp.ALL: "and",
-}  # fmt: skip
+}

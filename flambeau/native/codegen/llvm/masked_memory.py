@@ -19,7 +19,7 @@ _I32, _I64, _I128 = (ir.IntType(bits) for bits in (32, 64, 128))
 _POINTER = ir.PointerType()
 _XMM_BYTES, _YMM_BYTES, _ZMM_BYTES = 16, 32, 64
 _AVX2 = {"float": ("avx.maskload.ps.256", 4), "double": ("avx.maskload.pd.256", 8),
-         "i32": ("avx2.maskload.d.256", 4), "i64": ("avx2.maskload.q.256", 8)}  # fmt: skip
+         "i32": ("avx2.maskload.d.256", 4), "i64": ("avx2.maskload.q.256", 8)}
 
 
 def masked_load(
@@ -33,7 +33,7 @@ def masked_load(
     if several and b.module.vector_bytes == _YMM_BYTES and not isinstance(mask, ir.Constant):
         return _load_by_registers(b, pointer, kind, mask, name, _YMM_BYTES // size)
     function = declare(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
-                        [_POINTER, _I32, mask.type, kind])  # fmt: skip
+                        [_POINTER, _I32, mask.type, kind])
     return b.call(function, [pointer, ir.Constant(_I32, element_bytes), mask, zero(kind)])
 
 
@@ -46,7 +46,7 @@ def masked_store(
         _store_set_lanes(b, value, pointer, element_bytes, mask)
         return
     function = declare(b, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(),
-                        [kind, _POINTER, _I32, mask.type])  # fmt: skip
+                        [kind, _POINTER, _I32, mask.type])
     b.call(function, [value, pointer, ir.Constant(_I32, element_bytes), mask])
 
 
@@ -133,7 +133,7 @@ def _shift(
 def _lane_loop(
     module: ir.Module, name: str, kind: ir.FunctionType,
     body: Callable[[ir.IRBuilder, Sequence[ir.Value], ir.Value, ir.Value], ir.Value | None],
-) -> ir.Function:  # fmt: skip
+) -> ir.Function:
     """An internal function that runs `body(b, arguments, lane, result)` for each set lane.
 
     The mask is the last argument; the function returns what the last `body` returned, from 0 on.

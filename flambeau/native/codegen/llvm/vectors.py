@@ -79,6 +79,6 @@ def first_lanes(b: ir.IRBuilder, count: Number, lanes: int) -> ir.Value | None:
     if isinstance(count, int):
         return None if count >= lanes else ir.Constant(kind, [i < count for i in range(lanes)])
     small = b.trunc(b.select(b.icmp_signed("<", count, constant(lanes)), count, constant(lanes)),
-                    I32)  # fmt: skip
+                    I32)
     steps = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
     return b.icmp_signed("<", steps, splat(b, small, lanes))

@@ -114,7 +114,7 @@ class Context:
     def tile_scope(
         self, bindings: Bindings, column: tuple[Index, ir.Value] | None, lanes: int,
         mask: ir.Value | None,
-    ) -> Scope:  # fmt: skip
+    ) -> Scope:
         scope = self.scope.inside(bindings)
         return scope if column is None else scope.across(*column, lanes, mask)
 

@@ -25,7 +25,7 @@ def lower_to_loops(statement: Contract, parallel: bool = False) -> Loop:
     """The loop nest equivalent to a Contract."""
     total = statement.sum
     product = Apply(Scalar.MUL, (_cast(statement.a, total.type), _cast(statement.b, total.type)),
-                    total.type)  # fmt: skip
+                    total.type)
     inner: Statement = Update(total, product)
     for axis in reversed(statement.depth):
         inner = Loop(axis.index, axis.extent, [inner])

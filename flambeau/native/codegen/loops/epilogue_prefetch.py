@@ -70,7 +70,7 @@ def count_stream_bytes(streams: Sequence[_Stream], m: Number, n: Number) -> int:
 def prefetch_tile(
     context: Any, streams: Sequence[_Stream], row: tuple[Index, Number, int],
     column: tuple[Index, Number, int],
-) -> None:  # fmt: skip
+) -> None:
     """Prefetches the lines of one tile: (index, first, count) of rows and columns."""
     b = context.builder
     for buffer, at, written in streams:
@@ -78,7 +78,7 @@ def prefetch_tile(
         for i in range(row[2]):
             for j in range(0, column[2], apart):
                 place = {row[0]: constant(add(b, row[1], i)),
-                         column[0]: constant(add(b, column[1], j))}  # fmt: skip
+                         column[0]: constant(add(b, column[1], j))}
                 emit_prefetch(b, context.address(buffer, at, place), written)
 
 

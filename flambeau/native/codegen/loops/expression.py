@@ -208,7 +208,7 @@ def _apply(context: Context, scope: Scope, apply: Apply) -> ir.Value:
 COMPARISON_SIGNS = {
     Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">", Scalar.GE: ">=", Scalar.EQ: "==",
     Scalar.NE: "!=",
-}  # fmt: skip
+}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 

@@ -16,11 +16,11 @@ from ..llvm.builder import REGISTER, Builder, constant, vector
 COMPARISONS = {
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
     Scalar.GE: ">=",
-}  # fmt: skip
+}
 INTRINSICS = {
     Scalar.SQRT: "sqrt", Scalar.FLOOR: "floor", Scalar.CEIL: "ceil", Scalar.TRUNC: "trunc",
     Scalar.ROUND: "roundeven", Scalar.COPYSIGN: "copysign", Scalar.FMA: "fma",
-}  # fmt: skip
+}
 Values = Sequence[ir.Value]
 
 

@@ -81,7 +81,7 @@ def _store(context: Context, scope: Scope, store: Store) -> None:
         lanes = max(lanes_of(old), lanes_of(value))
         wide = Type.F32 if kind in casts.HALVES else kind
         pair = [casts.cast(b, b.splat(each, lanes), kind, wide, lanes)
-                for each in (old, value)]  # fmt: skip
+                for each in (old, value)]
         operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
         total = scalar_ops.emit_operation(b, operation, pair, wide, lanes)
         value = casts.cast(b, total, wide, kind, lanes)
@@ -131,7 +131,7 @@ def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: 
     context.invalidate(what)
     sums = _long_sums(context, loop)
     nested = [state for state in sums if state in context.active_reductions and (
-        not state.outer or _deserves_partial_sum(loop, context, state.accumulator))]  # fmt: skip
+        not state.outer or _deserves_partial_sum(loop, context, state.accumulator))]
     with _partial_sums(context, nested):
         before = context.active_reductions
         context.active_reductions = before | set(sums)
@@ -189,7 +189,7 @@ def _lanes(
 
     def whole_vectors(index: ir.Value) -> None:
         prefetch_streams(context, scope.across(loop.index, index, lanes, None),
-            context.streams.get(loop, NO_STREAMS), lanes)  # fmt: skip
+            context.streams.get(loop, NO_STREAMS), lanes)
         body(index)
 
     def rest(first: Bound, count: Bound) -> None:
@@ -271,7 +271,7 @@ def _partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[
 def hoist_invariants(
     context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
     body: Sequence[Statement],
-) -> None:  # fmt: skip
+) -> None:
     """Computes loop-invariant values of a body before a loop that runs at least once.
 
     `inner` are the indices of the loop and those inside it. LLVM would not hoist loads, and does
@@ -319,4 +319,4 @@ def _varies(expression: Expression, inner: set, what: set) -> bool:
 EMITTERS: dict[type, Callable] = {
     Begin: _begin, Update: _update, Store: _store, Loop: _loop,
     Prefetch: _prefetch, While: _while, If: _if,
-}  # fmt: skip
+}

@@ -59,7 +59,7 @@ def find_streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop
 
 
 def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
-          ) -> Iterator[tuple[Loop, Streams]]:  # fmt: skip
+          ) -> Iterator[tuple[Loop, Streams]]:
     for statement in body:
         if not isinstance(statement, Loop):
             continue

@@ -21,7 +21,7 @@ SINGLE_INSTRUCTION = frozenset((
     Scalar.OR, Scalar.XOR, Scalar.NOT, Scalar.SHL, Scalar.SHR, Scalar.WHERE, Scalar.CAST,
     Scalar.BITCAST, Scalar.COPYSIGN, Scalar.DIV, Scalar.SQRT, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND,
-))  # fmt: skip
+))
 MIN_LONG_SUM_ITERATIONS = 1024  # iterations from which an F32 sum is made in blocks
 
 
@@ -104,7 +104,7 @@ def should_vectorize(loop: Loop) -> bool:
     """
     inside = list(statements(loop.body))
     if any(isinstance(s, Contract | While | If)
-           or (isinstance(s, Loop) and s.kind is not LoopKind.SERIAL) for s in inside):  # fmt: skip
+           or (isinstance(s, Loop) and s.kind is not LoopKind.SERIAL) for s in inside):
         return False
     if any(isinstance(s, Store) and s.buffer.local is not None for s in inside):
         return False

@@ -54,7 +54,7 @@ def _declare_grid(module: ir.Module) -> ir.Function:
     now, less = b.select(better, across, best), b.select(better, work, least)
     fewer = b.sub(across, unit)
     for phi, first, later in ((across, threads, fewer), (best, unit, now),
-                              (least, constant((1 << 62) - 1), less)):  # fmt: skip
+                              (least, constant((1 << 62) - 1), less)):
         phi.add_incoming(first, entry)
         phi.add_incoming(later, attempt)
     b.cbranch(b.icmp_unsigned(">", fewer, constant(0)), attempt, done)
@@ -66,7 +66,7 @@ def _declare_grid(module: ir.Module) -> ir.Function:
 def split_tiles(
     b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number,
     costs: Sequence[int] = (1, 0, 0),
-) -> TileRange:  # fmt: skip
+) -> TileRange:
     """The tiles of thread `tid`; empty for surplus threads.
 
     `costs`: of a tile, and of loading a panel of columns and a group of rows.

@@ -13,7 +13,7 @@ from .piecewise_polynomial import PiecewiseTable32
 TANH = (
     -0.0061131880300895145, 0.021010078710321387, -0.05385406910864139, 0.13332794542168186,
     -0.333333292494784,
-)  # fmt: skip
+)
 # (exp(2 * r) - 1 - 2 * r) / r**2
 _EXP_OF_TWICE = tuple([term * 2**power for term, power in zip(EXP32, (6, 5, 4, 3, 2), strict=True)])
 TANH_TABLE = PiecewiseTable32(math.tanh, 1.0, 19 / 64, 6)

@@ -119,7 +119,7 @@ class PiecewiseTable64:
     def columns(self) -> list[tuple[float, ...]]:
         """For each coefficient, the constant one first, its values by interval."""
         rows = [_economize(self.series(k * self.width), self.width / 2, self.degree)
-                for k in range(INTERVALS64)]  # fmt: skip
+                for k in range(INTERVALS64)]
         rows[0][0] = 0.0
         return list(zip(*rows, strict=True))
 

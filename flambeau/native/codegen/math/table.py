@@ -26,7 +26,7 @@ FLOAT32_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ATANH: atanh32, Scalar.SIN: sin32, Scalar.COS: cos32, Scalar.TAN: tan32,
     Scalar.ASIN: asin32, Scalar.ACOS: acos32, Scalar.ATAN: atan32, Scalar.ATAN2: atan2_32,
     Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32, Scalar.REM: rem32,
-}  # fmt: skip
+}
 FLOAT64_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.EXP: exp64_exact, Scalar.EXP2: double.exp2, Scalar.EXPM1: double.expm1,
     Scalar.LOG: double.log, Scalar.LOG2: double.log2, Scalar.LOG10: double.log10,
@@ -34,7 +34,7 @@ FLOAT64_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.COSH: double.cosh, Scalar.SIN: double.sin, Scalar.COS: double.cos,
     Scalar.TAN: double.tan, Scalar.ASIN: double.asin, Scalar.ACOS: double.acos,
     Scalar.ATAN: double.atan, Scalar.ATAN2: double.atan2, Scalar.ERF: erf64,
-}  # fmt: skip
+}
 
 
 def emit_function(

@@ -66,7 +66,7 @@ class _WinogradEmitter:
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
                  16 * cut.spread_plane, 16 * cut.made_plane,
                  -(-8 * (cut.batch + cut.rows) * len(self.streams) // 64) * 64,
-                 sizes[0], sizes[1] * cut.panels)  # fmt: skip
+                 sizes[0], sizes[1] * cut.panels)
         self.places = [sum(parts[:k]) for k in range(len(parts))]
         if sum(parts) > USABLE_BYTES:
             raise Unsupported("too much scratch")
@@ -77,7 +77,7 @@ class _WinogradEmitter:
         low, high = split_units(b, self.context, -(-cut.count // cut.panels) * cut.units)
         with borrow_scratch(b, self.context.tid) as memory:
             (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
-             self.made) = (offset_bytes(b, memory, place) for place in self.places)  # fmt: skip
+             self.made) = (offset_bytes(b, memory, place) for place in self.places)
             if cut.once:
                 self._spread(constant(0), constant(cut.tiles))
             if self.images is not None:
@@ -159,7 +159,7 @@ class _WinogradEmitter:
         if self.images is not None:
             with b.counted_loop(constant(0), images) as i:
                 source = self.tiles.address(self.contract.a,
-                                            {cut.others[0].index: b.add(image, i)})  # fmt: skip
+                                            {cut.others[0].index: b.add(image, i)})
                 target = offset_bytes(b, self.image, b.mul(i, constant(self.images.bytes)))
                 self.images.pack(b, source, target, self.square, cut.channels)
         end = b.minimum_of(b.add(begin, constant(cut.span)), constant(cut.tiles))
@@ -173,7 +173,7 @@ class _WinogradEmitter:
                     self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
 
     def _waiting(self, which: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
-                 ) -> ir.Value:  # fmt: skip
+                 ) -> ir.Value:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
         b, each = self.b, self.turned.bytes * self.cut.images
@@ -181,7 +181,7 @@ class _WinogradEmitter:
         return self.turned.place(b, start, image, y, x)
 
     def _batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
-               until: ir.Value) -> None:  # fmt: skip
+               until: ir.Value) -> None:
         """A batch of tiles, of a unit that begins at tile `begin`, over some panels."""
         b, cut = self.b, self.cut
         count = b.minimum_of(b.sub(end, first), constant(cut.batch))
@@ -210,7 +210,7 @@ class _WinogradEmitter:
             start = images.place(b, self.image, *self.tiles.within(b.add(first, i)))
             target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.channelwise(start, (images.row, images.line), cut.channels, cut.lanes,
-                                   target, cut.spread_plane)  # fmt: skip
+                                   target, cut.spread_plane)
 
     def _keep(self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value) -> None:
         """A tile's outputs over a panel are put aside, to be turned."""
@@ -233,7 +233,7 @@ class _WinogradEmitter:
             self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.spread_plane)
 
     def _products(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
-                  ) -> None:  # fmt: skip
+                  ) -> None:
         """Sixteen matrix products: tiles by channels by columns."""
         b, cut = self.b, self.cut
         tile = MicroTile(cut.rows, cut.vectors, cut.lanes, cut.type)
@@ -269,7 +269,7 @@ class _WinogradEmitter:
             (access.buffer, access.at): access for access in epilogue_accesses(self.contract)
             if access.at.stride(column) == 1 and any(access.at.stride(a.index) for a in rows)
             and all(isinstance(stride, int) for _, stride in access.at.terms)
-        }  # fmt: skip
+        }
         return list(streams.values())[:3]
 
     def _note(self, first: ir.Value, count: ir.Value) -> None:
@@ -294,7 +294,7 @@ class _WinogradEmitter:
         pixel, vector = b.udiv(step, constant(cut.vectors)), b.urem(step, constant(cut.vectors))
         down, right = (int(stream.at.stride(side.row.index)) for side in cut.sides)  # type: ignore[arg-type]
         at = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
-                   b.mul(b.and_(pixel, constant(1)), constant(right)))  # fmt: skip
+                   b.mul(b.and_(pixel, constant(1)), constant(right)))
         at = b.add(at, b.mul(which, constant(cut.width)))
         at = b.add(at, b.mul(vector, constant(cut.lanes)))
         return b.mul(at, constant(stream.buffer.type.size))
@@ -324,14 +324,14 @@ class _WinogradEmitter:
             with b.counted_loop(0, full) as j:
                 done = b.mul(j, constant(cut.lanes))
                 self._vector(place, offset_bytes(b, source, b.mul(done, constant(4))),
-                             b.add(column, done), None)  # fmt: skip
+                             b.add(column, done), None)
         if valid % cut.lanes:
             done = constant(full * cut.lanes)
             self._vector(place, offset_bytes(b, source, full * cut.lanes * 4), b.add(column, done),
-                         b.first_lanes(valid % cut.lanes, cut.lanes))  # fmt: skip
+                         b.first_lanes(valid % cut.lanes, cut.lanes))
 
     def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
-                mask: ir.Value | None) -> None:  # fmt: skip
+                mask: ir.Value | None) -> None:
         """2 x 2 outputs of a vector of columns."""
         odd = any(side.extent % 2 for side in self.cut.sides)
         with accumulate_in_registers(self.context, not odd):
@@ -354,7 +354,7 @@ class _WinogradEmitter:
         return transform_output(b, sums)
 
     def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
-                column: ir.Value, mask: ir.Value | None) -> None:  # fmt: skip
+                column: ir.Value, mask: ir.Value | None) -> None:
         b, cut, there, known = self.b, self.cut, None, dict(place)
         for side, step in zip(cut.sides, at, strict=True):
             row = side.row.index
@@ -365,7 +365,7 @@ class _WinogradEmitter:
         def store() -> None:
             emit_epilogue(self.context, self.contract.body, known,
                           (self.contract.column.index, column),
-                                  cut.lanes, value, mask)  # fmt: skip
+                                  cut.lanes, value, mask)
 
         if there is None:
             store()

@@ -44,14 +44,14 @@ class ChannelsLastImages:
             store_vector(b, zero, offset_bytes(b, target, at), 4)
 
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
-              ) -> ir.Value:  # fmt: skip
+              ) -> ir.Value:
         """Where a place's channels are."""
         for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
             start = offset_bytes(b, start, b.mul(at, constant(apart)))
         return start
 
     def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
-             channels: Number) -> None:  # fmt: skip
+             channels: Number) -> None:
         """One image's first channels; `source`: where it begins."""
         lanes, apart = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
         (down, right) = self.sides
@@ -114,20 +114,20 @@ class TransposedOutputs:
         """Whether an image's rows are one run of memory for the epilogue."""
         down, right = self.sides
         strides = [(access.at.stride(down.row.index), access.at.stride(right.row.index))
-                   for access in epilogue_accesses(self.contract)]  # fmt: skip
+                   for access in epilogue_accesses(self.contract)]
         return right.extent == self.across and all(
             pair in ((0, 0), (right.extent, 1)) for pair in strides
         )
 
     def place(self, b: Builder, target: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
-              ) -> ir.Value:  # fmt: skip
+              ) -> ir.Value:
         """Where an output's columns wait."""
         row = b.add(b.mul(image, constant(self.height)), y)
         pixel = b.add(b.mul(row, constant(self.across)), x)
         return offset_bytes(b, target, b.mul(pixel, constant(self.width * 4)))
 
     def emit(self, b: Builder, source: ir.Value, image: ir.Value, column: ir.Value, valid: int,
-             square: ir.Value) -> None:  # fmt: skip
+             square: ir.Value) -> None:
         """The epilogue of an image, whose outputs begin at `source`, over `valid` columns."""
         down, right = self.sides
         rows, run = (1, down.extent * right.extent) if self.flat else (down.extent, right.extent)
@@ -148,7 +148,7 @@ class TransposedOutputs:
 
     def _columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value, left: ir.Value,
                  row: tuple[Index, ir.Value], count: ir.Value, square: ir.Value
-                 ) -> None:  # fmt: skip
+                 ) -> None:
         mask = b.first_lanes(count, self.lanes)
         with b.counted_loop(constant(0), left) as c:
             vector_sums = load_vector(

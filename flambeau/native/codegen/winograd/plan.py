@@ -197,7 +197,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
 
 
 def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
-             ) -> tuple[tuple[ImageAxis, ImageAxis], tuple[Axis, ...], Axis]:  # fmt: skip
+             ) -> tuple[tuple[ImageAxis, ImageAxis], tuple[Axis, ...], Axis]:
     """The two sides of the image, the other rows, and the channels.
 
     `rows` are what `a` slides over, `depth` its taps and channels.
@@ -250,7 +250,7 @@ def _window_coordinates(
 def _choose_rows(tiles: int, most: int, vectors: int) -> int:
     """Rows of the register tile: about as many as fit, and few too many for the last of them."""
     return min(range(max(1, most - 3), most + 1),
-               key=lambda n: -(-tiles // n) * (n * vectors / 2 + 0.7))  # fmt: skip
+               key=lambda n: -(-tiles // n) * (n * vectors / 2 + 0.7))
 
 
 def _choose_vectors(across: int, most: int) -> int:

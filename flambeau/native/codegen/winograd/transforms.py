@@ -22,7 +22,7 @@ def transform_input(b: Builder, d: Square) -> Square:
     """B^T d B of a 4 x 4 input tile."""
     return transform_both_axes(d, lambda x: [
         b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
-    ])  # fmt: skip
+    ])
 
 
 def transform_weight(b: Builder, g: Square) -> Square:
@@ -40,7 +40,7 @@ def transform_output(b: Builder, m: Square) -> Square:
     """A^T m A: 2 x 2 outputs of the sixteen sums."""
     return transform_both_axes(m, lambda x: [
         b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
-    ])  # fmt: skip
+    ])
 
 
 def transform_both_axes(square: Square, line: object) -> Square:
@@ -54,7 +54,7 @@ class InputTiles:
     """Numbered tiles of a convolution's images: where they are, and reading them."""
 
     def __init__(self, context: Context, load: Load, sides: tuple[ImageAxis, ImageAxis],
-                 others: Sequence[Axis], channels: int) -> None:  # fmt: skip
+                 others: Sequence[Axis], channels: int) -> None:
         self.context, self.sides, self.others, self.load = context, sides, others, load
         self.channels = channels
         self.b: Builder = context.builder
@@ -83,7 +83,7 @@ class InputTiles:
         return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
 
     def spread(self, number: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
-               known: dict[Index, ir.Value] | None = None) -> None:  # fmt: skip
+               known: dict[Index, ir.Value] | None = None) -> None:
         """Writes a tile's channels in the sixteen places, `plane` bytes apart; the first of so
         many channels is where `known` is."""
         b, place = self.b, self.place(number)
@@ -96,7 +96,7 @@ class InputTiles:
             if any(position_mask is not None for position_mask in each):
                 h = place[side.row.index]
                 whole = b.and_masks(whole, b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
-                               b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
+                               b.icmp_signed("<=", h, constant(side.high - 4))))
         apart = (self.sides[0].stride * 4, self.sides[1].stride * 4)
         if whole is None:
             self.channelwise(start, apart, channels, lanes, target, plane)
@@ -121,7 +121,7 @@ class InputTiles:
 
     def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
                     target: ir.Value, plane: int,
-                    inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:  # fmt: skip
+                    inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:
         """The channels of a tile that begins at `start`; `apart`: bytes from place
         to place.
         """
@@ -162,7 +162,7 @@ class InputTiles:
         self.by_vectors(channels, self.channels, lanes, vector)
 
     def by_vectors(self, count: Number, extent: int, lanes: int,
-                   body: Callable[[ir.Value, ir.Value | None], None]) -> None:  # fmt: skip
+                   body: Callable[[ir.Value, ir.Value | None], None]) -> None:
         """body(the first, a mask) for vectors of `count` elements, of `extent` in all.
 
         A part of them, but the last, is whole vectors; so there is a smaller one only where

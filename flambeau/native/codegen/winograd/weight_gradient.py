@@ -134,7 +134,7 @@ def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPl
         else:
             high = -(-high // (2 * lanes)) * lanes
     cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, wide,
-              packed)  # fmt: skip
+              packed)
     if _winograd_cycles(cut, channels, columns) > MAX_WINOGRAD_RELATIVE_COST * _direct_cycles(
         cut, channels, columns
     ):
@@ -217,10 +217,10 @@ class _WinogradWeightEmitter:
             )
             low = b.mul(constant(share.first_group), constant(cut.lanes))
             high = b.minimum_of(b.mul(constant(share.last_group), constant(cut.lanes)),
-                                constant(channels))  # fmt: skip
+                                constant(channels))
             left = b.mul(constant(share.first_panel), constant(cut.width))
             right = b.minimum_of(b.mul(constant(share.last_panel), constant(cut.width)),
-                                 constant(require_static(self.contract.column.extent)))  # fmt: skip
+                                 constant(require_static(self.contract.column.extent)))
             with b.counted_loop(low, high, cut.channels) as channel:
                 count = b.minimum_of(b.sub(high, channel), constant(cut.channels))
                 with b.counted_loop(left, right, cut.columns) as column:
@@ -236,7 +236,7 @@ class _WinogradWeightEmitter:
         return split_tiles(self.b, context.tid, context.threads, groups, panels, cut.costs)
 
     def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-              ) -> None:  # fmt: skip
+              ) -> None:
         """The sums of some channels and columns over all tiles."""
         b, cut = self.b, self.cut
         zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
@@ -251,7 +251,7 @@ class _WinogradWeightEmitter:
                     number = b.add(first, i)
                     inputs, outputs = self._targets(i)
                     self.tiles.spread(number, count, cut.lanes, inputs, cut.planes[0],
-                                      {cut.channel.index: channel})  # fmt: skip
+                                      {cut.channel.index: channel})
                     self._spread_outputs(number, column, across, outputs)
                 self._products(tiles, count, across)
         else:
@@ -266,7 +266,7 @@ class _WinogradWeightEmitter:
     # ----------------------------------------------------------------- rows innermost
 
     def _images(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-                ) -> None:  # fmt: skip
+                ) -> None:
         """The same, some images at a time, that are turned first."""
         b, cut = self.b, self.cut
         image = cut.others[0]
@@ -275,12 +275,12 @@ class _WinogradWeightEmitter:
             images.clear(b, target, cut.images)
         with b.counted_loop(0, require_static(image.extent), cut.images) as first:
             images_here = b.minimum_of(b.sub(constant(require_static(image.extent)), first),
-                                       constant(cut.images))  # fmt: skip
+                                       constant(cut.images))
             with b.counted_loop(constant(0), images_here) as i:
                 known = {image.index: b.add(first, i)}
                 wanted = ((channel, count), (column, across))
                 for images, target, (low, size) in zip(self.sources, self.packed, wanted,
-                                                       strict=True):  # fmt: skip
+                                                       strict=True):
                     source = self.tiles.address(images.load, {**known, images.channel: low})
                     images.pack(
                         b,
@@ -297,21 +297,21 @@ class _WinogradWeightEmitter:
                 self._products(tiles, count, across)
 
     def _spread_packed(self, number: ir.Value, tile: ir.Value, count: ir.Value, across: ir.Value
-                       ) -> None:  # fmt: skip
+                       ) -> None:
         """A tile of turned images in the sixteen places."""
         b, cut, place = self.b, self.cut, self.tiles.within(number)
         inputs, outputs = self._targets(tile)
         image, gradient = self.sources
         start = image.place(b, self.packed[0], *place)
         self.tiles.channelwise(start, (image.row, image.line), count, cut.lanes, inputs,
-                               cut.planes[0])  # fmt: skip
+                               cut.planes[0])
         start = gradient.place(b, self.packed[1], *place)
         self._columnwise(start, (gradient.row, gradient.line), across, outputs)
 
     # ------------------------------------------------------------------------------ tiles
 
     def _spread_outputs(self, number: ir.Value, column: ir.Value, across: ir.Value,
-                        target: ir.Value) -> None:  # fmt: skip
+                        target: ir.Value) -> None:
         """A tile's gradients in the sixteen places."""
         b, cut, load = self.b, self.cut, self.contract.b
         place = self.tiles.place(number)
@@ -319,14 +319,14 @@ class _WinogradWeightEmitter:
         down, right = (int(load.at.stride(side.row.index)) * 4 for side in cut.sides)  # type: ignore[arg-type]
         there = [[None, None] if side.extent % 2 == 0 else
                  [None, b.icmp_signed("<", place[side.row.index], constant(side.extent - 1))]
-                 for side in cut.sides]  # fmt: skip
+                 for side in cut.sides]
         masks = [[None if (mask := b.and_masks(x, y)) is None else splat(b, mask, cut.lanes)
-                  for y in there[1]] for x in there[0]]  # fmt: skip
+                  for y in there[1]] for x in there[0]]
 
         self._columnwise(start, (down, right), across, target, masks)
 
     def _columnwise(self, start: ir.Value, apart: tuple[int, int], across: ir.Value,
-                    target: ir.Value, masks: Square | None = None) -> None:  # fmt: skip
+                    target: ir.Value, masks: Square | None = None) -> None:
         """The columns of a tile of gradients that begins at `start`."""
         b, cut = self.b, self.cut
 
@@ -334,7 +334,7 @@ class _WinogradWeightEmitter:
             source, into = (offset_bytes(b, p, multiply(b, j, 4)) for p in (start, target))
             tile = [[load_vector(b, offset_bytes(b, source, y * apart[0] + x * apart[1]), Type.F32,
                                  cut.lanes, b.and_masks(rest, masks[y][x] if masks else None))
-                     for x in (0, 1)] for y in (0, 1)]  # fmt: skip
+                     for x in (0, 1)] for y in (0, 1)]
             for k, transformed in enumerate(
                 value for row in _transform_gradient(b, tile) for value in row
             ):
@@ -359,9 +359,9 @@ class _WinogradWeightEmitter:
                         offset_bytes(b, a, b.mul(i, constant(4))), rows, right, Type.F32, Type.F32
                     )
                     into = offset_bytes(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
-                                                constant(4)))  # fmt: skip
+                                                constant(4)))
                     places = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
-                              for r in range(cut.rows) for v in range(cut.vectors)]  # fmt: skip
+                              for r in range(cut.rows) for v in range(cut.vectors)]
                     loaded_sums = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
                     depth = [DepthLoop(tiles, *cut.lines)]
                     updated = emit_accumulation(b, tile, source, depth, loaded_sums, unroll=4)
@@ -371,7 +371,7 @@ class _WinogradWeightEmitter:
     # ------------------------------------------------------------------------------- taps
 
     def _taps(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-              ) -> None:  # fmt: skip
+              ) -> None:
         """The nine taps of each channel and column."""
         b, cut = self.b, self.cut
         with b.counted_loop(constant(0), count) as i:
@@ -399,14 +399,14 @@ class _WinogradWeightEmitter:
             )
 
     def _stored(self, taps: Square, known: dict[Index, ir.Value], column: ir.Value,
-                mask: ir.Value | None) -> None:  # fmt: skip
+                mask: ir.Value | None) -> None:
         """The epilogue, for nine taps of a vector of columns."""
         first, second = self.cut.sides
         zeros = {axis.index: constant(0) for axis in self.contract.rows}
         for y, row in enumerate(taps):
             for x, value in enumerate(row):
                 at = {first.tap.index: constant(2 - y if first.turned else y),
-                      second.tap.index: constant(2 - x if second.turned else x)}  # fmt: skip
+                      second.tap.index: constant(2 - x if second.turned else x)}
                 emit_epilogue(
                     self.context, self.contract.body, {**zeros, **known, **at},
-                    (self.contract.column.index, column), self.cut.lanes, value, mask)  # fmt: skip
+                    (self.contract.column.index, column), self.cut.lanes, value, mask)

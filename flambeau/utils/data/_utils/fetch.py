@@ -134,7 +134,7 @@ class _DatasetKind:
     def create_fetcher(
         kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any],
         drop_last: bool,
-    ) -> _Fetcher:  # fmt: skip
+    ) -> _Fetcher:
         """The fetcher for a kind of dataset."""
         fetcher = _IterableDatasetFetcher if is_iterable(kind) else _MapDatasetFetcher
         return fetcher(dataset, auto_collation, collate_fn, drop_last)

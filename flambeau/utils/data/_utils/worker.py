@@ -73,7 +73,7 @@ class WorkerSettings:
     def fetcher(self) -> Any:
         """What takes samples from the dataset; for streams, from their beginning."""
         return create_fetcher(self.dataset_kind, self.dataset, self.auto_collation,
-                              self.collate_fn, self.drop_last)  # fmt: skip
+                              self.collate_fn, self.drop_last)
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:
@@ -174,7 +174,7 @@ class _Worker:
 def _worker_loop(
     settings: WorkerSettings, worker_id: int, end: socket.socket, memory: Any,
     forked: bool,
-) -> None:  # fmt: skip
+) -> None:
     """The main function of a worker process."""
     global _worker_info
     if forked:
@@ -184,7 +184,7 @@ def _worker_loop(
         set_num_threads(1)
         _seed(settings.base_seed, worker_id)
         _worker_info = WorkerInfo(worker_id, settings.num_workers, settings.base_seed + worker_id,
-                                  settings.dataset)  # fmt: skip
+                                  settings.dataset)
         arena = Arena(memory if forked else memory.detach())
         collate_into(arena)
         parent = multiprocessing.parent_process()

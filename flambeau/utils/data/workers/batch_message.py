@@ -106,14 +106,14 @@ class BatchPickler(ForkingPickler):
         if array.nbytes <= INLINE_BYTES:
             array = array.copy(order="K")
             return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), number, array.shape,
-                                    array.strides, 0, tensor.requires_grad)  # fmt: skip
+                                    array.strides, 0, tensor.requires_grad)
         owner = owner_of(array)
         if owner.nbytes > 2 * array.nbytes:  # a small part of a large memory travels alone
             owner = array = array.copy(order="K")
         buffer = self._buffer_of(owner)
         place = array.ctypes.data - owner.ctypes.data
         return rebuild_tensor, (type(tensor), buffer, number, array.shape, array.strides, place,
-                                tensor.requires_grad)  # fmt: skip
+                                tensor.requires_grad)
 
     def _buffer_of(self, owner: np.ndarray) -> Any:
         """What stands in the pickle for a memory, on which several tensors may lie."""
@@ -143,7 +143,7 @@ _IN_ARENA = pickle.PickleBuffer(bytearray())  # writable, as what comes in its p
 def rebuild_tensor(
     kind: type[Tensor], memory: Any, number: int, shape: tuple[int, ...],
     strides: tuple[int, ...], offset: int, requires_grad: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor on bytes that came with a message."""
     if 0 in shape:
         return rewrapped(kind, np.empty(shape, _DTYPES[number]), requires_grad)

@@ -230,7 +230,7 @@ def _cause(process: Any) -> RuntimeError:
     text = f"{start}is killed by signal: {signal.strsignal(-code)}. "
     if -code == signal.SIGBUS:
         text += ("It is possible that dataloader's workers are out of shared memory. Please try "
-                 "to raise your shared memory limit.")  # fmt: skip
+                 "to raise your shared memory limit.")
     error = RuntimeError(text)
     if -code == signal.SIGKILL:
         error.add_note("Often it is the system that kills a worker, for want of memory.")

@@ -16,7 +16,7 @@ __all__ = ["CSEPass", "get_CSE_banned_ops"]
 
 _RANDOM = ("dropout", "_fused_dropout", "_standard_gamma", "bernoulli", "multinomial",
            "native_dropout", "normal", "poisson", "binomial", "rrelu", "rand_like", "rand",
-           "randint", "randn", "randperm")  # fmt: skip
+           "randint", "randn", "randperm")
 _IN_PLACE = ("add_", "sub_", "mul_", "div_", "pow_", "lerp_", "relu_", "sigmoid_", "tanh_")
 rand_ops = {getattr(aten, name) for name in _RANDOM}
 inplace_ops = {getattr(aten, name) for name in _IN_PLACE}
