@@ -16,6 +16,7 @@ import numpy as np
 from ...tensor.storage import _as_bytes
 from ..functionalization.functionalize import Functionalization
 from ..functionalization.graph_inputs import make_draw
+from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.errors import Unfit, describe_failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
@@ -91,13 +92,13 @@ class _Builder(Functionalization):
             super().handle(event)
             return
         window = event.args[0]
-        order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+        order = memory_order(window.strides)
         entry = self.segment.entries[self.at]
         if entry.buffer is None:
             entry.buffer = make_draw(event)
         slot = entry.buffer
         node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, None)
-        self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
+        self.write(window, permute(node, inverse_permutation(order)))
 
 
 class SegmentProgram:

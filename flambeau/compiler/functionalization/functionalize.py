@@ -17,8 +17,10 @@ from .index_checks import IndexBound, check_indices, label_bound
 from ..trace.counter_rng import Counted
 from ..lowering.operators.optimizer_update import copy_update, trace_update
 from .exchange_nodes import add_exchange
+from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute, reshape
 from ..ir.graph import strided_slice as part_of
+from ..ir.strided_view import row_major_strides
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, reshape_node, type_of
 from ..lowering.registry import Untraceable
@@ -172,7 +174,7 @@ class Functionalization:
         strides = tuple(s for _, s in region.axes)
         window = Value(region.storage, region.offset, shape, strides, region.dtype)
         item = region.dtype.itemsize
-        is_plain = strides == _contiguous_strides(shape, item) or any(s % item for s in strides)
+        is_plain = strides == _row_major_byte_strides(shape, item) or any(s % item for s in strides)
         packed = None if is_plain else tuple(s // item for s in strides)
         first = None if storage.initial is None else bind.window_on(storage.initial, window)
         leaf = self.arguments.get(region.storage)
@@ -211,18 +213,18 @@ class Functionalization:
     def draw(self, event: Event) -> None:
         """Random numbers, drawn anew before each call."""
         window = event.args[0]
-        order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+        order = memory_order(window.strides)
         if isinstance(event.function, Counted):
             shape = tuple(window.shape[i] for i in order)
             new = event.function.node(shape, window.dtype, self._key(event))
-            self.write(window, permute(new, tuple(int(i) for i in np.argsort(order))))
+            self.write(window, permute(new, inverse_permutation(order)))
             return
         slot = make_draw(event)
         result = None
         if event.array is not None:
             result = np.ascontiguousarray(event.array.transpose(order))
         node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, result)
-        self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
+        self.write(window, permute(node, inverse_permutation(order)))
 
     def _key(self, event: Event) -> Node:
         """The key of a run's counted draws, drawn where the first of them is."""
@@ -413,9 +415,9 @@ class Functionalization:
             self.bindings.expected.append(array.copy())
             self.outputs.append(self.read(value))
             return bind.Output(len(self.outputs) - 1, array.shape, tuple(range(array.ndim)))
-        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-        back = tuple(int(i) for i in np.argsort(order))
-        packed = _contiguous_strides(tuple(array.shape[i] for i in order), array.itemsize)
+        order = memory_order(array.strides)
+        back = inverse_permutation(order)
+        packed = _row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
         if id(region) not in self.crowds and tuple(packed[i] for i in back) != array.strides:
             self.crowds[id(region)] = -1
         if id(region) in self.crowds:
@@ -448,7 +450,7 @@ class Functionalization:
     def _crowd(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
         """Where a tensor lies on the output that is a whole region."""
         strides = tuple(s for _, s in region.axes)
-        if 0 not in region.shape and strides != _contiguous_strides(
+        if 0 not in region.shape and strides != _row_major_byte_strides(
             region.shape, region.dtype.itemsize
         ):
             raise Untraceable("it returns views of one memory that leave gaps")
@@ -483,7 +485,7 @@ class Functionalization:
             if value is None or self.trace.storages[value.storage].external:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
-            order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
+            order = memory_order(value.strides)
             memory, retained = allocate_gradient(value)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, retained))
@@ -561,5 +563,5 @@ def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
                          f"gives {value.dtype}{list(value.shape)}")
 
 
-def _contiguous_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
-    return tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+def _row_major_byte_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    return tuple(item * stride for stride in row_major_strides(shape))

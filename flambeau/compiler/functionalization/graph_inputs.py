@@ -12,6 +12,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..trace import bindings as bind
 from ..trace.counter_rng import Counted, draw_key
 from ..capture.escapes import written_storages
+from ..ir.axis_order import inverse_permutation, memory_order
 from ..trace.operands import tensors_in
 from ..trace.trace import DRAW, Event, Trace, Value, address
 
@@ -55,9 +56,9 @@ def array_of(leaf: Any) -> np.ndarray | None:
 def make_draw(event: Event) -> bind.Drawn:
     """Where an event's numbers are drawn before each call."""
     window, *rest = event.args
-    order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+    order = memory_order(window.strides)
     memory = np.empty([window.shape[i] for i in order], window.dtype)
-    buffer = memory.transpose(np.argsort(order)) if order else memory
+    buffer = memory.transpose(inverse_permutation(order))
     return bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
 
 
@@ -82,9 +83,9 @@ def list_draws(trace: Trace) -> Iterator[bind.Drawn]:
 
 def allocate_gradient(value: Value) -> tuple[np.ndarray, Tensor]:
     """Memory of a gradient's own, with rows by falling stride, and the tensor on it."""
-    order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
+    order = memory_order(value.strides)
     memory = np.empty([value.shape[i] for i in order], value.dtype)
-    return memory, wrap(memory.transpose(np.argsort(order)) if order else memory)
+    return memory, wrap(memory.transpose(inverse_permutation(order)))
 
 
 def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:

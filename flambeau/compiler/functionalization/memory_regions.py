@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ir import graph
+from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Node, Op
 from ..lowering.numpy.node_builders import (
     bitcast, broadcast_to, cast, literal, number, reshape_node, type_of,
@@ -143,14 +144,6 @@ def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> 
         ends[axis] = n
         result += (np.arange(n) * s).reshape(ends)
     return result
-
-
-def inverse_permutation(order: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes one."""
-    result = [0] * len(order)
-    for i, j in enumerate(order):
-        result[j] = i
-    return tuple(result)
 
 
 # ------------------------------------------------------------------------------- placing

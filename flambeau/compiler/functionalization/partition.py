@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..trace import bindings as bind
+from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute
 from ..lowering.numpy.node_builders import dtype_of, type_of
 from ..trace.trace import Backward
@@ -56,10 +57,10 @@ class _Split:
         ):
             if value is None or array is None:
                 continue
-            order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+            order = memory_order(array.strides)
             outputs.append(self.rebuilt(permute(functional.read(value), order)))
             inputs.append(leaves.get(id(x), x))
-            orders.append(tuple(int(i) for i in np.argsort(order)))
+            orders.append(inverse_permutation(order))
             expected.append(array.transpose(order).copy())
         graph = Graph(self.sources, self.inputs, outputs, [])
         return bind.BackwardBindings(

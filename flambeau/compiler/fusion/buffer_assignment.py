@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+from ..ir.axis_order import inverse_permutation
 from ..ir.exchange import EXCHANGE_TURN, LATE
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import MULTI_RESULT, FusionGroup, reshape_chain, view_through
@@ -64,7 +66,7 @@ class BufferAssignment:
     def _place_roots(self) -> None:
         """Place outputs and written sources directly in their final memory."""
         for k, node in enumerate(self.graph.outputs):
-            memory = Allocation(Home.OUTPUT, node.type, _count(node), index=k)
+            memory = Allocation(Home.OUTPUT, node.type, max(1, prod(node.shape)), index=k)
             self._aim(node, Place(memory, contiguous_view(node.shape)))
         for slot, node in self.graph.writes:
             place = Place(self.sources[slot], source_view(self.graph, slot))
@@ -191,8 +193,7 @@ class BufferAssignment:
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
-            back = tuple(map(node.axes.index, range(len(node.axes))))
-            moved: StridedView | None = window.permuted(back)
+            moved: StridedView | None = window.permuted(inverse_permutation(node.axes))
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):
@@ -239,19 +240,8 @@ def _has_one_stage(group: FusionGroup, fusion: Fusion) -> bool:
     return True
 
 
-def _count(node: Node) -> int:
-    return max(1, _product(node.shape))
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    result = 1
-    for n in shape:
-        result *= n
-    return result
-
-
 def _source_memory(graph: Graph, slot: int) -> Allocation:
     source: Any = graph.sources[slot]
     return Allocation(
-        Home.SOURCE, source.type, max(1, _product(source.shape)), slot, name=source.name
+        Home.SOURCE, source.type, max(1, prod(source.shape)), slot, name=source.name
     )

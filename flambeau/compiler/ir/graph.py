@@ -176,6 +176,15 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
 
 
+def with_origin(replaced: Node, result: Node, *parts: Node) -> Node:
+    """Return `result` after giving it, and the new nodes that it is built from, the origin of the
+    node that they replace. Nodes that have an origin keep it.
+    """
+    for node in (result, *parts):
+        node.origin = node.origin or replaced.origin
+    return result
+
+
 # ------------------------------------------------------------------------------ construction
 
 

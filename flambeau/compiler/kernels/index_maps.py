@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, IndexValue, Scalar, Type
+from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Op
 from ..fusion.fusion_group import Chain
 from ..ir.strided_view import row_major_strides
@@ -24,7 +25,7 @@ def coordinates(
         if node.op is Op.RESHAPE:
             result = _unravelled(_number(result, node.shape), inner)
         elif node.op is Op.PERMUTE:
-            result = [result[node.axes.index(i)] for i in range(len(inner))]
+            result = [result[i] for i in inverse_permutation(node.axes)]
         elif node.op is Op.EXPAND:
             result = [_integer(0) if n == 1 else x for x, n in zip(result, inner, strict=True)]
         elif node.op is Op.SLICE:

@@ -12,6 +12,7 @@ from math import prod
 from ...native.loop_ir.ir import Type
 from ..ir.graph import (
     Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite, strided_slice, with_inputs,
+    with_origin,
 )
 
 LARGE_WEIGHT_ELEMENTS = 1 << 17  # from here on packing the weight dominates
@@ -66,8 +67,8 @@ def _conv_as_matmul(node: Node) -> Node:
               for tap in taps]
     windows = concat([reshape(a, (channels, 1, pixels)) for a in slices], 1)
     depth = channels * len(taps)
-    product = matmul(reshape(weight, (features, depth)), reshape(windows, (depth, pixels)))
-    product.origin = node.origin
+    rows, columns = reshape(weight, (features, depth)), reshape(windows, (depth, pixels))
+    product = with_origin(node, matmul(rows, columns))
     return permute(reshape(product, (features, images, *size)), (1, 2, 3, 0))
 
 

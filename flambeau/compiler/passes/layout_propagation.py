@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Graph, Node, Op, permute, rewrite, reshape, with_inputs
 from ..ir.strided_view import match_axis_groups
 
@@ -32,10 +33,6 @@ def _sink(node: Node) -> Node:
     return rule(node, outer.inputs[0], outer.axes)
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(axes.index(i) for i in range(len(axes)))
-
-
 def _apply(node: Node) -> Node:
     """Permute after the operation when most input elements share one permutation.
 
@@ -56,7 +53,7 @@ def _apply(node: Node) -> Node:
     axes = max(permuted, key=lambda key: permuted[key])
     if 2 * permuted[axes] <= sum(weights.values()):
         return node
-    back = _inverse(axes)
+    back = inverse_permutation(axes)
     inputs = tuple(_permute_input(a, back) for a in node.inputs)
     shape = tuple(node.shape[i] for i in back)
     return permute(Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin), axes)
@@ -79,7 +76,7 @@ def _reduce(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _pad(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    back = _inverse(axes)
+    back = inverse_permutation(axes)
     low, high = (tuple(v[i] for i in back) for v in (node.low, node.high))
     shape = tuple(node.shape[i] for i in back)
     attributes = {"low": low, "high": high}
@@ -87,7 +84,7 @@ def _pad(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _slice(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    back = _inverse(axes)
+    back = inverse_permutation(axes)
     starts, steps = (tuple(v[i] for i in back) for v in (node.starts, node.steps))
     shape = tuple(node.shape[i] for i in back)
     attributes = {"starts": starts, "steps": steps}
@@ -95,7 +92,7 @@ def _slice(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _expand(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    shape = tuple(node.shape[i] for i in _inverse(axes))
+    shape = tuple(node.shape[i] for i in inverse_permutation(axes))
     return permute(Node(Op.EXPAND, (a,), shape, node.type), axes)
 
 
@@ -103,7 +100,7 @@ def _concat(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
     if any(part.op is not Op.PERMUTE or part.axes != axes for part in node.inputs):
         return node
     parts = tuple(part.inputs[0] for part in node.inputs)
-    shape = tuple(node.shape[i] for i in _inverse(axes))
+    shape = tuple(node.shape[i] for i in inverse_permutation(axes))
     attributes = {"axis": axes[node.axis]}
     return permute(Node(Op.CONCAT, parts, shape, node.type, attributes, node.origin), axes)
 
@@ -120,7 +117,7 @@ def _reshape(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
             return node
         places.append((inner[0], new_axes))
     order = [j for _, new_axes in sorted(places) for j in new_axes]
-    return permute(reshape(a, tuple(node.shape[j] for j in order)), _inverse(tuple(order)))
+    return permute(reshape(a, tuple(node.shape[j] for j in order)), inverse_permutation(order))
 
 
 _RULES = {

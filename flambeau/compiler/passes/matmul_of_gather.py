@@ -9,8 +9,10 @@ directions.
 from __future__ import annotations
 
 from ...native.loop_ir.ir import ReduceOp, Type
+from ..ir.axis_order import inverse_permutation
 from ..ir.graph import (
     Graph, Node, Op, cast, matmul, permute, reduce, reshape, rewrite, users, with_inputs,
+    with_origin,
 )
 
 MIN_REPEATS_PER_ROW = 4  # how often a table row is gathered, on average
@@ -73,7 +75,7 @@ def _rewrite_gathered_lhs(node: Node) -> Node | None:
         return None
     table, index = gather
     product = matmul(table, b, node.precision)
-    return _with_origin(Node(Op.TAKE, (product, index), node.shape, node.type), node)
+    return with_origin(node, Node(Op.TAKE, (product, index), node.shape, node.type))
 
 
 def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | None:
@@ -86,13 +88,13 @@ def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | N
         table, index = gather
         values = a.inputs[0] if a.op is Op.PERMUTE else permute(a, (1, 0))
         sums = _scatter_add(index, values, table.shape[0], scattered)
-        return _with_origin(matmul(permute(sums, (1, 0)), table, node.precision), node)
+        return with_origin(node, matmul(permute(sums, (1, 0)), table, node.precision))
     gather = _match_gather(a.inputs[0]) if a.op is Op.PERMUTE else None
     if gather is None:
         return None
     table, index = gather
     sums = _scatter_add(index, b, table.shape[0], scattered)
-    return _with_origin(matmul(permute(table, (1, 0)), sums, node.precision), node)
+    return with_origin(node, matmul(permute(table, (1, 0)), sums, node.precision))
 
 
 def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | None:
@@ -108,12 +110,12 @@ def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | 
         return None
     for move in chain:
         if move.op is Op.PERMUTE:
-            back = tuple(move.axes.index(i) for i in range(len(move.axes) - 1))
+            back = inverse_permutation(move.axes[:-1])  # the last axis stays last
             index = permute(reshape(index, move.shape[:-1]), back)
         else:
             index = reshape(index, move.inputs[0].shape[:-1])
     sums = _scatter_add(index, a, node.shape[0], scattered)
-    return _with_origin(matmul(sums, b, below.precision), node)
+    return with_origin(node, matmul(sums, b, below.precision))
 
 
 def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Node]) -> Node:
@@ -162,6 +164,3 @@ def _has_one_reader(node: Node, one_reader: set[int]) -> bool:
     return all(id(moved) in one_reader for moved in (*chain, below))
 
 
-def _with_origin(new: Node, node: Node) -> Node:
-    new.origin = node.origin
-    return new

@@ -11,7 +11,9 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
-from ..ir.graph import Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs
+from ..ir.graph import (
+    Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs, with_origin,
+)
 
 MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached for the second pass
 SAMPLE_ROWS = 8  # neighboring rows whose mean is the estimate
@@ -81,8 +83,7 @@ def _shifted_moments(total: Node) -> Moments:
     correction = apply(Scalar.DIV, apply(Scalar.MUL, sums, sums), count)
     zero = constant(0.0, Type.F32, unit)
     squared = apply(Scalar.MAXIMUM, apply(Scalar.SUB, squares, correction), zero)
-    for node in (sample, estimate, distance, sums, squares, row_sum, squared):
-        node.origin = node.origin or total.origin
+    with_origin(total, row_sum, squared, squares, sums, distance, estimate, sample)
     return row_sum, squared
 
 

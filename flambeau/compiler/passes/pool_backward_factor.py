@@ -16,7 +16,7 @@ import numpy as np
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ..ir.graph import (
     Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
-    with_inputs,
+    with_inputs, with_origin,
 )
 
 MAX_GATHERED_ARRAYS = 2  # that a factor may be computed from
@@ -58,9 +58,7 @@ def _rewrite_product(node: Node) -> Node:
             continue
         hit, share, zero = spread.inputs
         product = apply(Scalar.MUL, share, value)
-        result = apply(Scalar.WHERE, hit, product, zero)
-        product.origin = result.origin = node.origin
-        return result
+        return with_origin(node, apply(Scalar.WHERE, hit, product, zero), product)
     return node
 
 

@@ -12,7 +12,7 @@ from math import prod
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ..ir.graph import (
-    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs,
+    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs, with_origin,
 )
 
 MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached when they are read again
@@ -43,10 +43,7 @@ def _split(node: Node, parts: int) -> Node:
     partial = sum_parts(a, axes, parts)
     outer_axes = [i + 1 for i in range(last) if i not in axes]
     total = reduce(partial, ReduceOp.SUM, [0, *outer_axes])
-    result = reshape(total, node.shape)
-    for new in (result, total, partial):
-        new.origin = new.origin or node.origin
-    return result
+    return with_origin(node, reshape(total, node.shape), total, partial)
 
 
 def _is_computed_by_element(a: Node) -> bool:

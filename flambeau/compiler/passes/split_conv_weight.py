@@ -12,7 +12,9 @@ from math import prod
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS, utilization
-from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs
+from ..ir.graph import (
+    Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs, with_origin,
+)
 
 MAX_ADDED_PARTS = 8  # more parts are reduced by a kernel of their own
 MAX_PARTS = 64
@@ -55,8 +57,7 @@ def _add_parts(split: Node, node: Node, parts: int) -> Node:
     total: Node | None = None
     for i in range(parts):
         part = strided_slice(split, (0, 0, 0, i * features), (1,) * 4, node.shape)
-        total = part if total is None else apply(Scalar.ADD, total, part)
-        total.origin = node.origin
+        total = with_origin(node, part if total is None else apply(Scalar.ADD, total, part))
     assert total is not None
     return total
 
@@ -66,7 +67,4 @@ def _reduce_parts(split: Node, node: Node, parts: int) -> Node:
     *rest, features = node.shape
     stacked = reshape(split, (*rest, parts, features))
     total = reduce(stacked, ReduceOp.SUM, (3,))
-    result = reshape(total, node.shape)
-    for new in (stacked, total, result):
-        new.origin = node.origin
-    return result
+    return with_origin(node, reshape(total, node.shape), total, stacked)

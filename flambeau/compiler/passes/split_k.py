@@ -13,7 +13,9 @@ from math import prod
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
-from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs
+from ..ir.graph import (
+    Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs, with_origin,
+)
 
 MIN_DEPTH_PER_PART = 256
 MAX_RELATIVE_COST = 0.85  # splitting must cost less than this share of the unsplit product
@@ -79,7 +81,4 @@ def split_matmul(node: Node, parts: int, blocks: int) -> Node:
     left, right = permute(rows, (2, 0, 1, 3)), reshape(b, (parts, 1, k // parts, n))
     partial = matmul(left, right, node.precision)
     total = reduce(partial, ReduceOp.SUM, (0,))
-    result = reshape(total, node.shape)
-    for new in (rows, left, right, partial, total, result):
-        new.origin = node.origin
-    return result
+    return with_origin(node, reshape(total, node.shape), total, partial, left, right, rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import ReduceOp
-from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite, with_inputs
+from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite, with_inputs, with_origin
 
 MIN_ELEMENTS = 1 << 15  # below, one thread is as fast
 MIN_ELEMENTS_MANY_COLUMNS = 1 << 20  # with this many, even columns that threads could share
@@ -30,18 +30,7 @@ _SPLITTABLE = (
 
 def split_reductions(graph: Graph) -> Graph:
     """Rewrite each long reduction as a reduction of partial reductions."""
-    return rewrite(
-        graph, lambda node, inputs: _with_origin(_split(with_inputs(node, inputs)), node.origin)
-    )
-
-
-def _with_origin(result: Node, origin: str) -> Node:
-    """Give the reduction and its new parts the origin of the node that they replace."""
-    node = result
-    while origin and not node.origin:
-        node.origin = origin
-        node = node.inputs[0] if node.inputs else result
-    return result
+    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs)))
 
 
 def _split(node: Node) -> Node:
@@ -56,7 +45,8 @@ def _split(node: Node) -> Node:
         return node
     first = wide[0]
     if len(wide) > 1 and a.shape[first] >= 4:
-        return reduce(reduce(a, node.fold, wide[1:]), node.fold, [first])
+        inner = reduce(a, node.fold, wide[1:])
+        return with_origin(node, reduce(inner, node.fold, [first]), inner)
     extent = a.shape[first]
     parts = next((p for p in PART_COUNTS if extent % p == 0), None)
     if parts is None or extent // parts < MIN_EXTENT_PER_PART:
@@ -65,5 +55,7 @@ def _split(node: Node) -> Node:
         return node
     shape = (*a.shape[:first], parts, extent // parts, *a.shape[first + 1 :])
     inner_axes = [i + (i >= first) for i in wide if i != first] + [first + 1]
-    inner = reduce(reshape(a, shape), node.fold, inner_axes)
-    return reshape(reduce(inner, node.fold, [first]), node.shape)
+    parted = reshape(a, shape)
+    inner = reduce(parted, node.fold, inner_axes)
+    total = reduce(inner, node.fold, [first])
+    return with_origin(node, reshape(total, node.shape), total, inner, parted)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite, with_inputs
+from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite, with_inputs, with_origin
 
 
 def preserve_window_axes(graph: Graph) -> Graph:
@@ -31,9 +31,7 @@ def _rewrite(node: Node) -> Node:
         move = _reduce_before_merge if node.op is Op.REDUCE else _apply_before_merge
         moved = move(node, fine, parts)
         if moved is not None:
-            result = reshape(moved, node.shape)
-            moved.origin = result.origin = node.origin
-            return result
+            return with_origin(node, reshape(moved, node.shape), moved)
     return node
 
 

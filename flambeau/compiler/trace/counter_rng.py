@@ -17,6 +17,7 @@ import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
 from ...tensor.random.generator import Generator, default_generator
+from ..ir.axis_order import memory_order
 from ..ir.interpreter import evaluate, numpy_type, type_of
 from ..ir.graph import Graph, Node, Op, apply, cast, constant, reshape
 
@@ -52,7 +53,7 @@ class Counted:
 
     def fill(self, array: np.ndarray, key: int) -> None:
         """The same numbers in an array, of any strides."""
-        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+        order = memory_order(array.strides)
         target = array.transpose(order)
         node = self.node(target.shape, array.dtype, constant(key, Type.U64))
         target[...] = evaluate(Graph([], [], [node], []), [])[0][0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
+from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node, Op
 from .node_builders import (
     apply_operation, broadcast_shape, broadcast_to, cast, compute_type, number, reshape_node,
@@ -200,8 +201,7 @@ class AdvancedIndex:
             Op.ADD_ROWS, (reshape_node(self.index, (-1,)), values), flat, values.type
         )
         summed_rows = cast(summed_rows, type)
-        inverse = [self.order.index(i) for i in range(len(shape))]
-        return graph.permute(reshape_node(summed_rows, front), inverse)
+        return graph.permute(reshape_node(summed_rows, front), inverse_permutation(self.order))
 
 
 def match_advanced_index(

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
+from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node
 from .indexing import expand_ellipsis, match_advanced_index, match_basic_index
 from .node_builders import (
@@ -210,7 +211,7 @@ class SymbolArray(metaclass=_Kind):
             axes = axes[0]
         order = tuple(range(self.ndim))[::-1] if not axes else \
             tuple(int(a) % self.ndim for a in axes)
-        inverse = tuple(order.index(i) for i in range(len(order)))
+        inverse = inverse_permutation(order)
         return SymbolArray.window(
             self, lambda n: graph.permute(n, order), lambda n, v: graph.permute(v, inverse)
         )

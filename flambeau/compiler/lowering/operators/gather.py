@@ -13,6 +13,7 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
+from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node, Op
 from ..numpy.indexing import (
     flatten_positions, match_advanced_index, normalize_positions, take_along_axis_of,
@@ -390,4 +391,4 @@ def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> A
     updated = reshape_node(
         write_rows(flat, reshape_node(positions.index, (-1,)), source), front.shape
     )
-    return symbol(graph.permute(updated, np.argsort(positions.order).tolist()))
+    return symbol(graph.permute(updated, inverse_permutation(positions.order)))
