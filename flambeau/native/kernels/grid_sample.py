@@ -200,12 +200,13 @@ def _sizes() -> list[Size]:
     return [Size(name) for name in names]
 
 
-def sample(what: Sampling) -> Kernel:
+def sample(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     """Buffers: x (n, c, pixels), grid (n, rows, columns, axes), numbers, strides, y.
 
     Sizes: n, rows, columns, c, pixels, an image's elements, and of a batch's entry of the grid, a
     row of it, and an entry of y, points of an image.
     """
+    what = Sampling(type, mode, padding, axes)
     x, grid, y = (Buffer(what.type, name) for name in ("x", "grid", "y"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
     sizes = _sizes()
@@ -226,11 +227,12 @@ def sample(what: Sampling) -> Kernel:
     return Kernel("sample", [x, grid, maker.numbers, maker.strides, y], body, sizes)
 
 
-def grid_backward(what: Sampling) -> Kernel:
+def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     """The cotangent of the grid. Buffers: x, g (as y), grid, numbers, strides, made (as grid).
 
     Sizes as those of `sample`.
     """
+    what = Sampling(type, mode, padding, axes)
     x, g, grid, y = (Buffer(what.type, name) for name in ("x", "g", "grid", "made"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
     batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes = (
@@ -266,7 +268,7 @@ def _values(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
     return [Load(x, at, ((tap.place, 1),), tap.inside) for tap in taps]
 
 
-def image_backward(what: Sampling) -> Kernel:
+def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     """Adds the cotangent of the image. Buffers: g, grid, numbers, strides, made (as x).
 
     A thread has some channels of one image for itself: it works out the taps of a block of points,
@@ -274,6 +276,7 @@ def image_backward(what: Sampling) -> Kernel:
     a block (up to BLOCK), channels of a part; elements of g's image, its channel, an entry of the
     grid, a block of it; of an image, pixels, a part's channels in g and in the image.
     """
+    what = Sampling(type, mode, padding, axes)
     g, grid, y = (Buffer(what.type, name) for name in ("g", "grid", "made"))
     n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",

@@ -10,6 +10,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
@@ -63,7 +64,12 @@ def _log_normalized(x: Array, axis: int, y: Array) -> None:
     np.subtract(y, np.log(total, total), y)
 
 
-_MACHINE_CODE = {_normalized: "softmax", _log_normalized: "log_softmax"}
+_MACHINE_CODE = {
+    _normalized: KernelBuilder("row_kernels", "softmax"),
+    _log_normalized: KernelBuilder("row_kernels", "log_softmax"),
+}
+_SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "softmax_backward")
+_LOG_SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "log_softmax_backward")
 
 
 def _in_blocks(kernel, x: Array, axis: int) -> Array:
@@ -147,7 +153,7 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MIDDLE and input_dtype is None:
-        y = over_rows("softmax_backward", dim, grad_output, output)
+        y = over_rows(_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
@@ -210,7 +216,7 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MIDDLE and input_dtype is None:
-        y = over_rows("log_softmax_backward", dim, grad_output, output)
+        y = over_rows(_LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
@@ -22,6 +23,7 @@ Array = np.ndarray
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
 _PART = 1 << 20  # scores at once where none are kept, for each few threads
+_PROBABILITIES = KernelBuilder("attention_softmax", "probabilities")
 _ready: dict[tuple, Any] = {}
 
 
@@ -30,13 +32,9 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
     if known is not None:
         return known if KernelPolicy.allowed else None
 
-    def build() -> Any:
-        from ...native.kernels.attention_softmax import probabilities
-        from ...native.loop_ir.ir import Type
-
-        return probabilities(Type(kind.name), causal)
-
-    function = request_kernel(("probabilities", kind, causal), build)
+    function = request_kernel(
+        (_PROBABILITIES, kind, causal), lambda: _PROBABILITIES.build(kind.name, causal)
+    )
     if function is None:
         return None
     result = _ready[kind, causal] = function.address

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel, call_on_threads
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOATS
 
@@ -16,15 +16,17 @@ Array = np.ndarray
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 
+_TAKE_ROWS = KernelBuilder("embedding", "take_rows")
+_ADD_ROWS = KernelBuilder("embedding", "add_rows")
+_SUM_BAGS = KernelBuilder("embedding", "sum_bags")
+_SUM_EVEN_BAGS = KernelBuilder("embedding", "sum_even_bags")
+_MOST_OF_EVEN_BAGS = KernelBuilder("embedding", "most_of_even_bags")
 
-def _kernel(name: str, kind: np.dtype, *settings: bool) -> int | None:
-    def build() -> Any:
-        from ...native.kernels import embedding
-        from ...native.loop_ir.ir import Type
 
-        return getattr(embedding, name)(Type(kind.name), *settings)
-
-    function = request_kernel((name, kind, *settings), build)
+def _kernel(builder: KernelBuilder, kind: np.dtype, *settings: bool) -> int | None:
+    function = request_kernel(
+        (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
+    )
     return None if function is None else function.address
 
 
@@ -42,7 +44,7 @@ def taken(table: Array, numbers: Array) -> Array | None:
     """table[numbers], numbers of any shape."""
     if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
         return None
-    kernel = _kernel("take_rows", table.dtype)
+    kernel = _kernel(_TAKE_ROWS, table.dtype)
     if kernel is None:
         return None
     width = table.shape[1]
@@ -55,7 +57,7 @@ def added(table: Array, numbers: Array, g: Array) -> bool:
     """table[numbers] += g, in place, numbers that occur several times adding up; or False."""
     if g.size <= LARGE or g.dtype != table.dtype or not _fits(table, numbers):
         return False
-    kernel = _kernel("add_rows", table.dtype)
+    kernel = _kernel(_ADD_ROWS, table.dtype)
     if kernel is None or not g.flags.c_contiguous:
         return False
     width = table.shape[1]
@@ -86,7 +88,7 @@ def bags_most(
     if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even(bags, count)
-    kernel = _kernel("most_of_even_bags", table.dtype) if length else None
+    kernel = _kernel(_MOST_OF_EVEN_BAGS, table.dtype) if length else None
     if kernel is None:
         return None
     y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
@@ -106,7 +108,7 @@ def bags_summed(
     width, length = table.shape[1], _even(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
     even = length > 0
-    kernel = _kernel("sum_even_bags" if even else "sum_bags", table.dtype, each is not None)
+    kernel = _kernel(_SUM_EVEN_BAGS if even else _SUM_BAGS, table.dtype, each is not None)
     if kernel is None:
         return None
     if even:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import ordered
@@ -22,20 +23,20 @@ Array = np.ndarray
 LARGE = 1 << 10  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 _SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
+_TAKE_LAST = KernelBuilder("gather_scatter", "take_last")
+_TAKE_LAST_CHECKED = KernelBuilder("gather_scatter", "take_last_checked")
+_TAKE_MIDDLE = KernelBuilder("gather_scatter", "take_middle")
+_PUT_LAST = KernelBuilder("gather_scatter", "put_last")
+_PUT_MIDDLE = KernelBuilder("gather_scatter", "put_middle")
 OPERATIONS = {np.add: True, np.multiply: "MUL", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
 _BITS = {4: "int32", 8: "int64"}
 
 
-def _kernel(name: str, kind: str, *settings: bool | str) -> int | None:
+def _kernel(builder: KernelBuilder, kind: str, *settings: bool | str) -> int | None:
     """A kernel's address: what it gives is to the bit what NumPy does."""
-
-    def build() -> Any:
-        from ...native.kernels import gather_scatter
-        from ...native.loop_ir.ir import Type
-
-        return getattr(gather_scatter, name)(Type(kind), *settings)
-
-    function = request_kernel((name, kind, *settings), build, exact=True)
+    function = request_kernel(
+        (builder, kind, *settings), lambda: builder.build(kind, *settings), exact=True
+    )
     return None if function is None else function.address
 
 
@@ -59,7 +60,7 @@ def taken(x: Array, at: int, index: Array) -> Array | None:
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
     outer, inner = apart
-    kernel = _kernel("take_last" if inner == 1 else "take_middle", bits)
+    kernel = _kernel(_TAKE_LAST if inner == 1 else _TAKE_MIDDLE, bits)
     if kernel is None:
         return None
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
@@ -83,7 +84,7 @@ def taken_within(x: Array, at: int, index: Array) -> Array | None:
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
-    kernel = _kernel("take_last_checked", bits)
+    kernel = _kernel(_TAKE_LAST_CHECKED, bits)
     if kernel is None:
         return None
     rows, n, count = apart[0], x.shape[at], index.shape[at]
@@ -115,7 +116,7 @@ def put(
     if kind is None or (inner == 1 and outer < 2 * POOL.threads()):
         return False
     clears = (True,) if fresh and inner == 1 else ()
-    kernel = _kernel("put_last" if inner == 1 else "put_middle", kind, add, *clears)
+    kernel = _kernel(_PUT_LAST if inner == 1 else _PUT_MIDDLE, kind, add, *clears)
     if kernel is None:
         return False
     numbers = np.ascontiguousarray(index)

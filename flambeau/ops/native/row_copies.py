@@ -11,10 +11,10 @@ import numpy as np
 from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
+from ...native.runtime.kernel_builder import KernelBuilder
 
 if TYPE_CHECKING:
     from ...native.jit.kernel_function import KernelFunction
-    from ...native.loop_ir.ir import Kernel
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
@@ -24,6 +24,8 @@ _ROW = 128  # bytes of a row that is worth a round
 _AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KNOWN = (1, 2, -1, 0)  # distances of a row's elements, each of which has kernels of its own
+_ROWS_APART = KernelBuilder("transpose", "rows_apart")
+_REPEATED = KernelBuilder("transpose", "repeated")
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
@@ -94,7 +96,7 @@ def _filled(target: Array, source: Array) -> bool:
     size, (length, to, of) = target.itemsize, axes[-1]
     steps = of // size, to // size
     known = [step if step in _KNOWN else None for step in steps]
-    kernel = _kernel("rows_apart", bits, *(() if steps == (1, 1) else known))
+    kernel = _kernel(_ROWS_APART, bits, *(() if steps == (1, 1) else known))
     if kernel is None:
         return False
     sizes = [s for s in steps if s not in _KNOWN]
@@ -106,21 +108,16 @@ def _filled(target: Array, source: Array) -> bool:
 
 def _repeated(target: Array, source: Array, bits: str) -> bool:
     """Does it for one number."""
-    kernel = _kernel("repeated", bits)
+    kernel = _kernel(_REPEATED, bits)
     if kernel is None:
         return False
     call_on_threads(kernel.address, source, target, target.size)
     return True
 
 
-def _kernel(name: str, bits: str, *steps: int | None) -> KernelFunction | None:
-    def build() -> Kernel:
-        from ...native.kernels import transpose
-        from ...native.loop_ir.ir import Type
-
-        return getattr(transpose, name)(Type(bits), *steps)
-
-    return request_kernel((name, bits, *steps), build, exact=True)
+def _kernel(builder: KernelBuilder, bits: str, *steps: int | None) -> KernelFunction | None:
+    key = (builder, bits, *steps)
+    return request_kernel(key, lambda: builder.build(bits, *steps), exact=True)
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:

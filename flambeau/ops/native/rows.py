@@ -14,6 +14,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .transpose import ordered
 from .pointwise import ASKED, USED, rows_apart, rows_of_second, settled
@@ -27,14 +28,30 @@ SOME = 1 << 13  # of sums, elements up to which NumPy is as fast
 MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls
 _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
-_ready: dict[tuple, int] = {}  # addresses by name and settings
+_LAYER_NORM = KernelBuilder("row_kernels", "layer_norm")
+_LAYER_NORM_BACKWARD = KernelBuilder("row_kernels", "layer_norm_backward")
+_LAYER_NORM_SUMS = KernelBuilder("row_kernels", "layer_norm_sums")
+_COLUMN_SQUARES = KernelBuilder("row_kernels", "column_squares")
+_COLUMN_PRODUCTS = KernelBuilder("row_kernels", "column_products")
+_ROW_DOTS = KernelBuilder("row_kernels", "row_dots")
+_COLUMN_DOTS = KernelBuilder("row_kernels", "column_dots")
+_REDUCE_ROWS = KernelBuilder("row_kernels", "reduce_rows")
+_REDUCE_COLUMNS = KernelBuilder("row_kernels", "reduce_columns")
+_REDUCE_ALL = KernelBuilder("row_kernels", "reduce_all")
+_MOMENTS = KernelBuilder("moments", "moments")
+_CENTRED_PRODUCTS = KernelBuilder("moments", "centred_products")
+_LOGSUMEXP = KernelBuilder("moments", "logsumexp")
+_REDUCE_MIDDLE = KernelBuilder("moments", "reduce_middle")
+_FOLD_ROWS = KernelBuilder("moments", "fold_rows")
+
+_ready: dict[tuple, int] = {}  # addresses by builder and settings
 _calls: dict[tuple, int] = {}  # how many there were of middle size
 
 
 @native_route
-def kernel(name: str, x: Array, *settings: Any) -> int | None:
-    """The address of a kernel of kernels/rows.py, or None."""
-    key = (name, x.dtype, *settings)
+def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
+    """The address of a kernel that goes through rows of matrices, or None."""
+    key = (builder, x.dtype, *settings)
     known = _ready.get(key)
     if known is not None:
         return known if KernelPolicy.allowed else None
@@ -42,16 +59,14 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return None
 
     def build() -> Any:
-        from ...native.kernels import group_norm, moments as statistics, row_kernels as rows, scans
-        from ...native.loop_ir.ir import ReduceOp, Type
+        from ...native.loop_ir.ir import ReduceOp
 
-        module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
         supplied = [
             ReduceOp[_FOLDS[setting]] if setting in _FOLDS else setting for setting in settings
         ]
-        return getattr(module, name)(Type(x.dtype.name), *supplied)
+        return builder.build(x.dtype.name, *supplied)
 
-    function = request_kernel(("rows", *key), build)
+    function = request_kernel(key, build)
     if function is None:
         return None
     result = _ready[key] = function.address
@@ -85,13 +100,13 @@ def fits(*arrays: Array) -> bool:
 
 
 @native_route
-def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
+def over_rows(builder: KernelBuilder, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
     arrays = tuple(map(ordered, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not fits(*arrays):
         return None
-    result = kernel(name, first)
+    result = kernel(builder, first)
     if result is None:
         return None
     y = np.empty(first.shape, first.dtype)
@@ -114,7 +129,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     rows, n = x.shape
     if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
-    result = kernel("layer_norm", x, weight is not None, bias is not None)
+    result = kernel(_LAYER_NORM, x, weight is not None, bias is not None)
     if result is None:
         return None
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), mean.dtype)
@@ -132,8 +147,8 @@ def layer_norm_backward(
     if not fits(x, g) or not vector(weight, n, mean.dtype):
         return None
     result, sums = (
-        kernel("layer_norm_backward", x, weight is not None),
-        kernel("layer_norm_sums", x),
+        kernel(_LAYER_NORM_BACKWARD, x, weight is not None),
+        kernel(_LAYER_NORM_SUMS, x),
     )
     if result is None or sums is None:
         return None
@@ -149,7 +164,7 @@ def layer_norm_backward(
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape
-    if not fits(x) or (result := kernel("moments", x)) is None:
+    if not fits(x) or (result := kernel(_MOMENTS, x)) is None:
         return None
     inside = _INSIDE[x.dtype]
     mean, squares = np.empty(rows, inside), np.empty(rows, inside)
@@ -160,16 +175,16 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 @native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
-    return _products("centred_products", g, x, mean, x.shape[0])
+    return _products(_CENTRED_PRODUCTS, g, x, mean, x.shape[0])
 
 
 def _products(
-    name: str, g: Array, x: Array, mean: Array, count: int
+    builder: KernelBuilder, g: Array, x: Array, mean: Array, count: int
 ) -> tuple[Array, Array] | None:
     """What a kernel makes of two matrices and so many means: two numbers for each mean."""
     if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
         return None
-    result = kernel(name, x)
+    result = kernel(builder, x)
     if result is None:
         return None
     of_g, of_product = np.empty(count, mean.dtype), np.empty(count, mean.dtype)
@@ -180,13 +195,13 @@ def _products(
 @native_route
 def column_squares(x: Array, mean: Array) -> Array | None:
     """Each column's sum of squared distances from a number of its own."""
-    return _with_vector("column_squares", x, mean, x.shape[1], x.shape[1])
+    return _with_vector(_COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
 
 
 @native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each column's sums of g, and of g times (x less the column's mean)."""
-    return _products("column_products", g, x, mean, x.shape[1])
+    return _products(_COLUMN_PRODUCTS, g, x, mean, x.shape[1])
 
 
 @native_route
@@ -195,15 +210,15 @@ def times_vector(x: Array, v: Array) -> Array | None:
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
         return None
     if x.flags.c_contiguous:
-        return _with_vector("row_dots", x, v, x.shape[1], x.shape[0])
-    return _with_vector("column_dots", x.T, v, x.shape[1], x.shape[0])
+        return _with_vector(_ROW_DOTS, x, v, x.shape[1], x.shape[0])
+    return _with_vector(_COLUMN_DOTS, x.T, v, x.shape[1], x.shape[0])
 
 
-def _with_vector(name: str, x: Array, v: Array, size: int, new: int) -> Array | None:
+def _with_vector(builder: KernelBuilder, x: Array, v: Array, size: int, new: int) -> Array | None:
     """A kernel of a matrix and a vector, which gives so many numbers."""
     if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
         return None
-    result = kernel(name, x)
+    result = kernel(builder, x)
     if result is None:
         return None
     y = np.empty(new, v.dtype)
@@ -215,7 +230,7 @@ def _with_vector(name: str, x: Array, v: Array, size: int, new: int) -> Array | 
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = ordered(x)
-    if not fits(x) or (result := kernel("logsumexp", x)) is None:
+    if not fits(x) or (result := kernel(_LOGSUMEXP, x)) is None:
         return None
     n = x.shape[-1]
     y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], _INSIDE[x.dtype])
@@ -265,8 +280,8 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
     if high - low + 1 != len(axes):
         return _in_two(ufunc, x, axes, keepdims, formula)
     middle = low > 0 and high < rank - 1
-    name = "reduce_middle" if middle else "reduce_columns" if low == 0 else "reduce_rows"
-    result = kernel(name, x, ufunc, formula)
+    builder = _REDUCE_MIDDLE if middle else _REDUCE_COLUMNS if low == 0 else _REDUCE_ROWS
+    result = kernel(builder, x, ufunc, formula)
     if result is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
@@ -300,8 +315,8 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     if columns < _WORTH or not (every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
         return None
     down = not every and axes is not None and 0 in axes
-    name = "reduce_columns" if down else "reduce_rows"
-    address = kernel(name, x, ufunc, formula, 2 if second else 1)
+    builder = _REDUCE_COLUMNS if down else _REDUCE_ROWS
+    address = kernel(builder, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
     y = np.empty(columns if down else rows, inside)
@@ -354,7 +369,7 @@ def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Arr
     inside = _inside(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _alone(ufunc, flat, np.empty(shape, inside), formula)
-    result = kernel("reduce_rows", flat, ufunc, formula)
+    result = kernel(_REDUCE_ROWS, flat, ufunc, formula)
     if result is None:
         return None
     rows, rest = divmod(flat.size, PIECE)
@@ -368,7 +383,7 @@ def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Arr
 
 def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     """The fold of everything by this thread, into `y`."""
-    result = kernel("reduce_all", flat, ufunc, formula)
+    result = kernel(_REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None
     pieces, rest = divmod(flat.size, PIECE)
@@ -384,7 +399,7 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
     last = axis == x.ndim - 1
-    result = kernel("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
+    result = kernel(_REDUCE_ROWS if last else _REDUCE_COLUMNS, x, ufunc, "same")
     if result is None:
         return None
     y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
@@ -414,10 +429,12 @@ def folded(formula: Callable, *arrays: Array) -> Any:
     if not fits(*arrays) or len(_ready) >= _MOST:
         return None
     first = arrays[0]
-    key = ("fold_rows", first.dtype, settled(formula), len(arrays))
+    key = (_FOLD_ROWS, first.dtype, settled(formula), len(arrays))
     known = _ready.get(key)
     if known is None:
-        function = request_kernel(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
+        function = request_kernel(
+            key, lambda: _FOLD_ROWS.build(first.dtype.name, len(arrays), formula)
+        )
         if function is None:
             return None
         known = _ready[key] = function.address
@@ -428,10 +445,3 @@ def folded(formula: Callable, *arrays: Array) -> Any:
     if rest:
         call_kernel(known, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
     return np.add.reduce(parts)
-
-
-def _fold_rows(kind: np.dtype, formula: Callable, count: int) -> Any:
-    from ...native.kernels.moments import fold_rows
-    from ...native.loop_ir.ir import Type
-
-    return fold_rows(Type(kind.name), count, formula)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import ordered
 from .pointwise import large
@@ -17,8 +18,9 @@ Array = np.ndarray
 
 _AT_ONCE = 4  # rows, as ROWS_AT_ONCE of the kernel
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
-
-
+_SCAN_ROWS = KernelBuilder("scans", "scan_rows")
+_SCAN_MIDDLE = KernelBuilder("scans", "scan_middle")
+_SCAN_SCALED = KernelBuilder("scans", "scan_scaled")
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 
 
@@ -41,14 +43,14 @@ def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[A
     return result if done else None
 
 
-def _kernel(name: str, x: Array, ufunc: Any, *settings: Any) -> int | None:
+def _kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int | None:
     from ...native.loop_ir.ir import ReduceOp
 
-    return kernel(name, x, ReduceOp[_FOLDS[ufunc]], *settings)
+    return kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
 
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
-    several, single = (_kernel("scan_rows", x, ufunc, len(result) > 1, n) for n in (_AT_ONCE, 1))
+    several, single = (_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (_AT_ONCE, 1))
     if several is None or single is None:
         return False
     n = x.shape[-1]
@@ -65,7 +67,7 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
 
 
 def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
-    result = _kernel("scan_middle", x, ufunc, len(new) > 1)
+    result = _kernel(_SCAN_MIDDLE, x, ufunc, len(new) > 1)
     if result is None:
         return False
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])
@@ -82,7 +84,7 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
         return None
     rows = np.ascontiguousarray(ordered(np.moveaxis(x, axis, -1)))
     result = scanned(np.maximum, rows, rows.ndim - 1)
-    if result is None or (address := kernel("scan_scaled", rows)) is None:
+    if result is None or (address := kernel(_SCAN_SCALED, rows)) is None:
         return None
     (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)

@@ -7,33 +7,32 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.background_jit import Small
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 
 MOST = 1 << 12  # elements that count as small
 
 
-def _table(name: str, *settings: Any) -> Small:
+def _table(builder: KernelBuilder, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:
-        from ...native.kernels import attention_softmax, row_kernels, small_arrays
-        from ...native.loop_ir.ir import Type
-
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
-        result = next(
-            getattr(file, name)
-            for file in (small_arrays, row_kernels, attention_softmax)
-            if hasattr(file, name)
-        )
-        return result(Type(kind.name), *settings)
+        return builder.build(kind.name, *settings)
 
     return Small(build)
 
 
-SOFTMAX, LOG_SOFTMAX = _table("softmax"), _table("log_softmax")
-CROSS_ENTROPY = {mean: _table("cross_entropy", mean) for mean in (False, True)}
-CROSS_ENTROPY_BACKWARD = _table("cross_entropy_backward")
-LAYER_NORM = {(weight, bias): _table("layer_norm", weight, bias)
+_CROSS_ENTROPY = KernelBuilder("small_arrays", "cross_entropy")
+_LAYER_NORM = KernelBuilder("row_kernels", "layer_norm")
+_LAYER_NORM_BACKWARD = KernelBuilder("row_kernels", "layer_norm_backward")
+_PROBABILITIES = KernelBuilder("attention_softmax", "probabilities")
+
+SOFTMAX = _table(KernelBuilder("small_arrays", "softmax"))
+LOG_SOFTMAX = _table(KernelBuilder("small_arrays", "log_softmax"))
+CROSS_ENTROPY = {mean: _table(_CROSS_ENTROPY, mean) for mean in (False, True)}
+CROSS_ENTROPY_BACKWARD = _table(KernelBuilder("small_arrays", "cross_entropy_backward"))
+LAYER_NORM = {(weight, bias): _table(_LAYER_NORM, weight, bias)
               for weight in (False, True) for bias in (False, True)}
-LAYER_NORM_BACKWARD = {weight: _table("layer_norm_backward", weight) for weight in (False, True)}
-LAYER_NORM_SUMS = _table("layer_norm_sums")
-PROBABILITIES = {causal: _table("probabilities", causal) for causal in (False, True)}
+LAYER_NORM_BACKWARD = {weight: _table(_LAYER_NORM_BACKWARD, weight) for weight in (False, True)}
+LAYER_NORM_SUMS = _table(KernelBuilder("row_kernels", "layer_norm_sums"))
+PROBABILITIES = {causal: _table(_PROBABILITIES, causal) for causal in (False, True)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ..native.gather_scatter import taken
 from ..core.registry import Array
 
@@ -91,17 +92,20 @@ def _of_floats(x: Array) -> Array:
 # --------------------------------------------------------------------------- algorithms of C++
 
 
-def _kernel(name: str, kind: str = "int64") -> int:
+_INTROSORT = KernelBuilder("sort", "introsort")
+_INTROSELECT = KernelBuilder("sort", "introselect")
+_QUICKSELECT = KernelBuilder("sort", "quickselect")
+_LEAST = KernelBuilder("sort", "least")
+_addresses: dict[tuple[KernelBuilder, str], int] = {}
+
+
+def _kernel(builder: KernelBuilder, kind: str = "int64") -> int:
+    """Compiles a kernel at its first use, and waits for it: indices depend on the algorithm."""
     from ...native.jit.kernel_function import compile_kernel
-    from ...native.kernels import sort as order
-    from ...native.loop_ir.ir import Type
 
-    if (name, kind) not in _made:  # at once, whatever else is being made: indices depend on it
-        _made[name, kind] = compile_kernel(getattr(order, name)(Type(kind))).address
-    return _made[name, kind]
-
-
-_made: dict[tuple[str, str], int] = {}
+    if (builder, kind) not in _addresses:
+        _addresses[builder, kind] = compile_kernel(builder.build(kind)).address
+    return _addresses[builder, kind]
 
 
 def _splits(count: int) -> int:
@@ -118,14 +122,14 @@ class _Rows:
         self.numbers = np.empty(self.shape, np.int64)
         self.numbers[:] = np.arange(self.shape[1])
 
-    def by(self, name: str, *arguments: Any) -> None:
+    def by(self, builder: KernelBuilder, *arguments: Any) -> None:
         cells = [np.array(a, np.int64) if isinstance(a, list) else a for a in arguments]
-        call_kernel(_kernel(name), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
+        call_kernel(_kernel(builder), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
 
     def sort(self, count: int) -> None:
         """Sorts the first elements of each row."""
         if count > 1:
-            self.by("introsort", [count, _splits(count)])
+            self.by(_INTROSORT, [count, _splits(count)])
 
 
 def _sorted_as_cpp(supplied: Array) -> _Rows:
@@ -138,7 +142,7 @@ def _heaped(supplied: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
     result = np.empty((len(supplied), count), supplied.dtype)
     numbers, n = np.empty(result.shape, np.int64), supplied.shape[1]
-    call_kernel(_kernel("least", supplied.dtype.name), supplied.size, result, numbers, supplied,
+    call_kernel(_kernel(_LEAST, supplied.dtype.name), supplied.size, result, numbers, supplied,
         np.array([n, count]), len(supplied), count, n)
     return result, numbers
 
@@ -148,14 +152,14 @@ def _least_as_cpp(supplied: Array, count: int) -> Array:
     if count * 64 <= n:
         return _heaped(supplied, count)[1]
     rows = _Rows(supplied)
-    rows.by("introselect", np.full(len(supplied), count - 1), [_splits(n)], [n])
+    rows.by(_INTROSELECT, np.full(len(supplied), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
 def _rank_as_quickselect(supplied: Array, rank: int) -> Array:
     rows = _Rows(supplied)
-    rows.by("quickselect", [rank, supplied.shape[1]])
+    rows.by(_QUICKSELECT, [rank, supplied.shape[1]])
     return rows.numbers[:, rank]
 
 

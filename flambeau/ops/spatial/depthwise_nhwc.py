@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
 from .pool_native import pixel_sizes
 from .pool_index_tables import Pixels, Reach, pixels_of, windows
@@ -20,6 +21,9 @@ from ..core.registry import Array
 
 if TYPE_CHECKING:
     from .conv_reference import Window
+
+_WINDOWS = KernelBuilder("depthwise_nhwc", "windows")
+_WEIGHT = KernelBuilder("depthwise_nhwc", "weight")
 
 
 def fits(x: Array, w_shape: Sequence[int]) -> bool:
@@ -30,16 +34,9 @@ def fits(x: Array, w_shape: Sequence[int]) -> bool:
     )
 
 
-def _function(name: str, kind: np.dtype) -> int | None:
+def _function(builder: KernelBuilder, kind: np.dtype) -> int | None:
     """The address of a kernel."""
-
-    def build() -> Any:
-        from ...native.kernels import depthwise_nhwc
-        from ...native.loop_ir.ir import Type
-
-        return getattr(depthwise_nhwc, name)(Type(kind.name))
-
-    function = background_jit.request_kernel(("depthwise last", name, kind.char), build)
+    function = background_jit.request_kernel((builder, kind), lambda: builder.build(kind.name))
     return None if function is None else function.address
 
 
@@ -69,7 +66,7 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
 
 
 def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
-    function = None if t is None else _function("windows", x.dtype)
+    function = None if t is None else _function(_WINDOWS, x.dtype)
     if function is None or t is None:
         return None
     n, c = x.shape[:2]
@@ -95,7 +92,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window) ->
 def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
     """The gradient of the weight."""
     c, t = x.shape[1], _tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
-    function = None if t is None else _function("weight", x.dtype)
+    function = None if t is None else _function(_WEIGHT, x.dtype)
     if function is None or t is None:
         return None
     g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
@@ -18,15 +18,17 @@ Array = np.ndarray
 LEAST = 256  # values sampled from which on a kernel is worth its making
 _SHORT = 32  # points in a row; shorter rows are taken as one
 
+_SAMPLE = KernelBuilder("grid_sample", "sample")
+_GRID_BACKWARD = KernelBuilder("grid_sample", "grid_backward")
+_IMAGE_BACKWARD = KernelBuilder("grid_sample", "image_backward")
 
-def _kernel(name: str, kind: np.dtype, mode: str, padding: str, axes: int) -> int | None:
-    def build() -> Any:
-        from ...native.kernels import grid_sample as grid
-        from ...native.loop_ir.ir import Type
 
-        return getattr(grid, name)(grid.Sampling(Type(kind.name), mode, padding, axes))
-
-    function = request_kernel((name, kind, mode, padding, axes), build)
+def _kernel(builder: KernelBuilder, kind: np.dtype, mode: str, padding: str, axes: int
+            ) -> int | None:
+    function = request_kernel(
+        (builder, kind, mode, padding, axes),
+        lambda: builder.build(kind.name, mode, padding, axes),
+    )
     return None if function is None else function.address
 
 
@@ -56,11 +58,12 @@ def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _walked(
-    name: str, input: Array, grid: Array, mode: str, padding: str, align: bool, *others: Array
+    builder: KernelBuilder, input: Array, grid: Array, mode: str, padding: str, align: bool,
+    *others: Array,
 ) -> bool:
     """Calls a kernel that goes through the points in rows."""
     (n, c, *sizes), points = input.shape, grid.shape[1:-1]
-    kernel = _kernel(name, input.dtype, mode, padding, len(sizes))
+    kernel = _kernel(builder, input.dtype, mode, padding, len(sizes))
     if kernel is None:
         return False
     (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
@@ -93,7 +96,7 @@ def sampled(input: Array, grid: Array, mode: str, padding: str, align: bool) -> 
     if not _fits(input, grid):
         return None
     y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
-    return y if _walked("sample", input, grid, mode, padding, align, y) else None
+    return y if _walked(_SAMPLE, input, grid, mode, padding, align, y) else None
 
 
 @native_route
@@ -104,7 +107,7 @@ def points_adjoint(
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
-    done = _walked("grid_backward", input, grid, mode, padding, align, g, result)
+    done = _walked(_GRID_BACKWARD, input, grid, mode, padding, align, g, result)
     return result if done else None
 
 
@@ -116,7 +119,7 @@ def image_adjoint(
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
-    kernel = _kernel("image_backward", input.dtype, mode, padding, axes)
+    kernel = _kernel(_IMAGE_BACKWARD, input.dtype, mode, padding, axes)
     if kernel is None:
         return None
     count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOAT32
 from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
@@ -25,6 +26,18 @@ from ..native.route import native_route
 
 _LEAST = 1 << 14  # elements from which on machine code is worth its making
 _CHANNELS = 32  # that are made at a time
+
+
+class _Builders:
+    """A kernel's builders for rows innermost and for channels innermost."""
+
+    def __init__(self, name: str) -> None:
+        self.nchw, self.nhwc = KernelBuilder("pool", name), KernelBuilder("pool_nhwc", name)
+
+
+_MAXIMA, _MAXIMA_BACKWARD = _Builders("maxima"), _Builders("maxima_backward")
+_SUMS = _Builders("sums")
+_PLACES = KernelBuilder("pool", "places")
 
 
 def _fits(x: Array, count: int = 0) -> bool:
@@ -56,16 +69,11 @@ def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
     return np.empty((n, *spatial, c), kind).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
 
 
-def _function(name: str, kind: np.dtype, last: bool, *form: int | None) -> int | None:
+def _function(builder: KernelBuilder, kind: np.dtype, *form: int | None) -> int | None:
     """The address of a kernel."""
-
-    def build() -> Any:
-        from ...native.kernels import pool, pool_nhwc
-        from ...native.loop_ir.ir import Type
-
-        return getattr(pool_nhwc if last else pool, name)(Type(kind.name), *form)
-
-    function = background_jit.request_kernel(("pool", name, kind.char, last, *form), build)
+    function = background_jit.request_kernel(
+        (builder, kind, *form), lambda: builder.build(kind.name, *form)
+    )
     return None if function is None else function.address
 
 
@@ -122,10 +130,10 @@ class _Call:
     def empty(self, shape: tuple[int, ...], kind: Any = None) -> Array:
         return _empty(shape, kind or self.kind, self.last)
 
-    def function(self, name: str) -> int | None:
+    def function(self, builders: _Builders) -> int | None:
         if self.last:
-            return _function(name, self.kind, True)
-        return _function(name, self.kind, False, self.tables.step)
+            return _function(builders.nhwc, self.kind)
+        return _function(builders.nchw, self.kind, self.tables.step)
 
     @property
     def steps(self) -> tuple[Array, ...]:
@@ -148,7 +156,7 @@ def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     """Maxima of windows, laid out as x is."""
     if not _fits(x) or not (call := _Call(x, n, True, axes, settings)) or not call.tables.whole:
         return None
-    function = call.function("maxima")
+    function = call.function(_MAXIMA)
     if function is None:
         return None
     y = call.empty(call.output)
@@ -163,7 +171,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     call = _Call(x, n, True, axes, settings, last=False)
     if not call or not call.tables.whole:
         return None
-    function = call.function("places")
+    function = _function(_PLACES, call.kind, call.tables.step)
     if function is None:
         return None
     y, where = call.empty(call.output), call.empty(call.output, np.int64)
@@ -181,7 +189,7 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
     call = _Call(x, n, True, axes, settings)
     if not call or not call.tables.whole:
         return None
-    function = call.function("maxima_backward")
+    function = call.function(_MAXIMA_BACKWARD)
     if function is None:
         return None
     gx, shares = call.empty(x.shape), call.laid_out(g)
@@ -198,7 +206,7 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     """
     if not _fits(x, count) or not (call := _Call(x, n, False, axes, settings)):
         return None
-    function = call.function("sums")
+    function = call.function(_SUMS)
     if function is None:
         return None
     by = pool_index_tables.divisors(call.kind, call.tables.form, counts, *settings)

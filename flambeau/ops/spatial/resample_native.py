@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 
@@ -17,15 +18,14 @@ Array = np.ndarray
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _MOST = 8  # taps
 
+_RESAMPLE = KernelBuilder("resample", "resample")
+_TAKE_PIXELS = KernelBuilder("resample", "take_pixels")
 
-def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
-    def build() -> Any:
-        from ...native.kernels import resample
-        from ...native.loop_ir.ir import Type
 
-        return getattr(resample, name)(Type(kind.name), *settings)
-
-    function = request_kernel((name, kind, *settings), build)
+def _kernel(builder: KernelBuilder, kind: np.dtype, *settings: Any) -> int | None:
+    function = request_kernel(
+        (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
+    )
     return None if function is None else function.address
 
 
@@ -47,7 +47,7 @@ def along_axis(
         return None
     inner = prod(x.shape[axis + 1 :])
     last = inner == 1
-    kernel = _kernel("resample", x.dtype, taps, weights is not None, last, whole)
+    kernel = _kernel(_RESAMPLE, x.dtype, taps, weights is not None, last, whole)
     if kernel is None:
         return None
     by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
@@ -74,7 +74,7 @@ def pixels_taken(x: Array, places: Array) -> Array | None:
     count = places.shape[1]
     if places.dtype != np.int64 or not _fits(x, n * channels * count):
         return None
-    kernel = _kernel("take_pixels", x.dtype)
+    kernel = _kernel(_TAKE_PIXELS, x.dtype)
     if kernel is None:
         return None
     y = np.empty((n, channels, count), x.dtype)

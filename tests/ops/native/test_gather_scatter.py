@@ -23,13 +23,16 @@ def threads(request: pytest.FixtureRequest):
 
 def settled() -> None:
     """Waits for the kernels."""
-    names = [("take_last",), ("take_middle",), ("put_last", False), ("put_middle", False)]
-    wanted = [(n[0], kind, *n[1:]) for n in names for kind in ("int32", "int64")]
-    wanted += [("take_last_checked", kind) for kind in ("int32", "int64")]
+    put_last, put_middle = gather_scatter._PUT_LAST, gather_scatter._PUT_MIDDLE
+    wanted = [
+        (builder, kind, *settings) for kind in ("int32", "int64") for builder, *settings in (
+            (gather_scatter._TAKE_LAST,), (gather_scatter._TAKE_MIDDLE,),
+            (gather_scatter._TAKE_LAST_CHECKED,), (put_last, False), (put_middle, False))
+    ]
     for kind in ("float32", "int64"):
-        wanted.append(("put_last", kind, True, True))
+        wanted.append((put_last, kind, True, True))
         for how in gather_scatter.OPERATIONS.values():
-            wanted += [("put_last", kind, how), ("put_middle", kind, how)]
+            wanted += [(put_last, kind, how), (put_middle, kind, how)]
     until = time.monotonic() + 30
     while missing := [one for one in wanted if gather_scatter._kernel(*one) is None]:
         found = {one: background_jit._ready.get(one, "none yet") for one in missing}

@@ -14,9 +14,12 @@ import pytest
 import flambeau as torch
 from flambeau.native.runtime import fast_call
 from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.activation import softmax
 from flambeau.ops.native import pointwise, rows, scan
 
 F = torch.nn.functional
+SOFTMAX = softmax._MACHINE_CODE[softmax._normalized]
+LOG_SOFTMAX = softmax._MACHINE_CODE[softmax._log_normalized]
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
 
 
@@ -63,15 +66,15 @@ def test_softmax(shape, dtype) -> None:
         e = np.exp(x - x.max(1, keepdims=True))
         y = e / e.sum(1, keepdims=True)
         logs = x - x.max(1, keepdims=True) - np.log(e.sum(1, keepdims=True))
-        np.testing.assert_allclose(ready(rows.over_rows, "softmax", 1, x), y, **close)
-        np.testing.assert_allclose(ready(rows.over_rows, "log_softmax", -1, x), logs,
+        np.testing.assert_allclose(ready(rows.over_rows, SOFTMAX, 1, x), y, **close)
+        np.testing.assert_allclose(ready(rows.over_rows, LOG_SOFTMAX, -1, x), logs,
                                    **close)
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
-    found = ready(rows.over_rows, "softmax_backward", 1, g, y)
+    found = ready(rows.over_rows, softmax._SOFTMAX_BACKWARD, 1, g, y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
     wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
-    found = ready(rows.over_rows, "log_softmax_backward", 1, g, -y)
+    found = ready(rows.over_rows, softmax._LOG_SOFTMAX_BACKWARD, 1, g, -y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-3)
 
 
@@ -317,7 +320,7 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         found = left @ right
         np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
         assert found.shape == (left.numpy() @ right.numpy()).shape
-    assert any(key[0] == "fold_rows" for key in rows._ready)
+    assert any(key[0] is rows._FOLD_ROWS for key in rows._ready)
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,19 +337,19 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(rows, "request_kernel", ask)
     x = matrix((33, 65))
-    found = [rows.kernel("softmax", x) for _ in range(20)]
+    found = [rows.kernel(SOFTMAX, x) for _ in range(20)]
     assert found == [None] * 9 + [7] * 11
     assert len(asked) == 2
     monkeypatch.setattr(rows, "MIDDLE", x.size)
-    assert rows.over_rows("softmax", 1, x) is None
+    assert rows.over_rows(SOFTMAX, 1, x) is None
 
 
 def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = matrix((4, 6))
     for other in (x.astype("i"), x.astype(">f4")):
-        assert rows.over_rows("softmax", 1, other) is None
-    assert rows.over_rows("softmax", 0, x) is None
-    assert rows.over_rows("softmax_backward", 1, x, x.astype("d")) is None
+        assert rows.over_rows(SOFTMAX, 1, other) is None
+    assert rows.over_rows(SOFTMAX, 0, x) is None
+    assert rows.over_rows(softmax._SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
     assert rows.reduced(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
 
 
@@ -442,4 +445,4 @@ def test_integers_are_added_up_in_int64(kind, shape) -> None:
     turned = x.transpose(0, -1)
     for _ in range(3):
         np.testing.assert_array_equal(turned.sum(0).numpy(), drawn.T.sum(0))
-    assert any(key[0].startswith("reduce") and key[1] == drawn.dtype for key in rows._ready)
+    assert any(key[0].name.startswith("reduce") and key[1] == drawn.dtype for key in rows._ready)

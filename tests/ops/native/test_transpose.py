@@ -107,7 +107,8 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = ROWS[name]()
     monkeypatch.setattr(row_copies, "MANY", 0)
     until = time.monotonic() + 10
-    for kernel in itertools.product(("rows_apart", "repeated"), row_copies._BITS.values()):
+    builders = row_copies._ROWS_APART, row_copies._REPEATED
+    for kernel in itertools.product(builders, row_copies._BITS.values()):
         while row_copies._kernel(*kernel) is None:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
@@ -173,7 +174,8 @@ def test_steps_are_taken_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex128])
 def test_zeros_in_memory_that_was_used(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     until = time.monotonic() + 10
-    while any(row_copies._kernel("repeated", bits) is None for bits in ("int32", "int64")):
+    repeated = row_copies._REPEATED
+    while any(row_copies._kernel(repeated, bits) is None for bits in ("int32", "int64")):
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
