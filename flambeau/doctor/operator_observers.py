@@ -29,10 +29,16 @@ LOSSES = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss",
     "poisson_nll_loss", "soft_margin_loss", "hinge_embedding_loss", "multilabel_soft_margin_loss",
     "multi_margin_loss", "ctc_loss", "cosine_embedding_loss", "margin_ranking_loss",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss",
 )
 _FIRST = {"ctc_loss": "log_probs", "cosine_embedding_loss": "input1",
-          "margin_ranking_loss": "input1"}
-_TARGET = {"ctc_loss": "targets"}
+          "margin_ranking_loss": "input1", "triplet_margin_loss": "anchor",
+          "triplet_margin_with_distance_loss": "anchor"}
+_TARGET = {"ctc_loss": "targets", "triplet_margin_loss": "positive",
+           "triplet_margin_with_distance_loss": "positive"}
+_DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal",
+          "bernoulli")
+_FLIPS = ("flip", "fliplr", "flipud", "rot90", "roll")
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
               "layer_norm", "multi_head_attention_forward")
 _RESHAPES = ("view", "reshape")
@@ -63,15 +69,26 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         function = vars(Tensor).get(name)
         if inspect.isfunction(function):
             yield function, _view(session)
-    yield PUBLIC["torch"]["argmax"], _cut(session, "argmax()")
-    if inspect.isfunction(vars(Tensor)["argmax"]) \
-            and vars(Tensor)["argmax"] is not PUBLIC["torch"]["argmax"]:
-        yield vars(Tensor)["argmax"], _cut(session, "argmax()")
+    for name in ("argmax", "max"):
+        for function in _public(name):
+            yield function, _best(session, name)
+    for name in _FLIPS:
+        for function in _public(name):
+            yield function, _mapped(session, name)
+    for name in _DRAWS:
+        for function in _public(name):
+            yield function, _draw(session)
     yield from _comparisons(session)
     yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
     yield Parameter.__new__, _parameter(session)
     yield PUBLIC["torch"]["empty"], _empty(session)
     yield from _distributions(session)
+
+
+def _public(name: str) -> set[Any]:
+    """The function and the method of a name, where they are written in Python."""
+    both = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
+    return {function for function in both if inspect.isfunction(function)}
 
 
 def _distributions(session: Session) -> Iterator[tuple[Any, Observer]]:
@@ -119,10 +136,15 @@ def _recorder(session: Session, binary: bool) -> Observer:
             if "_doctor_spot" not in node.__dict__:
                 node.__dict__["_doctor_spot"] = here(), (stack[-1] if stack else None)
         clock.spent_s += time.perf_counter() - begun + _HEAVY_S
-        if binary and node is not None and result._array.size > max(
-            args[2]._array.size, args[3]._array.size
-        ):
-            session.emit("on_broadcast", args[0].name, args[2], args[3], here())
+        if not binary or node is None:
+            return
+        a, b = args[2], args[3]
+        if result._array.size > max(a._array.size, b._array.size):
+            session.emit("on_broadcast", args[0].name, a, b, here())
+        if a._node is None and not a.requires_grad:
+            a, b = b, a
+        if b._node is None and not b.requires_grad and b._array.ndim and a._node is not None:
+            session.emit("on_operand", args[0].name, a, b, here())
 
     return record
 
@@ -177,6 +199,46 @@ def _cut(session: Session, kind: str) -> Observer:
         return original(*args, **kwargs)
 
     return cut
+
+
+def _best(session: Session, name: str) -> Observer:
+    """argmax, or max along an axis: for rules, both give the number of the greatest."""
+    cut = _cut(session, "argmax()") if name == "argmax" else _plain
+
+    def best(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = cut(original, args, kwargs)
+        dim = args[1] if len(args) > 1 else kwargs.get("dim")
+        if not session.busy and dim.__class__ is int and isinstance(args[0], Tensor):
+            indices = result if name == "argmax" else result[1]
+            session.emit("on_best", args[0], dim, indices, here())
+        return result
+
+    return best
+
+
+def _plain(original: Callable, args: tuple, kwargs: dict) -> Any:
+    return original(*args, **kwargs)
+
+
+def _mapped(session: Session, name: str) -> Observer:
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(args[0], Tensor):
+            session.emit("on_moved", name, args[0], result, here())
+        return result
+
+    return call
+
+
+def _draw(session: Session) -> Observer:
+    def draw(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor) \
+                and not is_internal(sys._getframe(2).f_code):
+            session.emit("on_draw", result, here())
+        return result
+
+    return draw
 
 
 def _grad_read(session: Session) -> Observer:

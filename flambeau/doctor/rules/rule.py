@@ -41,7 +41,7 @@ class Rule:
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
-        "on_log_prob", "on_mask", "finish",
+        "on_log_prob", "on_mask", "on_operand", "on_best", "on_moved", "on_draw", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -181,6 +181,18 @@ class Rule:
 
     def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
         """log_prob() of a distribution was computed, while watched."""
+
+    def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
+        """A recorded operator of two tensors had one without a gradient, while watched."""
+
+    def on_best(self, scores: Any, dim: int, indices: Any, spot: Spot | None) -> None:
+        """argmax or max found the greatest along one axis, while watched."""
+
+    def on_moved(self, name: str, before: Any, after: Any, spot: Spot | None) -> None:
+        """A tensor was flipped, rotated or rolled, while watched."""
+
+    def on_draw(self, tensor: Any, spot: Spot | None) -> None:
+        """Random numbers were drawn, while watched."""
 
     def finish(self) -> None:
         """The program is over."""

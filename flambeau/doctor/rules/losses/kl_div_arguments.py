@@ -71,12 +71,13 @@ for _ in range(4):
             return
         values, goal = call.values, target._array
         name = operator_name(call.node) if call.node is not None else ""
+        origin = self.origin(call.node) if call.node is not None else []
         if name == "softmax" or are_probabilities(values, -1):
             self.report("the input of kl_div is probabilities; it takes their logarithms",
-                        call.spot, *self.origin(call.node), largest=float(values.max()))
+                        call.spot, *origin, largest=float(values.max()))
         elif values.max() > 1e-3:
             self.report("the input of kl_div is above 0: no log-probabilities", call.spot,
-                        *self.origin(call.node), largest=float(values.max()))
+                        *origin, largest=float(values.max()))
         if not call.argument("log_target", False) and goal.dtype.kind == "f" and goal.min() < -1e-6:
             self.report("the target of kl_div is negative: no probabilities; logarithms need "
                         "log_target=True", call.spot, smallest=float(np.min(goal)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
+from ...graph import Graph, node_of, operator_name, spot_of
 from ...places import Spot
 from ..rule import Rule
 
@@ -20,7 +22,8 @@ class NormalizedOverBatch(Rule):
     title = "F.normalize(..., dim=0) divides by a norm over the batch: samples are mixed"
     why = (
         "Embeddings (N, D) are to have length 1 each: dim=1. Told for two axes, where the first is "
-        "as long as the batch that the model was given. Silent for weights and for square shapes."
+        "as long as the batch that the model was given. Silent for weights, and for products of "
+        "columns with columns (Barlow twins)."
     )
     fix = "F.normalize(x, dim=1), or dim=-1"
     broken = """
@@ -53,11 +56,13 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """, """
-# A single vector.
+# Barlow twins: features are compared over the samples.
 net = nn.Linear(8, 4)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
-for row in x[:3]:
-    loss = -F.normalize(net(row), dim=0).sum()
+for _ in range(3):
+    a, b = net(x + 0.1 * torch.randn_like(x)), net(x + 0.1 * torch.randn_like(x))
+    alike = F.normalize(a, dim=0).T @ F.normalize(b, dim=0)
+    loss = ((alike - torch.eye(4)) ** 2).sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -66,14 +71,25 @@ for row in x[:3]:
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.batches: set[int] = set()
+        self.pending: dict[Spot | None, tuple[int, ...]] = {}
+        self.output: Any = lambda: None  # the latest output for a batch, weakly
 
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded:
             shapes = [tensor._array.shape for tensor in call.tensors]
             self.batches.update(shape[0] for shape in shapes if len(shape) > 1 and shape[0] > 1)
+            output = call.output
+            if isinstance(output, Tensor) and output._array.shape[:1] in [s[:1] for s in shapes]:
+                self.output = weakref.ref(output)
 
     def on_backward(self, backward: Backward) -> None:
         self.batches.clear()
+        compared = _columns_compared(backward.graph) if self.pending else set()
+        for spot, shape in self.pending.items():
+            if spot not in compared:
+                self.report("F.normalize divides by a norm over the samples of the batch", spot,
+                            shape=str(shape), dim=0)
+        self.pending.clear()
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
@@ -90,7 +106,19 @@ for row in x[:3]:
         if name != "normalize":
             return
         dim = args[2] if len(args) > 2 else kwargs.get("dim", 1)
-        if dim == 0 and len(shape) == 2 and shape[0] != shape[1] and args[0]._node is not None \
-                and shape[0] in self.batches and shape[1] not in self.batches:
-            self.report("F.normalize divides by a norm over the samples of the batch", spot,
-                        shape=str(shape), dim=0)
+        if dim == 0 and len(shape) == 2 and args[0]._node is not None and (
+            args[0] is self.output()
+            or (shape[0] in self.batches and shape[1] not in self.batches)
+        ):
+            self.pending[spot] = shape
+
+
+def _columns_compared(graph: Graph) -> set[Spot | None]:
+    """The lines of both sides of a product whose left one is transposed: it sums over samples."""
+    result: set[Spot | None] = set()
+    for node in graph.nodes:
+        left: Any = node_of(node.edges[0]) if operator_name(node) in ("matmul", "mm") else None
+        if hasattr(left, "edges") and operator_name(left) in ("t", "transpose", "permute"):
+            sides = [node_of(edge) for edge in (left.edges[0], *node.edges[1:])]
+            result.update(spot_of(side) for side in sides if hasattr(side, "edges"))
+    return result

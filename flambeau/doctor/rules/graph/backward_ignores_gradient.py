@@ -1,0 +1,146 @@
+"""A Function whose backward does not use the gradient that it is given."""
+
+from __future__ import annotations
+
+import dis
+from types import CodeType
+from typing import Any
+
+from ....autograd.function import BackwardFunction
+from ...events import Backward
+from ...finding import Level, Place
+from ...graph import spot_of
+from ...source import function_body
+from ..rule import Rule
+
+
+class BackwardIgnoresGradient(Rule):
+    """Reads the code of the backward methods of Functions that are in the graph."""
+
+    id = "backward-ignores-gradient"
+    level = Level.CERTAIN
+    needs = ("on_backward",)
+    title = "a Function's backward does not multiply by the gradient of its output"
+    why = (
+        "backward(ctx, grad) gives the derivative of the loss, which is grad times the derivative "
+        "of the function. Without grad it is right only where the function is the loss itself, "
+        "without a factor. Certain where the method never reads its argument. Silent where it "
+        "returns None alone."
+    )
+    fix = "return grad * derivative"
+    broken = """
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2  # <-
+
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(Cube.apply(net(x)), t).backward()
+    optimizer.step()
+"""
+    fixed = """
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x**2
+
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(Cube.apply(net(x)), t).backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Straight through: the gradient as it is, which is not that of sign().
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-1, 1)
+
+net = nn.Linear(8, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(Sign.apply(net(x)), t).backward()
+    optimizer.step()
+""", """
+# Nothing flows back, on purpose.
+class Stop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+a, b = nn.Linear(8, 1), nn.Linear(8, 1)
+optimizer = optim.SGD(a.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(a(x) + Stop.apply(b(x)), t).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.known: set[Any] = set()
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        for node in backward.graph.nodes:
+            if isinstance(node, BackwardFunction) and node._function not in self.known:
+                self.known.add(node._function)
+                self._judge(node._function, node, len(backward.graph.nodes))
+
+    def _judge(self, function: Any, node: Any, nodes: int) -> None:
+        code = getattr(function.backward, "__code__", None)
+        if code is None or code.co_argcount != 2 or code.co_flags & 12 or nodes == 1:
+            return
+        argument = code.co_varnames[1]
+        if _reads(code, argument) or argument in code.co_cellvars:
+            return
+        lines = [i.positions.lineno for i in dis.get_instructions(code)
+                 if i.opname == "RETURN_VALUE" and i.positions is not None]
+        constants = all(
+            before.opname == "LOAD_CONST" and before.argval is None
+            for before, after in _pairs(code) if after.opname == "RETURN_VALUE"
+        )
+        if constants or function_body(code.co_filename, code) is None or not lines or not lines[-1]:
+            return
+        self.report(f"{function.__name__}.backward never reads `{argument}`, the gradient that it "
+                    "is given", Place(code.co_filename, lines[-1], code.co_qualname), spot_of(node))
+
+
+def _reads(code: CodeType, name: str) -> bool:
+    return any(
+        i.opname.startswith("LOAD") and (i.argval == name or
+                                         isinstance(i.argval, tuple) and name in i.argval)
+        for i in dis.get_instructions(code)
+    )
+
+
+def _pairs(code: CodeType) -> list[tuple[Any, Any]]:
+    instructions = list(dis.get_instructions(code))
+    return list(zip(instructions, instructions[1:], strict=False))

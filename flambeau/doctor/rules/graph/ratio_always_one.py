@@ -1,0 +1,114 @@
+"""A ratio of probabilities that is 1 by construction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, ModuleCall
+from ...finding import Level
+from ...graph import array_of, operator_name, saved, spot_of
+from ..rule import Rule
+
+_STEPS = 8
+
+
+class RatioAlwaysOne(Rule):
+    """Looks at the ratios that are clamped: exp of a difference of logarithms."""
+
+    id = "ratio-always-one"
+    level = Level.LIKELY
+    needs = ("on_backward", "on_call")
+    title = "the ratio that is clipped is 1 for every sample at every step: the clip does nothing"
+    why = (
+        "The old log-probabilities of proximal policy optimisation are those of the policy that "
+        "acted; computed anew at each update they equal the new ones. Told when all clamped "
+        f"ratios of {_STEPS} steps are exactly 1, though one batch was used for several updates. "
+        "Silent for a single update with each batch, and for ratios that are not clamped."
+    )
+    fix = "compute the old log_prob once, when the actions are sampled, before the updates"
+    broken = """
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters(), lr=0.01)
+for _ in range(10):
+    log_p = F.log_softmax(policy(x), 1).gather(1, y[:, None])
+    old = log_p.detach()
+    ratio = (log_p - old).exp()  # <-
+    loss = -torch.min(ratio * t, ratio.clamp(0.8, 1.2) * t).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters(), lr=0.01)
+with torch.no_grad():
+    old = F.log_softmax(policy(x), 1).gather(1, y[:, None])
+for _ in range(10):
+    log_p = F.log_softmax(policy(x), 1).gather(1, y[:, None])
+    ratio = (log_p - old).exp()
+    loss = -torch.min(ratio * t, ratio.clamp(0.8, 1.2) * t).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A factor that is 1 and carries a gradient, with nothing to clip.
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters(), lr=0.01)
+for _ in range(10):
+    log_p = F.log_softmax(policy(x), 1).gather(1, y[:, None])
+    loss = -((log_p - log_p.detach()).exp() * t).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# One update with each batch: the policy that acts is the one that is updated.
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters(), lr=0.01)
+for _ in range(10):
+    states = torch.randn(16, 8)
+    log_p = F.log_softmax(policy(states), 1)[:, 0]
+    ratio = (log_p - log_p.detach()).exp()
+    gain = states[:, 0]
+    loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.inputs: dict[int, Any] = {}
+        self.again = 0  # how often a batch was used for another update
+        self.ones = 0
+        self.over = False
+
+    def on_call(self, call: ModuleCall) -> None:
+        if call.recorded and call.tensors and self.session.watching:
+            array = call.tensors[0]._array
+            before, at = self.inputs.get(id(call.module), (None, -1))
+            self.again += before is not None and at < call.steps and (
+                before is array or np.array_equal(before, array))
+            self.inputs[id(call.module)] = array, call.steps
+
+    def on_backward(self, backward: Backward) -> None:
+        if self.over or not backward.watched:
+            return
+        graph = backward.graph
+        for node in graph.nodes:
+            users = graph.consumers.get(id(node), ())
+            if operator_name(node) != "exp" or not any(
+                operator_name(user) == "_clamp" for user in users
+            ):
+                continue
+            ratios = array_of(saved(node, "y"))
+            if ratios is None or ratios.size < 2:
+                continue
+            self.over = not (ratios == 1).all()
+            self.ones += 1
+            if not self.over and self.ones >= _STEPS and self.again >= _STEPS // 2:
+                self.report("the clipped ratio is exactly 1 everywhere", spot_of(node),
+                            backward.spot, steps=self.ones)
+            return

@@ -1,0 +1,128 @@
+"""Layers that compute something at each step which no loss depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import ModuleCall, Update
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+_STEPS = 5
+_OTHERS = {"graph-cut", "layer-never-used", "optimizer-of-other-parameters", "result-discarded",
+           "parameter-in-no-optimizer", "modules-in-a-list"}
+
+
+class Unreached(Rule):
+    """Notes which layers run at each step, and whether their parameters ever have a gradient."""
+
+    id = "layer-without-effect"
+    level = Level.LIKELY
+    needs = ("on_layer", "on_step")
+    title = "a layer runs at every step, and its result reaches no loss: it is never trained"
+    why = (
+        "Its result is overwritten, left out of a sum or returned and not used. Told when a "
+        f"layer whose parameters an optimizer has ran at each of the first {_STEPS} steps with "
+        "gradients on, and its parameters had no gradient at any step of the program. Silent for "
+        "layers that sometimes do not run, and where the graph was cut, which is another finding."
+    )
+    fix = "use the result of the layer, or remove the layer"
+    broken = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = torch.relu(self.body(x))  # <-
+        return x + x
+
+net = nn.Sequential(nn.Linear(8, 8), Block(), nn.Linear(8, 3))
+optimizer = optim.Adam(net.parameters())
+for _ in range(8):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    fixed = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = torch.relu(self.body(x))
+        return x + h
+
+net = nn.Sequential(nn.Linear(8, 8), Block(), nn.Linear(8, 3))
+optimizer = optim.Adam(net.parameters())
+for _ in range(8):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A second head, whose loss comes in later.
+body, first, second = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+optimizer = optim.Adam(nn.ModuleList([body, first, second]).parameters())
+for step in range(12):
+    h = torch.relu(body(x))
+    scores, value = first(h), second(h)
+    loss = F.cross_entropy(scores, y)
+    if step > 7:
+        loss = loss + F.mse_loss(value, t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Experts, of which a step uses one.
+experts = nn.ModuleList(nn.Linear(8, 3) for _ in range(3))
+optimizer = optim.Adam(experts.parameters())
+for step in range(8):
+    optimizer.zero_grad()
+    F.cross_entropy(experts[step % 2](x), y).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.ran: dict[int, tuple[Any, Spot | None]] = {}  # layers since the latest step, by id
+        self.steps: dict[int, int] = {}  # by layer: steps before which it ran
+        self.calls: dict[int, tuple[Any, Spot | None]] = {}
+        self.updates = 0
+        self.graded: set[int] = set()
+
+    def on_layer(self, call: ModuleCall) -> None:
+        if self.updates < _STEPS and call.recorded and call.module._parameters:
+            self.ran.setdefault(id(call.module), (call.module, call.spot))
+
+    def on_step(self, update: Update) -> None:
+        self.updates += 1
+        self.graded.update(id(p) for p in update.params if p._grad is not None)
+        if self.updates > _STEPS:
+            return
+        for key, layer in self.ran.items():
+            self.steps[key] = self.steps.get(key, 0) + 1
+            self.calls[key] = layer
+        self.ran.clear()
+
+    def finish(self) -> None:
+        if self.updates < _STEPS or self.session.error is not None:
+            return
+        if _OTHERS & {finding.id for finding in self.session.findings}:
+            return
+        idle = [layer for key, layer in self.calls.items()
+                if self.steps[key] == _STEPS and self._idle(layer[0])]
+        if idle:
+            last, spot = idle[-1]
+            own = [p for module, _ in idle for p in module._parameters.values() if p is not None]
+            self.report(f"{self.session.parameter_names(own)} take part in each step, and no loss "
+                        "depends on them", spot, self.session.made_at.get(last),
+                        parameters=sum(p._array.size for p in own), steps=self.updates)
+
+    def _idle(self, layer: Any) -> bool:
+        own = [p for p in layer._parameters.values() if p is not None and p.requires_grad]
+        return bool(own) and all(
+            id(p) in self.session.optimized and id(p) not in self.graded for p in own
+        )

@@ -1,0 +1,145 @@
+"""A policy gradient of the wrong sign."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from typing import Any
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
+from ...places import Spot, place_of
+from ..rule import Rule
+
+_REWARD = re.compile(r"\b(\w*(adv|reward|return|gain)\w*|rets?|R|G|gae)\b", re.IGNORECASE)
+_COST = re.compile(r"cost|regret|penalty|neg|minus|loss_?es\b", re.IGNORECASE)
+
+
+class RewardMinimised(Rule):
+    """Follows log_prob from where it was computed to the root, and counts changes of sign."""
+
+    id = "reward-minimised"
+    level = Level.LIKELY
+    needs = ("on_log_prob", "on_backward")
+    title = "log_prob times reward is minimised: actions that paid become rarer"
+    why = (
+        "An optimizer minimises, so that the loss of a policy is the negative of log_prob times "
+        "the advantage. Told where the product comes into the loss with a positive sign and the "
+        "line calls the factor a reward, a return or an advantage. Silent for costs."
+    )
+    fix = "loss = -(log_prob * advantage).mean()"
+    broken = """
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters())
+for _ in range(4):
+    choice = torch.distributions.Categorical(logits=policy(x))
+    action = choice.sample()
+    reward = (action == y).float()
+    loss = (choice.log_prob(action) * (reward - reward.mean())).mean()  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters())
+for _ in range(4):
+    choice = torch.distributions.Categorical(logits=policy(x))
+    action = choice.sample()
+    reward = (action == y).float()
+    loss = -(choice.log_prob(action) * (reward - reward.mean())).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Costs are to become rare.
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters())
+for _ in range(4):
+    choice = torch.distributions.Categorical(logits=policy(x))
+    action = choice.sample()
+    cost = (action != y).float()
+    loss = (choice.log_prob(action) * (cost - cost.mean())).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# The sign is in the advantage's factor.
+policy = nn.Linear(8, 3)
+optimizer = optim.Adam(policy.parameters())
+for _ in range(4):
+    choice = torch.distributions.Categorical(logits=policy(x))
+    action = choice.sample()
+    reward = (action == y).float()
+    loss = (-choice.log_prob(action) * (reward - reward.mean())).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.logs: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
+        node = node_of(getattr(result, "_node", None))
+        if node is not None and not getattr(value, "requires_grad", False):
+            self.logs.add(node)
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched or not self.logs or any(
+            group.get("maximize") for o in list(self.session.optimizers) for group in o.param_groups
+        ):
+            return
+        for root in backward.roots:
+            self._follow(node_of(root), 1, 0, backward)
+
+    def _follow(self, node: Any, sign: int, depth: int, backward: Backward) -> None:
+        """Goes down from the root through what only scales and adds."""
+        if not hasattr(node, "edges") or depth > 12:
+            return
+        name = operator_name(node)
+        below = [(node_of(edge), 1) for edge in node.edges if edge is not None]
+        if name == "neg":
+            below = [(child, -1) for child, _ in below]
+        elif name == "_sub" and len(node.edges) == 2:
+            sides = zip(node.edges, (1, -1), strict=True)
+            below = [(node_of(edge), factor) for edge, factor in sides if edge is not None]
+        elif name == "mul" and len(below) == 1:
+            factor = self._factor(node)
+            if factor is None:  # a tensor of several numbers
+                if sign > 0 and self._is_log(below[0][0]):
+                    self._judge(node, backward)
+                return
+            below = [(below[0][0], factor)]
+        elif name not in RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}:
+            return
+        for child, factor in below:
+            self._follow(child, sign * factor, depth + 1, backward)
+
+    def _factor(self, node: Any) -> int | None:
+        arrays = [array for name, array in saved_arrays(node) if name in ("input", "other")]
+        if not arrays:
+            number = saved(node, "other")
+            return None if not isinstance(number, (int, float)) else (1 if number > 0 else -1)
+        if arrays[0].size > 1:
+            return None
+        return 1 if float(arrays[0].reshape(-1)[0]) > 0 else -1
+
+    def _is_log(self, node: Any) -> bool:
+        while hasattr(node, "edges"):
+            if node in self.logs:
+                return True
+            if operator_name(node) not in RESHAPES | {"sum"} or not node.edges:
+                return False
+            node = node_of(node.edges[0])
+        return False
+
+    def _judge(self, node: Any, backward: Backward) -> None:
+        place = place_of(spot_of(node))
+        text = "" if place is None else place.text
+        if _REWARD.search(text) and not _COST.search(text):
+            self.report("log_prob times a reward comes into the loss with a positive sign", place,
+                        backward.spot)

@@ -1,0 +1,136 @@
+"""A classifier that is told the same answer for everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import LossCall
+from ...finding import Level
+from ...graph import node_of, operator_name
+from ...places import Spot
+from ..rule import Rule
+
+_CALLS = 12
+_BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+_SCALED = frozenset(("_div", "mul", "_view", "to", "_to"))
+
+
+class SameTarget(Rule):
+    """Collects the targets of classification losses over the whole program."""
+
+    id = "target-never-varies"
+    level = Level.LIKELY
+    needs = ("on_loss",)
+    title = "a classifier is trained on one answer only: it learns to ignore its input"
+    why = (
+        "A discriminator that is told 'real' of real and generated samples alike, or rows of "
+        "similarities whose target is always 0, have nothing to tell apart. Told when all "
+        f"targets of {_CALLS} calls and more are one number: of binary losses whose input is a "
+        "trained layer's output, and of cross_entropy where the scores are a square product of "
+        "embeddings. Silent for differences of scores (ranking), for scores whose first column "
+        "is the positive, and for inputs that are optimised against a fixed network."
+    )
+    fix = "targets of each class; for similarities (N, N): target = torch.arange(N)"
+    broken = """
+net = nn.Linear(8, 4)
+optimizer = optim.Adam(net.parameters())
+for _ in range(14):
+    a, b = net(x + 0.1 * torch.randn_like(x)), net(x + 0.1 * torch.randn_like(x))
+    similarity = F.normalize(a, dim=1) @ F.normalize(b, dim=1).T
+    loss = F.cross_entropy(similarity / 0.1, torch.zeros(64, dtype=torch.long))  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 4)
+optimizer = optim.Adam(net.parameters())
+for _ in range(14):
+    a, b = net(x + 0.1 * torch.randn_like(x)), net(x + 0.1 * torch.randn_like(x))
+    similarity = F.normalize(a, dim=1) @ F.normalize(b, dim=1).T
+    loss = F.cross_entropy(similarity / 0.1, torch.arange(64))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# The better of two is told by the sign of a difference.
+score = nn.Linear(8, 1)
+optimizer = optim.Adam(score.parameters())
+better, worse = x + 0.5, x - 0.5
+for _ in range(14):
+    difference = score(better) - score(worse)
+    loss = F.binary_cross_entropy_with_logits(difference, torch.ones(64, 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A generator against a critic that is not trained.
+generator, critic = nn.Linear(4, 8), nn.Linear(8, 1).requires_grad_(False)
+optimizer = optim.Adam(generator.parameters())
+for _ in range(14):
+    verdict = critic(generator(torch.randn(16, 4)))
+    loss = F.binary_cross_entropy_with_logits(verdict, torch.ones(16, 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.answers: dict[str, set[float]] = {}
+        self.calls: dict[str, list[Spot | None]] = {}
+
+    def on_loss(self, call: LossCall) -> None:
+        target = getattr(call.target, "_array", None)
+        binary = call.name in _BINARY
+        if target is None or not call.recorded or not target.size \
+                or not (binary or call.name == "cross_entropy"):
+            return
+        kind = "binary" if binary else "similarity"
+        answers = self.answers.setdefault(kind, set())
+        if len(answers) > 1:
+            return
+        answers.update((float(np.min(target)), float(np.max(target))))
+        whole = target.base
+        if isinstance(whole, np.ndarray) and whole.dtype == target.dtype and whole.size:
+            answers.update((float(np.min(whole)), float(np.max(whole))))
+        if not call.input.requires_grad or not (
+            self._of_a_trained_layer(call.node) if binary else _square_product(call)
+        ):
+            return
+        self.calls.setdefault(kind, []).append(call.spot)
+
+    def _of_a_trained_layer(self, node: Any) -> bool:
+        if node is not None and operator_name(node) == "sigmoid":
+            node = node_of(node.edges[0])
+        if node is None or "linear" not in operator_name(node) and "conv" not in \
+                operator_name(node):
+            return False
+        leaves = [node_of(edge) for edge in node.edges if edge is not None]
+        return any(id(leaf) in self.session.optimized for leaf in leaves)
+
+    def finish(self) -> None:
+        for kind, spots in self.calls.items():
+            if len(self.answers[kind]) == 1 and len(spots) >= _CALLS and self._fresh(kind):
+                latest = list(dict.fromkeys(reversed(spots)))
+                self.report("every target is the same number", *latest[:2], calls=len(spots),
+                            target=min(self.answers[kind]))
+
+    def _fresh(self, kind: str) -> bool:
+        """Whether the program has not trained far beyond what was seen of it."""
+        return self.session.clock.passes <= 4 * len(self.calls[kind]) or kind == "similarity"
+
+
+def _square_product(call: LossCall) -> bool:
+    shape = call.values.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    node = call.node
+    while node is not None and operator_name(node) in _SCALED and node.edges:
+        node = node_of(node.edges[0])
+        if not hasattr(node, "edges"):
+            return False
+    return node is not None and operator_name(node) in ("matmul", "mm")

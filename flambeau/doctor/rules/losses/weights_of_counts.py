@@ -1,0 +1,124 @@
+"""Class weights that favour the class that is frequent already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import LossCall
+from ...finding import Level
+from ..rule import Rule
+
+_TARGETS = 192  # to be seen before shares are believed
+
+
+class WeightsOfCounts(Rule):
+    """Compares the weights of a loss with how often each class occurs."""
+
+    id = "weights-favour-the-frequent"
+    level = Level.LIKELY
+    needs = ("on_loss",)
+    title = "class weights grow with the classes' counts: the rare class is ignored all the more"
+    why = (
+        "Weights against imbalance are inverse to the counts; pos_weight is negatives / "
+        "positives. Told when, of any two classes of which one is three times as frequent, the "
+        "frequent one weighs at least 1.5 times as much, and none the other way round; for "
+        f"pos_weight likewise. Judged after {_TARGETS} targets."
+    )
+    fix = "weight = counts.sum() / counts; pos_weight = negatives / positives"
+    broken = """
+net = nn.Linear(8, 2)
+labels = (torch.arange(64) % 8 == 0).long()
+counts = labels.bincount().float()
+criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(5):
+    loss = criterion(net(x), labels)  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Linear(8, 2)
+labels = (torch.arange(64) % 8 == 0).long()
+counts = labels.bincount().float()
+criterion = nn.CrossEntropyLoss(weight=counts.sum() / counts)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(5):
+    loss = criterion(net(x), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Equal weights.
+net = nn.Linear(8, 2)
+labels = (torch.arange(64) % 8 == 0).long()
+criterion = nn.CrossEntropyLoss(weight=torch.ones(2))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    criterion(net(x), labels).backward()
+    optimizer.step()
+""", """
+# One class of padding, frequent and weightless; the others as they come.
+net = nn.Linear(8, 3)
+labels = torch.where(torch.arange(64) % 8 < 6, 0, 1 + torch.arange(64) % 2)
+criterion = nn.CrossEntropyLoss(weight=torch.tensor([0.0, 1.0, 1.0]))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    criterion(net(x), labels).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.counts: dict[int, tuple[Any, np.ndarray]] = {}  # by weight
+
+    def on_loss(self, call: LossCall) -> None:
+        target = getattr(call.target, "_array", None)
+        if target is None or not call.recorded or not target.size:
+            return
+        if call.name in ("cross_entropy", "nll_loss") and target.dtype.kind == "i":
+            self._classes(call, target)
+        elif call.name == "binary_cross_entropy_with_logits":
+            self._binary(call, target)
+
+    def _classes(self, call: LossCall, target: np.ndarray) -> None:
+        weight = getattr(call.argument("weight"), "_array", None)
+        if weight is None or target.max() >= len(weight):
+            return
+        counts = self._add(call.argument("weight"),
+                           np.bincount(target[target >= 0], minlength=len(weight)))
+        seen = counts > 0
+        counts, weight = counts[seen], weight[seen]
+        if counts.sum() < _TARGETS or not weight.all():
+            return
+        frequent = counts[:, None] >= 3 * counts[None]
+        heavier = weight[:, None] / weight[None]
+        if frequent.any() and (heavier[frequent] >= 1.5).all():
+            self._tell(call, counts, weight)
+
+    def _binary(self, call: LossCall, target: np.ndarray) -> None:
+        weight = getattr(call.argument("pos_weight"), "_array", None)
+        if weight is None or weight.size != 1 or not set(np.unique(target)) <= {0.0, 1.0}:
+            return
+        counts = self._add(call.argument("pos_weight"),
+                           np.array([(target == 0).sum(), (target == 1).sum()]))
+        factor = float(weight.reshape(-1)[0])
+        if counts.sum() < _TARGETS or not counts.all():
+            return
+        ratio = counts[0] / counts[1]
+        if (ratio > 3 and factor < 0.67) or (ratio < 1 / 3 and factor > 1.5):
+            self._tell(call, counts, np.array([1.0, factor]))
+
+    def _add(self, weight: Any, counts: np.ndarray) -> np.ndarray:
+        _, before = self.counts.get(id(weight), (weight, np.zeros_like(counts)))
+        self.counts[id(weight)] = weight, before + counts
+        return before + counts
+
+    def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
+        self.report("the weights favour the classes that are frequent", call.spot,
+                    counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

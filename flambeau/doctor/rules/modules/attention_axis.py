@@ -1,0 +1,117 @@
+"""Attention whose weights sum to 1 along the wrong axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....nn.parameter import Parameter
+from ...events import Backward
+from ...finding import Level
+from ...graph import RESHAPES, array_of, node_of, operator_name, saved, spot_of
+from ..rule import Rule
+
+_MASKED = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "tanh", "_sub", "neg",
+                      "_add"}
+
+
+class AttentionAxis(Rule):
+    """Looks at products of a softmax: the axis that is summed over is the one to normalise."""
+
+    id = "attention-over-the-queries"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "attention weights are normalised over the queries: they do not sum to 1 over the keys"
+    why = (
+        "weights @ values sums over the last axis of weights, the keys, so that softmax(dim=-1) "
+        "makes it a mean. Told where a softmax over another axis goes straight into such a "
+        "product, and its scores are products or sums of two activations. Silent where the "
+        "weights are normalised again (slot attention), and for scores that a layer gives "
+        "(clusters, experts)."
+    )
+    fix = "softmax(scores, dim=-1)"
+    broken = """
+q, k, v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+optimizer = optim.Adam(nn.ModuleList([q, k, v]).parameters())
+sequences = torch.randn(64, 5, 8)
+for _ in range(3):
+    scores = q(sequences) @ k(sequences).transpose(1, 2) / 8**0.5
+    weights = F.softmax(scores, dim=1)  # <-
+    loss = F.cross_entropy((weights @ v(sequences)).mean(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+q, k, v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+optimizer = optim.Adam(nn.ModuleList([q, k, v]).parameters())
+sequences = torch.randn(64, 5, 8)
+for _ in range(3):
+    scores = q(sequences) @ k(sequences).transpose(1, 2) / 8**0.5
+    weights = F.softmax(scores, dim=-1)
+    loss = F.cross_entropy((weights @ v(sequences)).mean(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Slots compete for the keys, and are normalised over the keys afterwards.
+slots, k, v = nn.Parameter(torch.randn(64, 4, 8)), nn.Linear(8, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([slots, *k.parameters(), *v.parameters()])
+sequences = torch.randn(64, 5, 8)
+for _ in range(3):
+    weights = F.softmax(slots @ k(sequences).transpose(1, 2), dim=1)
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    loss = F.cross_entropy((weights @ v(sequences)).mean(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Nodes are assigned to clusters, whose contents are added up.
+assign, v = nn.Linear(8, 4), nn.Linear(8, 3)
+optimizer = optim.Adam([*assign.parameters(), *v.parameters()])
+sequences = torch.randn(64, 5, 8)
+for _ in range(3):
+    clusters = F.softmax(assign(sequences).transpose(1, 2), dim=1)
+    loss = F.cross_entropy((clusters @ v(sequences)).mean(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        for node in backward.graph.nodes:
+            if operator_name(node) not in ("matmul", "mm", "bmm") or len(node.edges) != 2:
+                continue
+            weights = node_of(node.edges[0])
+            if not hasattr(weights, "edges") or operator_name(weights) != "softmax":
+                continue
+            output, dim = array_of(saved(weights, "y")), saved(weights, "dim")
+            if output is None or not isinstance(dim, int) or output.ndim < 2 \
+                    or dim % output.ndim != output.ndim - 2:
+                continue
+            if output.shape[-1] > 1 and output.shape[-2] > 1 and _of_pairs(weights):
+                sums = output.sum(-1)
+                self.report("the weights of this product are normalised over the axis that is not "
+                            "summed over", spot_of(weights), spot_of(node), dim=dim,
+                            **{"sums over the keys": [float(sums.min()), float(sums.max())]})
+
+
+def _of_pairs(node: Any) -> bool:
+    """Whether scores come from products or sums of two activations."""
+    node = node_of(node.edges[0])
+    while hasattr(node, "edges") and node.edges:
+        children = [node_of(edge) for edge in node.edges if edge is not None]
+        name = operator_name(node)
+        two = len(children) == 2 and all(
+            hasattr(child, "edges") and not isinstance(child, Parameter) for child in children
+        )
+        if name in ("matmul", "mm", "bmm"):
+            return two
+        if name == "_add" and two:
+            return True
+        if name not in _MASKED or not children:
+            return False
+        node = children[0]
+    return False
