@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,11 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
 
 
 def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
-    if g is None:  # an edge does not know the shape of what passes it
+    if edge.passed is not None:  # the shape and dtype are known: as from a tensor of these
+        stand_in = wrap(np.empty(*edge.passed))
+        stand_in._requires_grad = True
+        _, g = _root(stand_in, g, False)
+    elif g is None:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     return target_of(edge), g
 
@@ -161,7 +165,7 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
     return tuple(
-        _found(captured.get(k), into[i], i, allow_unused, materialize_grads)
+        _found(captured.get(k), into[i], i, allow_unused, materialize_grads, create_graph)
         for i, k in enumerate(keys)
     )
 
@@ -183,18 +187,30 @@ def partial_grad(
 
 
 def _found(
-    g: Tensor | None, x: Any, index: int, allow_unused: bool | None, zeros: bool
+    g: Tensor | None, x: Any, index: int, allow_unused: bool | None, zeros: bool,
+    create_graph: bool,
 ) -> Tensor | None:
     if g is not None:
         return g
-    if zeros and isinstance(x, Tensor):
-        return x.detach().new_zeros(x.shape)
+    if zeros:
+        if isinstance(x, GradientEdge):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge"
+            )
+        result: Tensor = x.detach().new_zeros(x.shape)
+        return result.requires_grad_(create_graph)
     if not allow_unused:
         raise RuntimeError(
             f"The differentiated Tensor at index {index} appears to not have been used in the "
             "graph. Set allow_unused=True if this is the desired behavior."
         )
     return None
+
+
+class Stack:
+    """torch.stack, which the operators' layer sets."""
+
+    of: Callable[[Sequence[Tensor]], Tensor]
 
 
 def _batched(
@@ -207,14 +223,7 @@ def _batched(
              allow_unused=allow_unused)
         for i in range(len(rows[0]))
     ]
-    return tuple(None if gs[0] is None else _stacked(gs) for gs in zip(*result, strict=True))
-
-
-def _stacked(tensors: tuple) -> Tensor:
-    result = tensors[0].new_empty((len(tensors), *tensors[0].shape))
-    for i, t in enumerate(tensors):
-        result[i] = t
-    return result
+    return tuple(None if gs[0] is None else Stack.of(gs) for gs in zip(*result, strict=True))
 
 
 # ------------------------------------------------------------------------ tensor methods

@@ -6,6 +6,7 @@ keeps, for each level, the primal and the tangent; levels nest, each with a numb
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -111,13 +112,39 @@ class set_forward_mode_enabled:
     """A context in which operators push tangents or, with False, drop them."""
 
     def __init__(self, mode: bool) -> None:
+        self._mode = mode
         self._before, LEVELS.enabled = LEVELS.enabled, mode
+
+    def __call__(self, function: Callable) -> Callable:
+        """The function, which runs in such a context."""
+        LEVELS.enabled = self._before  # this object only decorates
+
+        @functools.wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with set_forward_mode_enabled(self._mode):
+                return function(*args, **kwargs)
+
+        return within
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exception: object) -> None:
         LEVELS.enabled = self._before
+
+
+_set_fwd_grad_enabled = set_forward_mode_enabled
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether operators push tangents in this thread."""
+    return LEVELS.enabled
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_current_level":  # PyTorch's counter: 0 within a level, else -1
+        return LEVELS.public - 1
+    raise AttributeError(f"module 'torch.autograd.forward_ad' has no attribute '{name}'")
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:

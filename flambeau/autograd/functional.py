@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
-from .backward import grad
+from .backward import Stack, grad
 from .function import Function
 from .forward_ad import dual_level, make_dual, unpack_dual
 from .mode import enable_grad, is_grad_enabled, set_grad_enabled
@@ -188,9 +188,7 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
     """One output's Jacobians with respect to each input, a vjp for each of its elements."""
     columns: list[list[Tensor]] = [[] for _ in call.inputs]
     for i in range(y.numel()):
-        basis = np.zeros(y.numel(), y._array.dtype)
-        basis[i] = 1
-        result = _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
+        result = _row(y, i, call)
         for j, (column, x, g) in enumerate(zip(columns, call.inputs, result, strict=True)):
             if strict and g is None:
                 raise RuntimeError(
@@ -208,6 +206,15 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
         .view((*y.shape, *x.shape))
         for column, x in zip(columns, call.inputs, strict=True)
     )
+
+
+def _row(y: Tensor, i: int, call: _Call) -> tuple[Tensor | None, ...]:
+    """The vjp of one element of an output."""
+    if y.__class__ is not Tensor:  # whose cotangents are of its class
+        return _grad((y.reshape(-1)[i],), call.inputs, None, call.create_graph, True)
+    basis = np.zeros(y.numel(), y._array.dtype)
+    basis[i] = 1
+    return _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
 
 
 def hessian(
@@ -325,6 +332,8 @@ class _Stacked(Function):
 
     @staticmethod
     def forward(ctx: Any, *rows: Tensor) -> Tensor:
+        if any(x.__class__ is not Tensor for x in rows):
+            return Stack.of(rows)  # of a class of its own, which memory alone does not make
         return wrap(np.stack([x._array for x in rows]))
 
     @staticmethod

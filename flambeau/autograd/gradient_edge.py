@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..tensor.tensor import Tensor
-from .hooks import AccumulateGrad
+from .hooks import AccumulateGrad, accumulator_of
 from .node import Output
 
 
 class GradientEdge(tuple):
     """(node, output number): a place in the graph that gradients pass.
 
-    A third entry may hold what keeps a wrapped node alive; it does not matter here.
+    A third entry may hold what keeps a wrapped node alive; it does not matter here. `passed`:
+    shape and dtype of the gradients there, where the edge was taken from a tensor.
     """
+
+    passed: tuple[tuple[int, ...], np.dtype] | None = None
 
     def __new__(cls, node: Any, output_nr: int, ownership_token: Any = None) -> GradientEdge:
         return super().__new__(cls, (node, output_nr))
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> GradientEdge:
+        """The place in the graph at which a tensor stands."""
+        node = tensor._history()
+        if node is None:
+            edge = cls(accumulator_of(tensor), 0)
+        else:
+            edge = cls(node.shown(), node.output_number())
+        edge.passed = tensor._array.shape, tensor._array.dtype
+        return edge
 
     node = property(lambda self: self[0])
     output_nr = property(lambda self: self[1])

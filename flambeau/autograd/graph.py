@@ -127,10 +127,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
                            "not require gradients")
-    node = tensor._history()
-    if node is None:
-        return GradientEdge(accumulator_of(tensor), 0)
-    return GradientEdge(node.shown(), node.output_number())
+    return GradientEdge.of(tensor)
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
@@ -144,7 +141,7 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Calls fn with the gradients of all the tensors when they are all known, or with the first."""
     if mode not in ("all", "any"):
-        raise ValueError(f"mode must be one of ('all', 'any'), got {mode}")
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     result: dict[int, Any] = {}
 
     def hook_of(i: int) -> Callable:

@@ -538,3 +538,25 @@ def test_gradient_edges_stand_for_tensors(torch):
     first = torch.stack([x, x]).unbind()[1]
     assert edge(first).output_nr == 1
     assert torch.autograd.grad(edge(first), x, torch.ones(2))[0].tolist() == [1.0, 1.0]
+
+
+def test_edge_of_a_tensor_knows_what_passes_it(torch):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.sin().sum()
+    edge = torch.autograd.graph.get_gradient_edge(y)
+    (g,) = torch.autograd.grad(edge, x, retain_graph=True)
+    assert torch.equal(g, x.detach().cos())
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        torch.autograd.grad(edge, x, torch.ones(3))
+    vector = torch.autograd.graph.get_gradient_edge(x.sin())
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
+        torch.autograd.grad(vector, x)
+
+
+def test_materialized_zeros(torch):
+    x, y = (torch.ones(2, requires_grad=True).clone() for _ in range(2))
+    (g,) = torch.autograd.grad(x.sum(), y, materialize_grads=True, create_graph=True)
+    assert g.tolist() == [0, 0] and g.requires_grad
+    edge = torch.autograd.graph.GradientEdge(y.grad_fn, y.output_nr)
+    with pytest.raises(RuntimeError, match="materialize_grads cannot be used when"):
+        torch.autograd.grad(x.sum(), edge, materialize_grads=True, allow_unused=True)

@@ -197,3 +197,26 @@ def test_the_graph_of_a_recorded_jvp_has_no_cycle():
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_comparisons_of_dual_numbers():
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+        x = forward_ad.make_dual(torch.tensor([1.0, 2.0]), torch.ones(2))
+        y = torch.tensor([1.0, 3.0])
+        assert (x == y).tolist() == [True, False]
+        x.eq_(y)
+        assert x.tolist() == [1.0, 0.0]
+    assert forward_ad._current_level == -1
+
+
+def test_a_function_that_runs_without_tangents():
+    @forward_ad._set_fwd_grad_enabled(False)
+    def square(x):
+        return x * x
+
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.ones(1), torch.ones(1))
+        assert forward_ad.unpack_dual(square(x)).tangent is None
+        assert forward_ad._is_fwd_grad_enabled()
+        assert forward_ad.unpack_dual(x * x).tangent.tolist() == [2]

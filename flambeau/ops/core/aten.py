@@ -113,7 +113,9 @@ def _in_place(name: str) -> Callable[..., Any]:
     return operator
 
 
-PUBLIC.setdefault("aten", {}).update(sym_size=_sym_size, index=_index)
+PUBLIC.setdefault("aten", {}).update(
+    sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item
+)
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
               "selu", "silu"):
     PUBLIC["aten"][f"{_name}_"] = _in_place(_name)

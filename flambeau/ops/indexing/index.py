@@ -51,7 +51,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             record(select.operator, new, (self, 0, index))
         return new
     if index.__class__ is slice or index.__class__ is tuple:
-        plain = _plain_index(index)
+        plain = plain_index(index)
         if plain is not None:
             return _viewed(self, plain) if self._tracked else _window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
@@ -110,7 +110,7 @@ def is_tuple_of_indices(index: list) -> bool:
     )
 
 
-def _plain_index(index: Any) -> tuple | None:
+def plain_index(index: Any) -> tuple | None:
     """The index as a tuple with an ellipsis when it has only ints, slices and None, else None."""
     items = index if index.__class__ is tuple else (index,)
     rest = (Ellipsis,)
@@ -575,7 +575,7 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     else:
         return False
     if index.__class__ is not int:
-        index = _plain_index(index) or _positions(index)
+        index = plain_index(index) or _positions(index)
     if index is None or array.__class__ is not np.ndarray:
         return False
     try:

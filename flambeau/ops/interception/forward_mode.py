@@ -102,6 +102,8 @@ def _get_item(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
     x, item = args
+    if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
+        return index.basic_index(x, plain)
     if item.__class__ is not int or not (always or _level(args) is not None):
         return original(x, item)
     if not -x.shape[0] <= item < x.shape[0]:
@@ -167,13 +169,8 @@ def _push(
     y = _push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
-    spread = bool(operator.parameters) and \
-        any(p.kind is p.VAR_POSITIONAL for p in operator.parameters)
-    if spread:
-        args = _gathered(operator, args, kwargs)
-        primals = _gathered(operator, tuple(primals), named)
-    duals = bound(operator, args, kwargs, reflected)
-    values = bound(operator, tuple(primals), named, reflected)
+    duals = bound(operator, gathered(operator, args, kwargs), kwargs, reflected)
+    values = bound(operator, gathered(operator, tuple(primals), named), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
@@ -182,11 +179,15 @@ def _push(
     return result
 
 
-def _gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+def gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Positional arguments, those of a `*parameter` as one tuple."""
-    index, name = next((i, p.name) for i, p in enumerate(operator.parameters)
-                       if p.kind is p.VAR_POSITIONAL)
-    return (*args[:index], (kwargs[name],) if name in kwargs else tuple(args[index:]))
+    for index, p in enumerate(operator.parameters):
+        if p.kind is p.VAR_POSITIONAL:
+            rest = (kwargs[p.name],) if p.name in kwargs else args[index:]
+            if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
+                rest = tuple(rest[0])
+            return (*args[:index], rest)
+    return args
 
 
 def _tangents(value: Any, level: int) -> Any:

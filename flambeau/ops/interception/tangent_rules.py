@@ -175,9 +175,10 @@ def _diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Ten
             t = t.to(y.dtype)
         if t.shape != y.shape:
             t = t.expand(y.shape)
-        part = _cotangents(operator, values, [i], t, y)[0]
-        if part is None:
+        parts = _cotangents(operator, values, [i], t, y)
+        if not parts or parts[0] is None:  # no derivative with respect to this operand
             continue
+        part = parts[0]
         if part.is_complex() and not y.is_complex():
             part = part.real
         total = part if total is None else total + part

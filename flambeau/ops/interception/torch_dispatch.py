@@ -21,6 +21,7 @@ from ...tensor.tensor import Tensor
 from ..core.aten import aten
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
+from .dispatched_index import indexed
 from .torch_function import INSTANTIATED
 from .code_patching import Swap, own_code, swap_of
 
@@ -133,7 +134,9 @@ def _targets() -> dict[Any, Callable]:
                 result[function] = functools.partial(_call, operator, "forward" in free)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = functools.partial(_past_short_cut, name)
-    result[Tensor.detach] = _detach
+    for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
+                           (PUBLIC["torch"]["equal"], "equal")):
+        result[function] = functools.partial(_by_name, name)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
         result[PUBLIC["torch"][name]] = functools.partial(_factory, name)
     for space, name in _LIKE:
@@ -191,12 +194,22 @@ def _call(
         return original(*args, **kwargs)
     if reflected:
         args = args[::-1]
-    result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
+    args = forward_mode.gathered(operator, args, kwargs)
+    if operator.name == "_slice":
+        result = indexed(_hand_over_again, *args)
+    else:
+        result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
         record(operator, result, tuple(forward_mode.bound(operator, args, kwargs, False)))
     return result
+
+
+def _hand_over_again(func: Any, args: tuple) -> Any:
+    """One of several calls that PyTorch makes of an operator's."""
+    match = _asked(args)
+    return _hand_over(func, match, args, {}) if match or STATE.modes else func(*args)
 
 
 def _call_in_place(
@@ -217,11 +230,12 @@ def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
 
-def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _by_name(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function that is no operator, where a class is to be asked."""
     result = _asked(args)
     if not result:
         return original(*args, **kwargs)
-    return _hand_over(aten.detach.default, result, args, kwargs)
+    return _hand_over(getattr(aten, name).default, result, args, kwargs)
 
 
 def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -221,7 +221,8 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2. + 1e-7]))
     True
     """
-    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+    close = isclose(input, other, rtol, atol, equal_nan)
+    return bool(close._array.all() if close.__class__ is Tensor else close.all())
 
 
 @composite()

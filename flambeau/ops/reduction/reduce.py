@@ -68,7 +68,8 @@ def _(g, input_shape, dim, keepdim):
 
 def spread(g, shape, dim, keepdim):
     """A reduction's cotangent at the shape of its input, as a view."""
-    if not g._tracked and not g._array.ndim:  # not to be differentiated: no operator is needed
+    if g.__class__ is Tensor and not g._tracked and not g._array.ndim:
+        # Not to be differentiated, nor to be seen by a class: no operator is needed.
         return wrap(np.ndarray(shape, g._array.dtype, g._array, 0, (0,) * len(shape)))
     if not keepdim and dim is not None and shape and dim != () and dim != []:
         axes = canonical_dims(dim, len(shape))

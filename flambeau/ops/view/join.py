@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import Stack
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
@@ -124,6 +125,9 @@ def stack(tensors: Sequence[Array], dim=0) -> Array:
         return np.stack(tensors, at) if (y := joined(tensors, at, new=True)) is None else y
     kind = result_dtype(tensors).numpy
     return np.stack([a.astype(kind, copy=False) for a in tensors], at)
+
+
+Stack.of = stack
 
 
 @stack.vjp("tensors")
