@@ -6,6 +6,7 @@ import enum
 from importlib import import_module
 from typing import Any
 
+from .autograd import forward_ad
 from .ops.core.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
@@ -86,6 +87,16 @@ def _pop_torch_function_stack() -> Any:
     mode = _STATE.modes[-1]
     leave(mode)
     return mode
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether operators push tangents in this thread."""
+    return forward_ad._is_fwd_grad_enabled()
+
+
+def _set_fwd_grad_enabled(enabled: bool) -> None:
+    """Sets whether operators push tangents in this thread."""
+    forward_ad.LEVELS.enabled = enabled
 
 
 def _log_api_usage_once(event: str) -> None:
@@ -169,6 +180,7 @@ class _Functions(_Builtins):
         return where, kind, blocking, kwargs.get("memory_format")
 
 
+_functions = import_module(f"{__package__}.autograd._functions")
 _nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
 _special = _Builtins("special", "special_")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class BackwardFunction(Node):
         grads = g if isinstance(g, tuple) else (g,)
         if self.context.__dict__.get("materialize_grads", True):
             grads = tuple(
-                _zeros(meta) if grad is None else grad
+                _zeros(meta) if grad is None and meta is not None else grad
                 for grad, meta in zip(grads, self._outputs, strict=True)
             )
         backward = self._function.backward
@@ -207,6 +207,14 @@ class Function(metaclass=_FunctionMeta):
             DeprecationWarning,
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """RuntimeError: functions are applied through their class."""
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
     generate_vmap_rule = False
 
     @staticmethod
@@ -305,17 +313,27 @@ class Function(metaclass=_FunctionMeta):
         return result
 
 
+class InplaceFunction(Function):
+    """A Function of PyTorch's first versions; `Function` does the same."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
 def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     """Hangs the node on the outputs and saves what was asked for."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
     supplied = {id(a) for a in args if isinstance(a, Tensor)}
+    materialized = attributes.get("_materialize_non_diff_grads", True)
     result, meta = [], []
     several = len(outputs) > 1
     node.outputs = len(outputs)
     for i, y in enumerate(outputs):
-        meta.append((y._array.shape, y._array.dtype) if isinstance(y, Tensor) else None)
+        zeros = isinstance(y, Tensor) and (materialized or id(y) not in constant)
+        meta.append((y._array.shape, y._array.dtype) if zeros else None)
         result.append(_output(node, y, i if several else None, constant, dirty, supplied))
     node._outputs = tuple(meta)
     saved, versions = [], []

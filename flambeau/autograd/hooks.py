@@ -119,9 +119,9 @@ def retain_grad(tensor: Tensor) -> None:
     reference = weakref.ref(tensor)
     hooks = _node_hooks(node).setdefault(("retain", node.output_number()), OrderedDict())
 
-    def keep(g: Tensor) -> None:
+    def keep(g: Tensor | None) -> None:
         retained = reference()
-        if retained is not None:
+        if retained is not None and g is not None:
             g = g.detach() if not g._requires_grad else g
             retained._grad = g.clone() if retained._grad is None else retained._grad + g
 
@@ -194,11 +194,11 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
 def _run_on_output(hook: Callable, grads: Any, index: int) -> Any:
     if grads.__class__ is not tuple:
         return _replaced(hook(grads), grads)
-    if grads[index] is None:
-        return grads
-    changed = list(grads)
-    changed[index] = _replaced(hook(grads[index]), grads[index])
-    return tuple(changed)
+    g = grads[index]
+    result = hook(g)
+    if g is None and result is not None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    return (*grads[:index], g if g is None else _replaced(result, g), *grads[index + 1:])
 
 
 def _replaced(new: Any, g: Tensor) -> Tensor:

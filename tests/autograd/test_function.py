@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 
@@ -359,3 +361,61 @@ def test_backward_inside_backward(torch):
     expected = x.detach().requires_grad_()
     (((expected * 2).sin() * (expected * 2)) ** 2).sum().backward()
     assert torch.allclose(x.grad, expected.grad)
+
+
+def test_outputs_that_are_no_tensors_get_no_gradient(torch):
+    class Mixed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 3, x * 2, None, "bar"
+
+        @staticmethod
+        def backward(ctx, *grads):
+            assert grads[0] is None and grads[2:] == (None, None)
+            return grads[1] * 2
+
+    x = torch.ones(2, requires_grad=True)
+    Mixed.apply(x)[1].sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("materialized", [True, False])
+def test_zeros_for_outputs_without_a_derivative(torch, materialized):
+    seen = []
+
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            constant = x.clone()
+            ctx.mark_non_differentiable(constant)
+            ctx._materialize_non_diff_grads = materialized
+            return x.clone(), constant
+
+        @staticmethod
+        def backward(ctx, g, of_constant):
+            seen.append(of_constant)
+            return g
+
+    Two.apply(torch.ones(1, requires_grad=True))[0].backward()
+    assert (seen[0] is not None) == materialized
+
+
+def test_a_function_cannot_be_called(torch):
+    class Double(torch.autograd.Function):
+        def forward(self, x):
+            return x
+
+    with pytest.warns(DeprecationWarning), \
+            pytest.raises(RuntimeError, match="Legacy autograd function"):
+        Double()(torch.ones(1))
+
+
+def test_functions_of_first_versions(torch):
+    resize = importlib.import_module(f"{torch.__name__}.autograd._functions").Resize
+    x = torch.ones(2, 3, requires_grad=True)
+    resize.apply(x, (6,)).sum().backward()
+    assert x.grad.shape == (2, 3)
+    with pytest.raises(RuntimeError, match="requested resize to 7"):
+        resize.apply(x, (7,))
+    with pytest.raises(RuntimeError, match="Boom!"):
+        torch._C._functions.DelayedError("Boom!", 1)(x * 2).sum().backward()

@@ -405,3 +405,16 @@ def test_leaves_frozen_after_the_forward_get_no_grad(torch):
     y.backward()
     assert w.grad is None and hooked.grad is None and ran == ["before", "after"]
     assert v.grad.tolist() == [1.0, 1.0]
+
+
+def test_hook_of_an_output_that_got_no_gradient(torch):
+    x = torch.ones(3, requires_grad=True)
+    first, second, _ = x.unbind()
+    seen = []
+    first.register_hook(seen.append)
+    second.backward()
+    assert seen == [None]
+    first, second, _ = x.unbind()
+    first.register_hook(lambda g: torch.ones(()))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient"):
+        second.backward()
