@@ -8,7 +8,6 @@ from typing import Any
 from ..tensor.tensor import Tensor
 from .gradient_edge import GradientEdge
 from .handle import RemovableHandle
-from .hooks import accumulator_of
 from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL
 from .node import Node

@@ -181,12 +181,12 @@ def _push(
 
 def gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Positional arguments, those of a `*parameter` as one tuple."""
-    for index, p in enumerate(operator.parameters):
+    for at, p in enumerate(operator.parameters):
         if p.kind is p.VAR_POSITIONAL:
-            rest = (kwargs[p.name],) if p.name in kwargs else args[index:]
+            rest = (kwargs[p.name],) if p.name in kwargs else args[at:]
             if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
                 rest = tuple(rest[0])
-            return (*args[:index], rest)
+            return (*args[:at], rest)
     return args
 
 
