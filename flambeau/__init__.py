@@ -64,6 +64,10 @@ from .tensor.layout import (
     sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
 from .tensor.printing import set_printoptions
+from .tensor.qschemes import (
+    per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
+    per_tensor_affine, per_tensor_symmetric, qscheme,
+)
 from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
 from .tensor.absent import give_absent_methods as _give_absent_methods
@@ -169,8 +173,6 @@ if "_pytest" in _sys.modules or "IPython" in _sys.modules:
 
     _install_tracebacks()
 _give_absent_methods(Tensor, (
-    "chalf", "dequantize", "int_repr", "q_per_channel_axis", "q_per_channel_scales",
-    "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "resize_as_sparse_",
-    "slice_inverse", "sparse_resize_", "sparse_resize_and_clear_", "to_mkldnn",
-    "to_padded_tensor",
+    "chalf", "resize_as_sparse_", "slice_inverse", "sparse_resize_", "sparse_resize_and_clear_",
+    "to_mkldnn", "to_padded_tensor",
 ))

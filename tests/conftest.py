@@ -72,14 +72,14 @@ def _stub_routes():
 def _without_stubs():
     """Public functions without the stubs that they wear once an overriding class or a sparse
     tensor was met."""
-    from flambeau.ops.interception import sparse_stubs, torch_dispatch, torch_function
+    from flambeau.ops.interception import torch_dispatch, torch_function, window_stubs
 
     if os.environ.get("FLAMBEAU_TEST_STUBS"):
         yield
         return
     routes = (torch_function.ROUTES, torch_dispatch.STUBS)
     before = [route.permanent for route in routes]
-    sparse_stubs.STUBS.suspend()
+    window_stubs.STUBS.suspend()
     for route in routes:
         route.permanent = False
         route.update()
@@ -87,7 +87,7 @@ def _without_stubs():
     for route, permanent in zip(routes, before, strict=True):
         route.permanent = route.permanent or permanent
         route.update()
-    sparse_stubs.STUBS.restore()
+    window_stubs.STUBS.restore()
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from typing import Any
 from flambeau import ops
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.devices import device
-from flambeau.tensor.dtypes import ALIASES, all_dtypes, dtype
+from flambeau.tensor.dtypes import ALIASES, QUANTIZED, all_dtypes, dtype
 from flambeau.tensor.random.generator import Generator
 from flambeau.tensor.layout import (
     layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
+from flambeau.tensor.qschemes import QSCHEMES, qscheme
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import rebuild
@@ -53,6 +54,7 @@ def _special_names() -> dict[str, Any]:
         "torch.device": device,
         "torch.dtype": dtype,
         "torch.layout": layout,
+        "torch.qscheme": qscheme,
         "torch._C.Generator": Generator,
         "torch._C._VariableFunctionsClass": FUNCTIONS,
         "torch.storage.UntypedStorage": UntypedStorage,
@@ -64,7 +66,7 @@ def _special_names() -> dict[str, Any]:
         table[f"torch._utils.{function.__name__}"] = function
     for name, storage_type in rebuild.STORAGE_TYPES.items():
         table[f"torch.{name}"] = storage_type
-    for name, single in {**ALIASES, **all_dtypes()}.items():
+    for name, single in {**ALIASES, **all_dtypes(), **QUANTIZED, **QSCHEMES}.items():
         table[f"torch.{name}"] = single
     return table
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.dtypes import dtype
 from flambeau.tensor.layout import layout
+from flambeau.tensor.qschemes import qscheme
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import names
@@ -120,7 +121,7 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
         self.write(pickle.dumps(obj, self.proto)[5:-1])
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, (dtype, StorageType)) or obj is names.FUNCTIONS:
+        if isinstance(obj, (dtype, StorageType, qscheme)) or obj is names.FUNCTIONS:
             return "named"  # save_global finds the name
         return super().reducer_override(obj)
 

@@ -14,8 +14,11 @@ from typing import Any
 from flambeau import ops
 from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import all_dtypes, dtype, uint8
+from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
 from flambeau.tensor.layout import strided
+from flambeau.tensor.qschemes import (
+    per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
+)
 from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on
 
 from .location import MapLocation, place_of
@@ -27,6 +30,7 @@ STORAGE_NAMES = {
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage",
     "bool": "BoolStorage", "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
+    "qint8": "QInt8Storage", "quint8": "QUInt8Storage", "qint32": "QInt32Storage",
 }
 
 
@@ -41,7 +45,7 @@ class StorageType:
         return f"StorageType(dtype={self.dtype})"
 
 
-_DTYPE_OF_STORAGE = {name: all_dtypes()[key] for key, name in STORAGE_NAMES.items()}
+_DTYPE_OF_STORAGE = {name: by_name(key) for key, name in STORAGE_NAMES.items()}
 STORAGE_TYPES = {name: StorageType(name) for name in _DTYPE_OF_STORAGE}
 
 
@@ -201,9 +205,33 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
+def _rebuild_qtensor(
+    storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
+    quantizer_params: Any, requires_grad: bool, backward_hooks: Any,
+) -> Tensor:
+    """A quantized tensor from its integers and what they stand for."""
+    kind = getattr(storage, "dtype", None)
+    if not isinstance(kind, QuantizedDtype) or not isinstance(quantizer_params, tuple):
+        raise RuntimeError("a saved quantized tensor lies on a storage of another dtype")
+    codes = _window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
+    scheme, *parts = quantizer_params
+    if scheme is per_tensor_affine and len(parts) == 2:
+        scale, zero_point = parts
+        return ops._make_per_tensor_quantized_tensor(codes, float(scale), int(zero_point))
+    if scheme in (per_channel_affine, per_channel_affine_float_qparams) and len(parts) == 3:
+        scales, zero_points, axis = parts
+        return ops._make_per_channel_quantized_tensor(
+            codes, _parameters(scales), _parameters(zero_points), axis)
+    raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
+
+
+def _parameters(values: Any) -> Tensor:
+    """Scales or zero points: a tensor, in older files a list."""
+    return ops.tensor(values) if isinstance(values, list) else _as_tensor(values)
+
+
 _COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _rebuild_nested_tensor = _lacking("_rebuild_nested_tensor", "nested tensors")
-_rebuild_qtensor = _lacking("_rebuild_qtensor", "quantized tensors")
 _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subclasses")
 
 
@@ -301,6 +329,19 @@ def _reduce_sparse(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
     return _rebuild_sparse_tensor, (form, parts)
 
 
+def _reduce_quantized(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """The integers' storage and what they stand for."""
+    scheme: Any = tensor.qscheme()
+    if scheme is per_tensor_affine:
+        parts: tuple[Any, ...] = (scheme, tensor.q_scale(), tensor.q_zero_point())
+    else:
+        parts = (scheme, tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(),
+                 tensor.q_per_channel_axis())
+    return _rebuild_qtensor, (
+        tensor.storage(), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()),
+        parts, False, OrderedDict())
+
+
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """How to pickle a tensor: a function to rebuild it and its arguments, storage first."""
     state = _state_of(tensor)
@@ -311,6 +352,8 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...
         return _rebuild_parameter, parts
     if tensor.layout is not strided:
         return _reduce_sparse(tensor)
+    if tensor.is_quantized:
+        return _reduce_quantized(tensor)
     if type(tensor) is Tensor and not state:
         return _reduce_values(tensor)
     func, args = _reduce_values(tensor)

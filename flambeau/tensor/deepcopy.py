@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .meta import MetaArray
+from .opaque_window import OpaqueWindow
 from .storage import offset_of, owner_of, window
 from .tensor import Tensor, attach, wrap
 
@@ -23,7 +24,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    if self._array.strides is None:  # sparse
+    if isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
         result = wrap(_copied(self._array, memo))

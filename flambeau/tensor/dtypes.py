@@ -99,14 +99,42 @@ class Nominal(dtype):
                                   "flambeau")
 
 
+class QuantizedDtype(Nominal):
+    """The dtype of a quantized tensor: `codes` is the integers' own, `limits` its ends.
+
+    `scalar_name`: what PyTorch's messages call it.
+    """
+
+    __slots__ = ("codes", "limits", "scalar_name")
+
+    def __init__(self, name: str, codes: type, scalar_name: str) -> None:
+        self.codes, self.scalar_name = np.dtype(codes), scalar_name
+        limits = np.iinfo(codes)
+        self.limits = int(limits.min), int(limits.max)
+        super().__init__(name, self.codes.itemsize, INTEGER, self.limits[0] < 0)
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[override]
+        """NotImplementedError: only quantization makes such tensors."""
+        error = NotImplementedError(f"a tensor of dtype torch.{self.name} needs a scale and a zero "
+                                    "point")
+        error.add_note("torch.quantize_per_tensor and torch.quantize_per_channel make them.")
+        raise error
+
+
+qint8 = QuantizedDtype("qint8", np.int8, "QInt8")
+quint8 = QuantizedDtype("quint8", np.uint8, "QUInt8")
+qint32 = QuantizedDtype("qint32", np.int32, "QInt32")
+QUANTIZED = {kind.name: kind for kind in (qint8, quint8, qint32)}
+
 NOMINAL: dict[str, dtype] = {
     name: Nominal(name, 1, FLOATING, name != "float8_e8m0fnu")
     for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 }
 NOMINAL["complex32"] = NOMINAL["chalf"] = Nominal("complex32", 4, COMPLEX, True)
-for _name, _size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1),
-                     ("bits8", 1), ("bits16", 2), ("bits1x8", 1), ("bits2x4", 1),
-                     ("bits4x2", 1)):
+NOMINAL.update(QUANTIZED)
+for _name, _size in (("quint4x2", 1), ("quint2x4", 1), ("bits8", 1), ("bits16", 2), ("bits1x8", 1),
+                     ("bits2x4", 1), ("bits4x2", 1)):
     NOMINAL[_name] = Nominal(_name, _size, INTEGER, _name.startswith("qint"))
 for _bits in range(1, 8):
     NOMINAL[f"int{_bits}"] = Nominal(f"int{_bits}", 1, INTEGER, True)
@@ -249,6 +277,8 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         type = as_dtype(type)
+        if isinstance(type, QuantizedDtype):
+            raise NotImplementedError(f"\"dtype\" not implemented for '{type.scalar_name}'")
         if type.category == BOOL:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.category != INTEGER:

@@ -299,3 +299,10 @@ def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
     suffixes += [f"layout={tensor.layout}", *_graph_suffix(tensor)]
     contents = (",\n" + " " * indent).join(lines)
     return _close(prefix + contents, suffixes, indent, new_line=tensor.is_sparse)
+
+
+def quantized_str(contents: str, tensor: Tensor, details: list[str]) -> str:
+    """A quantized tensor as text: its numbers as `contents`, then its size and `details`."""
+    prefix = "tensor("
+    suffixes = [f"size={tuple(tensor.shape)}", *details]
+    return _close(prefix + contents, suffixes, len(prefix))

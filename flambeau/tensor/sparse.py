@@ -8,43 +8,31 @@ to the sparse operators (`ops/sparse/dispatch.py`): dense tensors pay no check.
 from __future__ import annotations
 
 import math
-import sys
-from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from .opaque_window import OpaqueWindow
 from .printing import prints_as_tensor, sparse_str, tensor_str
 from .size import Size
 from .tensor import Tensor, creation, wrap
 
 
-class NoDenseArray(AttributeError, NotImplementedError):
-    """An operator without a sparse implementation met a sparse array."""
-
-
-def _operator_at_work() -> str:
-    """The name of the outermost function of flambeau's that is being called."""
-    frame: FrameType | None = sys._getframe(2)
-    name = ""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-        name, frame = frame.f_code.co_name, frame.f_back
-    return name
-
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-class SparseArray:
+class SparseArray(OpaqueWindow):
     """What all layouts share: a shape, and the values that are stored."""
 
     __slots__ = ("shape", "values")
     shape: tuple[int, ...]
     values: np.ndarray
     layout: layout
-    __array_ufunc__ = None  # NumPy's ufuncs raise TypeError
     strides = None
+    kind = "sparse"
+
+    @property
+    def backend(self) -> str:
+        """What PyTorch calls it in messages."""
+        return "SparseCPU" if self.layout is sparse_coo else "SparseCsrCPU"
 
     @property
     def dtype(self) -> np.dtype:
@@ -60,32 +48,6 @@ class SparseArray:
     def itemsize(self) -> int:
         """Bytes of a value."""
         return self.values.itemsize
-
-    @property
-    def ndim(self) -> int:
-        """How many axes there are, sparse and dense."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """How many elements the dense array would have."""
-        return math.prod(self.shape)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        backend = "SparseCPU" if self.layout is sparse_coo else "SparseCsrCPU"
-        raise NoDenseArray(
-            f"Could not run 'aten::{_operator_at_work()}' with arguments from the '{backend}' "
-            "backend. This could be because the operator doesn't exist for this backend, or was "
-            "omitted during the selective/custom build process (if using custom build)."
-        )
-
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"a {self.layout} array is not a dense array")
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
-        raise TypeError(f"{func.__name__} is not defined on a {self.layout} array")
 
 
 class CooArray(SparseArray):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dtypes import FROM_NUMPY, by_name, get_default_dtype
+from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
 from .meta import MetaArray, meta_array
 from .storage_casts import StorageCasts
@@ -318,6 +318,11 @@ def _integers(values: Any, name: str) -> list[int]:
     return list(values)
 
 
+def _stored(kind: Dtype) -> np.dtype:
+    """The NumPy dtype in which elements lie in memory: of a quantized dtype its integers'."""
+    return kind.codes if isinstance(kind, QuantizedDtype) else kind.numpy
+
+
 class TypedStorage(StorageCasts):
     """A storage seen as elements of one dtype: the older interface, kept for checkpoints.
 
@@ -347,7 +352,7 @@ class TypedStorage(StorageCasts):
                 )
             self._untyped_storage = wrap_storage
             return
-        supplied, kind = (args[0] if args else 0), self.dtype.numpy
+        supplied, kind = (args[0] if args else 0), _stored(self.dtype)
         array = np.empty(supplied, kind) if isinstance(supplied, int) else np.array(supplied, kind)
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
@@ -356,7 +361,7 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage
 
     def _array(self) -> np.ndarray:
-        return self._untyped_storage._array().view(self.dtype.numpy)
+        return self._untyped_storage._array().view(_stored(self.dtype))
 
     def data_ptr(self) -> int:
         """The address of its first byte."""

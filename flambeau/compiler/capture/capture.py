@@ -20,6 +20,7 @@ import numpy as np
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
 from ...native.runtime.background_jit import KernelPolicy
+from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
 from ...tensor.storage import owner_of
 from ...ops.interception.code_patching import end_followed_call
@@ -95,12 +96,13 @@ def refuse(problem: str) -> None:
         _recorders.current.problem(problem)
 
 
-def _refuse_sparse() -> None:
+def _refuse_kind(kind: str) -> None:
     if _recorders.current is not None:
-        refuse("it uses sparse tensors")
+        refuse(f"it uses {kind} tensors")
 
 
-Created.used = _refuse_sparse
+Created.used = functools.partial(_refuse_kind, "sparse")
+QuantizedCreated.used = functools.partial(_refuse_kind, "quantized")
 
 
 def current() -> Recorder | None:

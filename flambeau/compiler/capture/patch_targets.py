@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
-from ...ops.interception import sparse_stubs, torch_dispatch, torch_function
+from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_code, restore_stubs, swap_of,
 )
@@ -71,8 +71,8 @@ def swap_all(recorder: Recorder) -> None:
     torch_function.ROUTES.suspend()
     _swaps.append(torch_dispatch.STUBS)
     torch_dispatch.STUBS.suspend()
-    _swaps.append(sparse_stubs.STUBS)
-    sparse_stubs.STUBS.suspend()
+    _swaps.append(window_stubs.STUBS)
+    window_stubs.STUBS.suspend()
     for function, record, _ in _functions(recorder):
         swap = swap_of(function, record)
         swap.check = torch_function.check_for(function, recorder.problem) \
@@ -97,15 +97,16 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """What leaves a function's calls on sparse tensors to their operators, if there are any."""
-    if id(function) not in sparse_stubs.STUBS.handlers:
+    """What leaves calls on sparse and quantized tensors to their operators, if there are any."""
+    if id(function) not in window_stubs.STUBS.handlers:
         return None
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        handler = sparse_stubs.STUBS.handler_for(function, args, kwargs)
-        if handler is not None:
-            problem("it uses sparse tensors")
-        return handler
+        handler = window_stubs.STUBS.handler_for(function, args, kwargs)
+        if handler is None:
+            return None
+        problem(f"it uses {handler[0]} tensors")
+        return handler[1]
 
     return check
 

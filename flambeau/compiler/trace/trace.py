@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
+from ...tensor.opaque_window import OpaqueWindow
 from ...tensor.storage import _as_bytes, owner_of
 from .plain_values import same_plain
 from ..ir.errors import describe_failure
@@ -259,8 +260,8 @@ class Trace:
 
     def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
         """The array as a Value; None for memory that nobody accounted for."""
-        if array.strides is None:
-            self.problem("it uses sparse tensors", "")
+        if isinstance(array, OpaqueWindow):
+            self.problem(f"it uses {array.kind} tensors", "")
             return None
         storage = self.storage(array, fresh)
         if storage is None:

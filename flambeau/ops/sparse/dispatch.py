@@ -22,8 +22,9 @@ from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.inplace import adopt
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
-from ..interception.sparse_stubs import STUBS
 from ..interception.torch_function import _disabled_torch_function_impl
+from ..interception.window_stubs import STUBS
+from ..interception.window_stubs import Kind as StubKind
 
 # By public name, "add" or "add_": what a call does where an argument is sparse.
 SPARSE: dict[str, Callable] = {}
@@ -228,15 +229,16 @@ def _wear_stubs() -> None:
     """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
     Overriding.ask = _ask  # type: ignore[method-assign]
     Overriding.into = _into  # type: ignore[method-assign]
-    STUBS.is_sparse_call = is_sparse_call
+    kind, seen = StubKind("sparse", is_sparse_call), set()
     for name, handler in SPARSE.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
             function = space.get(name)
-            if not isinstance(function, FunctionType) or id(function) in STUBS.handlers:
+            if not isinstance(function, FunctionType) or id(function) in seen:
                 continue
-            STUBS.handlers[id(function)] = handler
+            seen.add(id(function))
+            STUBS.register(function, kind, handler)
             if not name.startswith("__") and not _fails(function, name):
-                STUBS.wear(function, handler)
+                STUBS.wear(function, kind, handler)
 
 
 def _fails(function: Any, name: str) -> bool:

@@ -1,0 +1,1 @@
+"""Operators on quantized tensors, fake quantization, and products of integers."""

@@ -1,0 +1,314 @@
+"""From floating point to quantized tensors and back: torch.quantize_per_tensor, dequantize, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.dtypes import FLOAT32, QuantizedDtype, qint8, quint8
+from ...tensor.meta import MetaArray
+from ...tensor.opaque_window import missing_implementation
+from ...tensor.quantized import (
+    QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, wrap_quantized,
+)
+from ...tensor.quantizers import (
+    PerChannel, PerTensor, Quantizer, choose_parameters, quantization_range,
+)
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import publish
+from ..creation.creation import public
+
+_SCALAR_NAMES = {"float64": "Double", "float32": "Float", "float16": "Half",
+                 "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
+                 "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+
+
+def _check_dtype(dtype: Any) -> QuantizedDtype:
+    if not isinstance(dtype, QuantizedDtype):
+        name = getattr(dtype, "name", str(dtype))
+        if name in ("quint4x2", "quint2x4"):
+            raise NotImplementedError(f"torch.{name} is not implemented in flambeau")
+        raise RuntimeError(f"ScalarType {_SCALAR_NAMES.get(name, name)} is not supported in "
+                           "new_qtensor.")
+    return dtype
+
+
+def _check_float32(input: Tensor) -> np.ndarray:
+    array = input._array
+    if array.__class__ is MetaArray:
+        raise NotImplementedError("quantized meta tensors are not implemented in flambeau")
+    if array.dtype != FLOAT32:
+        name = input.dtype.name
+        raise RuntimeError("Quantize only works on Float Tensor, got "
+                           f"{_SCALAR_NAMES.get(name, name)}")
+    return array
+
+
+def _check_zero_point(zero_point: int, dtype: QuantizedDtype, name: str) -> None:
+    least, most = dtype.limits
+    if not least <= zero_point <= most:
+        side = "below lower" if zero_point < least else "above upper"
+        raise RuntimeError(f"{name} zero_point {zero_point} is {side} bound.")
+
+
+@public()
+def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
+    """The float32 tensor as integers of a quantized dtype: round(input / scale + zero_point).
+
+    Rounds half to even and saturates. A list of tensors takes tensors of scales and zero points,
+    and gives a tuple. RuntimeError for another dtype or a zero point outside the integers.
+    https://pytorch.org/docs/stable/generated/torch.quantize_per_tensor.html
+
+    >>> torch.quantize_per_tensor(torch.tensor([-1., 0.24]), 0.1, 10, torch.quint8)
+    tensor([-1.0000,  0.2000], size=(2,), dtype=torch.quint8,
+           quantization_scheme=torch.per_tensor_affine, scale=0.1, zero_point=10)
+    """
+    if isinstance(input, (list, tuple)):
+        return tuple(
+            quantize_per_tensor(x, s, z, dtype)
+            for x, s, z in zip(input, scale.tolist(), zero_point.tolist(), strict=True)
+        )
+    kind = _check_dtype(dtype)
+    values = _check_float32(input)
+    scale = float(scale.item() if isinstance(scale, Tensor) else scale)
+    zero_point = int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)
+    _check_zero_point(zero_point, kind, "quantize_tensor_per_tensor_affine")
+    quantizer = PerTensor(kind, scale, zero_point)
+    return quantized(quantizer.quantize(values), quantizer)
+
+
+@public()
+def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> Tensor:
+    """As `quantize_per_tensor`, with the scale and zero point that span the tensor's values.
+
+    `reduce_range`: the integers have one bit less.
+    https://pytorch.org/docs/stable/generated/torch.quantize_per_tensor_dynamic.html
+
+    >>> torch.quantize_per_tensor_dynamic(torch.tensor([0., 1.]), torch.quint8, False).int_repr()
+    tensor([  0, 255], dtype=torch.uint8)
+    """
+    if dtype not in (qint8, quint8):
+        raise RuntimeError(f"dtype {getattr(dtype, 'scalar_name', dtype)}not supported")
+    values = _check_float32(input)
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    scale, zero = choose_parameters(low, high, *quantization_range(dtype, reduce_range))
+    return quantize_per_tensor(input, scale, zero, dtype)  # type: ignore[no-any-return]
+
+
+def _parameters(numbers: Any, dtype: type) -> np.ndarray:
+    array = numbers._array if isinstance(numbers, Tensor) else np.asarray(numbers)
+    return np.ascontiguousarray(array, dtype)
+
+
+def _per_channel(
+    dtype: QuantizedDtype, scales: Any, zero_points: Any, axis: int, shape: tuple[int, ...]
+) -> PerChannel:
+    floating = zero_points._array.dtype.kind == "f"
+    steps = _parameters(scales, np.float32 if floating else np.float64)
+    zeros = _parameters(zero_points, np.float32 if floating else np.int64)
+    if steps.ndim != 1 or zeros.ndim != 1:
+        raise RuntimeError("scale/zero_point tensor must be 1-D")
+    if steps.size != zeros.size:
+        raise RuntimeError("number of elements in scales and zero_points must match")
+    if not 0 <= axis < len(shape):
+        raise RuntimeError("Channel axis out of range in per channel affine quantization. Got: "
+                           f"{axis}Expected: [0, {len(shape)})")
+    if steps.size != shape[axis]:
+        raise RuntimeError("length of scales must equal to channel, expected "
+                           f"{shape[axis]} got, {steps.size}")
+    if not floating:
+        for zero in zeros.tolist():
+            _check_zero_point(zero, dtype, "quantize_tensor_per_channel_affine")
+    return PerChannel(dtype, steps, zeros, axis)
+
+
+@public()
+def quantize_per_channel(
+    input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any
+) -> Tensor:
+    """As `quantize_per_tensor`, with a scale and a zero point for each place along `axis`.
+
+    https://pytorch.org/docs/stable/generated/torch.quantize_per_channel.html
+
+    >>> x = torch.tensor([[-1., 0.], [1., 2.]])
+    >>> zeros = torch.zeros(2, dtype=torch.int64)
+    >>> torch.quantize_per_channel(x, torch.tensor([0.1, 0.01]), zeros, 0, torch.qint8).int_repr()
+    tensor([[-10,   0],
+            [100, 127]], dtype=torch.int8)
+    """
+    kind = _check_dtype(dtype)
+    values = _check_float32(input)
+    quantizer = _per_channel(kind, scales, zero_points, axis, values.shape)
+    return quantized(quantizer.quantize(values), quantizer)
+
+
+@public(spaces=("torch", "Tensor"))
+def dequantize(input: Any) -> Any:
+    """The float32 numbers of a quantized tensor; other tensors as float32. A list gives a tuple.
+
+    https://pytorch.org/docs/stable/generated/torch.dequantize.html
+
+    >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 0, torch.qint8).dequantize()
+    tensor([0.3000])
+    """
+    if isinstance(input, (list, tuple)):
+        return tuple(dequantize(x) for x in input)
+    if not isinstance(input, QuantizedTensor):
+        return input.float()
+    return wrap(_array(input, "dequantize").values())
+
+
+@public(spaces=("torch", "Tensor"))
+def int_repr(input: Tensor) -> Tensor:
+    """The integers of a quantized tensor, as a tensor of its own memory.
+
+    https://pytorch.org/docs/stable/generated/torch.Tensor.int_repr.html
+
+    >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 5, torch.quint8).int_repr()
+    tensor([8], dtype=torch.uint8)
+    """
+    return wrap(_array(input, "int_repr").codes.copy())
+
+
+def _array(input: Tensor, name: str) -> QuantizedArray:
+    array: Any = input._array
+    if not isinstance(array, QuantizedArray):
+        raise NotImplementedError(missing_implementation(name, "CPU"))
+    if QuantizedCreated.used is not None:
+        QuantizedCreated.used()
+    return array
+
+
+def _quantizer(input: Tensor, name: str, cls: type, scheme: str) -> Any:
+    quantizer = _array(input, name).quantizer
+    if not isinstance(quantizer, cls):
+        raise RuntimeError(f"Expected {scheme} to be true, but got false.")
+    return quantizer
+
+
+def _per_tensor_of(input: Tensor, name: str) -> PerTensor:
+    quantizer: PerTensor = _quantizer(
+        input, name, PerTensor, "quantizer->qscheme() == kPerTensorAffine")
+    return quantizer
+
+
+def _per_channel_of(input: Tensor, name: str) -> PerChannel:
+    quantizer: PerChannel = _quantizer(
+        input, name, PerChannel, "quantizer->qscheme() == kPerChannelAffine || "
+        "quantizer->qscheme() == kPerChannelAffineFloatQParams")
+    return quantizer
+
+
+@public(spaces=("torch", "Tensor"))
+def q_scale(input: Tensor) -> float:
+    """The scale of a tensor that is quantized as a whole.
+
+    >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_scale()
+    0.1
+    """
+    return _per_tensor_of(input, "q_scale").scale
+
+
+@public(spaces=("torch", "Tensor"))
+def q_zero_point(input: Tensor) -> int:
+    """The zero point of a tensor that is quantized as a whole.
+
+    >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_zero_point()
+    5
+    """
+    return _per_tensor_of(input, "q_zero_point").zero_point
+
+
+@public(spaces=("torch", "Tensor"))
+def q_per_channel_scales(input: Tensor) -> Tensor:
+    """The scales of a tensor that is quantized by channel."""
+    return wrap(_per_channel_of(input, "q_per_channel_scales").scales.copy())
+
+
+@public(spaces=("torch", "Tensor"))
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
+    """The zero points of a tensor that is quantized by channel."""
+    return wrap(_per_channel_of(input, "q_per_channel_zero_points").zero_points.copy())
+
+
+@public(spaces=("torch", "Tensor"))
+def q_per_channel_axis(input: Tensor) -> int:
+    """Along which axis the channels of a tensor lie that is quantized by channel."""
+    return _per_channel_of(input, "q_per_channel_axis").axis
+
+
+def qscheme(self: Tensor) -> Any:
+    """The quantization scheme of a quantized tensor.
+
+    >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).qscheme()
+    torch.per_tensor_affine
+    """
+    return _array(self, "qscheme").quantizer.scheme
+
+
+publish(qscheme, ("qscheme",), ("Tensor",))
+
+
+def _codes_dtype(input: Tensor) -> QuantizedDtype:
+    from ...tensor.dtypes import QUANTIZED
+
+    for dtype in QUANTIZED.values():
+        if dtype.codes == input._array.dtype:
+            return dtype
+    raise RuntimeError(f"integers of dtype {input.dtype} are not a quantized dtype's")
+
+
+@public()
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
+    """A quantized tensor of the integers of a uint8, int8 or int32 tensor."""
+    quantizer = PerTensor(_codes_dtype(input), float(scale), int(zero_point))
+    return quantized(input._array.copy("K"), quantizer)
+
+
+@public()
+def _make_per_channel_quantized_tensor(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int
+) -> Tensor:
+    """A quantized tensor of the integers of a uint8, int8 or int32 tensor, by channel."""
+    dtype = _codes_dtype(input)
+    quantizer = _per_channel(dtype, scale, zero_point, axis, input._array.shape)
+    return quantized(input._array.copy("K"), quantizer)
+
+
+def _empty(size: Any, quantizer: Quantizer) -> Tensor:
+    shape = tuple(size)
+    return wrap_quantized(QuantizedArray(np.zeros(shape, quantizer.dtype.codes), quantizer))
+
+
+@public()
+def _empty_affine_quantized(
+    *size: Any, scale: float = 1.0, zero_point: int = 0, dtype: Any = None, **ignored: Any
+) -> Tensor:
+    """A quantized tensor of any numbers."""
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return _empty(shape, PerTensor(_check_dtype(dtype), float(scale), int(zero_point)))
+
+
+@public()
+def _empty_per_channel_affine_quantized(
+    *size: Any, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any = None, **ignored: Any
+) -> Tensor:
+    """A tensor of any numbers, quantized by channel."""
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return _empty(shape, _per_channel(_check_dtype(dtype), scales, zero_points, axis,
+                                      tuple(shape)))
+
+
+@public()
+def empty_quantized(size: Any, qtensor: Tensor, **ignored: Any) -> Tensor:
+    """A quantized tensor of any numbers with another one's quantizer."""
+    return _empty(size, _array(qtensor, "empty_quantized").quantizer)
+
+
+@public()
+def _choose_qparams_per_tensor(input: Tensor, reduce_range: bool = False) -> tuple[float, int]:
+    """The scale and zero point of uint8 that span a tensor's values."""
+    values = input._array
+    return choose_parameters(float(values.min()), float(values.max()),
+                             *quantization_range(quint8, reduce_range))

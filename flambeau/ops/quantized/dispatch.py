@@ -1,0 +1,82 @@
+"""Dispatch of operators on quantized tensors: which implementation a call goes to.
+
+Methods and Python's operators find theirs on the tensor's class. Functions wear stubs from the
+first quantized tensor on; until then nothing looks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ...tensor.opaque_window import missing_implementation
+from ...tensor.quantized import QuantizedCreated, QuantizedTensor
+from ...tensor.tensor import Tensor
+from ..core.errors import Overriding
+from ..core.registry import PUBLIC, Operator
+from ..interception.torch_function import _disabled_torch_function_impl
+from ..interception.window_stubs import STUBS, Kind
+
+# By public name: what a call does where an argument is quantized.
+QUANTIZED: dict[str, Callable] = {}
+_methods: Any = QuantizedTensor
+_methods.__torch_function__ = _disabled_torch_function_impl
+_NO_METHODS = frozenset("cat concat stack max_pool2d avg_pool2d adaptive_avg_pool2d".split())
+
+
+def implements(*names: str) -> Callable[[Callable], Callable]:
+    """Registers a function of tensors under public names; methods of those names call it."""
+
+    def decorate(function: Callable) -> Callable:
+        for name in names:
+            QUANTIZED[name] = function
+            if name not in _NO_METHODS:
+                setattr(QuantizedTensor, name, function)
+        return function
+
+    return decorate
+
+
+def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a quantized tensor is among the arguments, or in a list among them."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, QuantizedTensor):
+            return True
+        if value.__class__ in (list, tuple) and any(isinstance(v, QuantizedTensor) for v in value):
+            return True
+    return False
+
+
+_next_in_line = Overriding.ask
+
+
+def _ask(operator: Operator, args: tuple) -> Any:
+    if not is_quantized_call(args, {}):
+        return _next_in_line(operator, args)
+    name = operator.name.lstrip("_")
+    function = QUANTIZED.get(name)
+    if function is None:
+        raise NotImplementedError(missing_implementation(name, "QuantizedCPU"))
+    return function(*args)
+
+
+def _wear_stubs() -> None:
+    """Has public functions look for quantized tensors."""
+    global _next_in_line
+    importlib.import_module(f"{__package__}.operators")
+    _next_in_line, Overriding.ask = Overriding.ask, _ask  # type: ignore[method-assign]
+    kind, seen = Kind("quantized", is_quantized_call), set()
+    for name, handler in QUANTIZED.items():
+        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
+            function = space.get(name)
+            if not isinstance(function, FunctionType) or id(function) in seen:
+                continue
+            seen.add(id(function))
+            STUBS.register(function, kind, handler)
+            if not name.startswith("__"):
+                STUBS.wear(function, kind, handler)
+
+
+QuantizedCreated.first = _wear_stubs

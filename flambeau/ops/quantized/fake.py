@@ -1,0 +1,117 @@
+"""Fake quantization: floating-point numbers rounded to what integers can hold, with gradients.
+
+The gradient takes rounding for the identity, so differences cannot check it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ..core.registry import Array, composite, opaque
+
+
+def _codes(x: Any, scale: Any, zero_point: Any) -> Any:
+    """The integers before saturation, as numbers; what is no number becomes the least one."""
+    with np.errstate(all="ignore"):
+        result = zero_point + np.rint(x * (np.float32(1) / scale).astype(x.dtype))
+    return np.where(np.isnan(result), -np.inf, result)
+
+
+def _fake(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
+    codes = np.clip(_codes(x, scale, zero_point), quant_min, quant_max)
+    return ((codes - zero_point).astype(np.float32) * scale).astype(x.dtype)  # as PyTorch rounds
+
+
+def _check_range(quant_min: int, quant_max: int) -> None:
+    if quant_min > quant_max:
+        raise RuntimeError("`quant_min` should be less than or         equal to `quant_max`.")
+
+
+@opaque(name="_fake_quantize_mask", expose=(), differentiable=False)
+def representable(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
+    """Where input is not saturated: there its gradient passes."""
+    codes = _codes(input, scale, zero_point)
+    return (codes >= quant_min) & (codes <= quant_max)
+
+
+def _declare(name: str, node: str) -> Any:
+    """One operator for each name that PyTorch gives the node."""
+
+    def body(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
+        """input rounded to the numbers that integers from quant_min to quant_max stand for."""
+        return _fake(input, scale, zero_point, quant_min, quant_max)
+
+    function = opaque(name=name, expose=(), node=node)(body)
+
+    @function.vjp
+    def _(g, input, scale, zero_point, quant_min, quant_max):
+        return g * representable(input, scale, zero_point, quant_min, quant_max)
+
+    return function
+
+
+by_number = _declare("_fake_quantize_by_number", "FakeQuantizePerTensorAffineCachemaskBackward0")
+by_tensor = _declare("_fake_quantize_by_tensor",
+                     "FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0")
+by_channel = _declare("_fake_quantize_by_channel",
+                      "FakeQuantizePerChannelAffineCachemaskBackward0")
+
+
+@composite(expose=("torch",))
+def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max):
+    """input rounded to the numbers that quantized integers stand for.
+
+    Gradients pass where it is not saturated.
+    `scale` and `zero_point` are numbers, or tensors of one. RuntimeError where the zero point does
+    not lie between `quant_min` and `quant_max`.
+    https://pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html
+
+    >>> torch.fake_quantize_per_tensor_affine(torch.tensor([0.26, 9.]), 0.1, 0, 0, 15)
+    tensor([0.3000, 1.5000])
+    """
+    _check_range(quant_min, quant_max)
+    steps = scale.item() if isinstance(scale, Tensor) else scale
+    zero = zero_point.item() if isinstance(zero_point, Tensor) else zero_point
+    if not quant_min <= zero <= quant_max:
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+    function = by_tensor if isinstance(scale, Tensor) else by_number
+    return function(input, np.float32(steps), np.float32(zero), quant_min, quant_max)
+
+
+@composite(expose=("torch",))
+def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
+    """As `fake_quantize_per_tensor_affine`, of each place along `axis` by itself.
+
+    https://pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
+
+    >>> zeros = torch.zeros(2, dtype=torch.int32)
+    >>> x = torch.tensor([[0.26], [0.26]])
+    >>> torch.fake_quantize_per_channel_affine(x, torch.tensor([0.1, 0.5]), zeros, 0, 0, 15)
+    tensor([[0.3000],
+            [0.5000]])
+    """
+    kind = zero_point.dtype.name
+    if kind not in ("int32", "float32", "float16"):
+        raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {_CASED[kind]}")
+    if scale.ndim != 1 or zero_point.ndim != 1:
+        raise RuntimeError("scale and zero point need to be 1-D")
+    if scale.numel() != zero_point.numel():
+        raise RuntimeError("scale and zero-point need to have the same dimensions")
+    if scale.numel() != input.size(axis):
+        raise RuntimeError("dimensions of scale and zero-point are not consistent with input "
+                           "tensor")
+    _check_range(quant_min, quant_max)
+    zeros = zero_point._array.astype(np.float32)
+    if kind == "int32" and not ((quant_min <= zeros) & (zeros <= quant_max)).all():
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+    shape = [1] * input.ndim
+    shape[axis] = -1
+    steps = scale._array.astype(np.float32).reshape(shape)
+    return by_channel(input, steps, zeros.reshape(shape), quant_min, quant_max)
+
+
+_CASED = {"int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "float64": "Double",
+          "bool": "Bool", "bfloat16": "BFloat16"}

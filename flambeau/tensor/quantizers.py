@@ -1,0 +1,176 @@
+"""Quantizers: from float32 numbers to integers and back, with PyTorch's rounding.
+
+A number x is stored as round(x / scale + zero_point), half to even, saturated at the ends of the
+integer type. As in PyTorch the division is a product with float32's 1 / scale. What is no number
+is stored as PyTorch's instructions leave it: see `nan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .dtypes import QuantizedDtype, qint32
+from .qschemes import (
+    per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine, qscheme,
+)
+
+SMALLEST_SCALE = np.float32(6.1e-5)  # what `choose_parameters` gives at least
+
+
+def quantize(
+    values: np.ndarray, scale: Any, zero_point: Any, dtype: QuantizedDtype, nan: int,
+    fused: bool = False,
+) -> np.ndarray:
+    """The integers of float32 values; scale and zero point are numbers or broadcast.
+
+    `nan`: the integer that stands for what is no number. `fused`: the product is not rounded before
+    the zero point is added.
+    """
+    with np.errstate(all="ignore"):
+        inverse = np.float32(1) / np.asarray(scale, np.float32)
+        if fused:  # float64 holds the product
+            wide = values * np.float64(inverse) + zero_point
+            steps = np.rint(wide.astype(np.float32))
+        else:
+            steps = np.rint(values * inverse + np.asarray(zero_point, np.float32))
+    least, most = dtype.limits
+    if dtype is qint32:  # float32 does not have its ends
+        steps = steps.astype(np.float64)
+    steps = np.where(np.isnan(steps), nan, steps)
+    return np.clip(steps, least, most).astype(dtype.codes)
+
+
+def dequantize(codes: np.ndarray, scale: Any, zero_point: Any) -> np.ndarray:
+    """The float32 numbers that integers stand for."""
+    if codes.dtype.itemsize == 4:
+        shifted = (codes.astype(np.int64) - zero_point).astype(np.float32)
+    else:
+        shifted = codes.astype(np.float32) - np.asarray(zero_point, np.float32)
+    result: np.ndarray = shifted * np.asarray(scale, np.float32)
+    return result
+
+
+class PerTensor(NamedTuple):
+    """One scale and zero point for all elements."""
+
+    dtype: QuantizedDtype
+    scale: float
+    zero_point: int
+    scheme: qscheme = per_tensor_affine
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        """The integers of float32 values."""
+        least, most = self.dtype.limits
+        wide = self.dtype is qint32  # PyTorch's loop for it has no fused operation
+        nan = least if wide else most
+        return quantize(values, self.scale, self.zero_point, self.dtype, nan, not wide)
+
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
+        """The float32 values of integers."""
+        return dequantize(codes, self.scale, self.zero_point)
+
+    def suffixes(self, _: Callable[[np.ndarray], str]) -> list[str]:
+        """What a printed tensor says of it."""
+        return [f"scale={self.scale}", f"zero_point={self.zero_point}"]
+
+    def same(self, other: Any) -> bool:
+        """Whether both give equal numbers to equal integers."""
+        return isinstance(other, PerTensor) and self == other
+
+
+class PerChannel(NamedTuple):
+    """A scale and a zero point for each place along an axis.
+
+    Zero points are int64 and scales float64, or both float32.
+    """
+
+    dtype: QuantizedDtype
+    scales: np.ndarray
+    zero_points: np.ndarray
+    axis: int
+
+    @property
+    def scheme(self) -> qscheme:
+        """`torch.per_channel_affine`, or the one with floating zero points."""
+        floating = self.zero_points.dtype.kind == "f"
+        return per_channel_affine_float_qparams if floating else per_channel_affine
+
+    def _along(self, ndim: int, numbers: np.ndarray) -> np.ndarray:
+        shape = [1] * ndim
+        shape[self.axis] = numbers.size
+        return numbers.reshape(shape)
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        """The integers of float32 values."""
+        scales, zeros = (self._along(values.ndim, n) for n in (self.scales, self.zero_points))
+        if self.zero_points.dtype.kind == "f":
+            scales = np.where(scales == 0, np.float32(1), scales)
+        nan = self.dtype.limits[0] if self.dtype is qint32 else 0
+        return quantize(values, scales, zeros, self.dtype, nan)
+
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
+        """The float32 values of integers."""
+        scales, zeros = (self._along(codes.ndim, n) for n in (self.scales, self.zero_points))
+        return dequantize(codes, scales, zeros)
+
+    def suffixes(self, shown: Callable[[np.ndarray], str]) -> list[str]:
+        """What a printed tensor says of it."""
+        return [f"scale={shown(self.scales)}", f"zero_point={shown(self.zero_points)}",
+                f"axis={self.axis}"]
+
+    def same(self, other: Any) -> bool:
+        """Whether both give equal numbers to equal integers."""
+        return isinstance(other, PerChannel) and self.dtype is other.dtype \
+            and self.axis == other.axis and np.array_equal(self.scales, other.scales) \
+            and np.array_equal(self.zero_points, other.zero_points)
+
+    def at(self, index: int) -> PerTensor:
+        """Of one place along the axis."""
+        return PerTensor(self.dtype, float(self.scales[index]), int(self.zero_points[index]))
+
+
+Quantizer = PerTensor | PerChannel
+
+
+def choose_parameters(
+    low: float, high: float, least: int, most: int
+) -> tuple[float, int]:
+    """Scale and zero point for values between `low` and `high` in the integers `least` to `most`.
+
+    Zero is always stored exactly.
+    """
+    low32, high32 = np.float32(min(low, 0.0)), np.float32(max(high, 0.0))
+    with np.errstate(all="ignore"):
+        scale = (float(high32) - float(low32)) / (most - least)
+        if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
+            scale = 0.1
+        if scale < SMALLEST_SCALE:
+            before = np.float32(scale)
+            scale = float(SMALLEST_SCALE)
+            low32, high32 = _stretched(low32, high32, before, most - least)
+    from_low, from_high = least - float(low32) / scale, most - float(high32) / scale
+    low_error = abs(least) - abs(float(low32) / scale)
+    high_error = abs(most) - abs(float(high32) / scale)
+    zero = from_low if low_error < high_error else from_high
+    return scale, int(np.clip(np.rint(zero), least, most))
+
+
+def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
+    """The ends that belong to the smallest scale."""
+    if low == 0:
+        return low, SMALLEST_SCALE * np.float32(steps)
+    if high == 0:
+        return -SMALLEST_SCALE * np.float32(steps), high
+    factor = SMALLEST_SCALE / before
+    return low * factor, high * factor
+
+
+def quantization_range(dtype: QuantizedDtype, reduce_range: bool = False) -> tuple[int, int]:
+    """The integers that values of a dtype may have; `reduce_range`: in one bit less."""
+    least, most = dtype.limits
+    if reduce_range and dtype is not qint32:
+        return int(least / 2), most // 2
+    return least, most
