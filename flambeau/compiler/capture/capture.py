@@ -29,9 +29,9 @@ from .lazy_call import Deferred
 from .live_tensors import live_tensors
 from .side_effects import clean, noted
 from .escapes import backward_problem, finish, live_outputs
-from ..trace.ambient_modes import ambient_modes
+from ..trace.ambient_modes import read_ambient_modes
 from .returned_tensors import describe_returned
-from ..trace.operands import arrays_in, flat, tensors_in
+from ..trace.operands import arrays_in, flatten, tensors_in
 from ..trace.trace_signature import Precedent
 from .host_reads import Number, forgotten, plain, reads
 from .recorder import Recorder
@@ -141,8 +141,8 @@ def capture(
         _remember(recorder, args, kwargs)
         watcher = None
         if prove:
-            leaves = flat((args, kwargs) if kwargs else args)
-            watcher = Watcher(function, args, kwargs, leaves, Number, trace.existing)
+            leaves = flatten((args, kwargs) if kwargs else args)
+            watcher = Watcher(function, args, kwargs, leaves, Number, trace.existing_tensors)
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
@@ -164,8 +164,8 @@ def capture(
             if recorder.numbers:
                 clean(recorder.surroundings)
                 if not forgotten(recorder.numbers):
-                    trace.problem("item() reads a tensor's values in Python", "")
-        _conclude(recorder, states, flat((args, kwargs)))
+                    trace.add_problem("item() reads a tensor's values in Python", "")
+        _conclude(recorder, states, flatten((args, kwargs)))
         trace.proof = None if watcher is None else watcher.conclude(recorder.public)
         return result, trace
     finally:
@@ -176,7 +176,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
     """Notes all that the call left; `states`: of the tensors that were there, as they were."""
     trace, existing = recorder.trace, recorder.held[0][0]
     for what in recorder.awaited.values():
-        trace.problem(f"{what} outside of it: compile the whole step, backward included", "")
+        trace.add_problem(f"{what} outside of it: compile the whole step, backward included", "")
     finish(trace)
     _count_writes(trace, recorder.versions)
     _compare_states(trace, states)
@@ -220,7 +220,7 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     owners = {id(s.owner) for s in trace.storages
               if s.external and s.number in met - arguments - updated} - covered
     for tensor in tensors if owners else ():
-        if id(tensor) in trace.existing and id(owner_of(tensor._array)) in owners:
+        if id(tensor) in trace.existing_tensors and id(owner_of(tensor._array)) in owners:
             trace.externals[id(tensor)] = tensor
 
 
@@ -237,46 +237,46 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     inputs = [t for t in {**supplied, **trace.externals}.values() if t.requires_grad]
     problem = backward_problem(trace, outputs, inputs)
     if problem is not None:
-        trace.problem(problem, "")
+        trace.add_problem(problem, "")
         return
     draw = np.random.RandomState(0)
     cotangents = []
     for y in outputs:
         shape = y._array.shape
         cotangent = np.asarray(draw.standard_normal(shape)).astype(y._array.dtype)
-        trace.known.add(id(cotangent))
+        trace.known_owners.add(id(cotangent))
         cotangents.append(cotangent)
     backward = trace.backward = Backward(len(trace.events), outputs, cotangents, inputs)
     for cotangent in cotangents:
-        storage = trace.storage(cotangent)
+        storage = trace.storage_of(cotangent)
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
     try:
         result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
-        trace.problem("it returns a tensor of whose graph backward has been through a part; return "
-                      "tensor.detach()", "")
+        trace.add_problem("it returns a tensor of whose graph backward has been through a part; "
+                          "return tensor.detach()", "")
         return
     for g in result:
-        backward.grads.append(None if g is None else trace.value(g._array))
-        backward.arrays.append(None if g is None else trace.copied(g._array))
+        backward.grads.append(None if g is None else trace.value_of(g._array))
+        backward.arrays.append(None if g is None else trace.copy_array(g._array))
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     """Notes which memory is there before the step; holds the objects, to keep their ids theirs."""
     trace = recorder.trace
-    trace.modes = ambient_modes()
+    trace.modes = read_ambient_modes()
     tensors = live_tensors()
     arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
-    trace.known.update(map(id, owners))
-    trace.given = {id(t) for t in tensors_in((args, kwargs))}
-    trace.existing = {id(t) for t in tensors} - trace.given
+    trace.known_owners.update(map(id, owners))
+    trace.argument_tensors = {id(t) for t in tensors_in((args, kwargs))}
+    trace.existing_tensors = {id(t) for t in tensors} - trace.argument_tensors
     for i, array in enumerate(arrays_in((args, kwargs))):
-        storage = trace.storage(array)
+        storage = trace.storage_of(array)
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
-            storage.start = address(array) - address(storage.owner)
+            storage.argument_offset = address(array) - address(storage.owner)
     recorder.held.append([tensors, owners])
     recorder.versions = [(t, t._version) for t in tensors]
 
@@ -295,12 +295,12 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
     """Refuses calls that give a tensor from outside another shape, memory, history or flag: a
     program writes values alone."""
     for tensor, array, requires_grad, node in states:
-        if id(owner_of(array)) not in trace.numbers:
+        if id(owner_of(array)) not in trace.storage_numbers:
             continue  # another thread's
         if tensor._requires_grad is not requires_grad or tensor._node is not node:
-            trace.problem("it changes whether a tensor from outside requires grad, or writes to "
-                          "one that is part of a graph", "")
+            trace.add_problem("it changes whether a tensor from outside requires grad, or writes "
+                              "to one that is part of a graph", "")
             return
         if tensor._array is not array:
-            trace.problem("it gives a tensor from outside another shape or other memory", "")
+            trace.add_problem("it gives a tensor from outside another shape or other memory", "")
             return

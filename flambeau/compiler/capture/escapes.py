@@ -24,15 +24,15 @@ def finish(trace: Trace) -> None:
         if storage.owner is None or storage.initial is None or storage.number in changed:
             continue
         if not same_bits(_as_bytes(storage.owner), storage.initial):
-            trace.problem("memory was changed by something that cannot be recorded", "")
+            trace.add_problem("memory was changed by something that cannot be recorded", "")
     tensors = list(tensors_of(trace.result))
     _forget_own_grads(trace, tensors)
     if trace.backward is None and live_outputs(trace):
-        trace.problem(
+        trace.add_problem(
             "it returns a tensor with a graph that backward has not been through: call backward "
             "inside the step, or return tensor.detach()", "",
         )
-    trace.walked = dict.fromkeys(trace.walked)
+    trace.walked_nodes = dict.fromkeys(trace.walked_nodes)
     _find_kept(trace, tensors)
 
 
@@ -40,9 +40,9 @@ def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
     """Lets go of leaves that the step made itself, as for a penalty on a gradient: their grads go
     with them."""
     for key, access in list(trace.grads.items()):
-        if trace.made(access.tensor):
+        if trace.has_created(access.tensor):
             if access.tensor._grad is not None and any(access.tensor is y for y in returned):
-                trace.problem("it returns a tensor that it made, with a .grad", "")
+                trace.add_problem("it returns a tensor that it made, with a .grad", "")
             del trace.grads[key]
 
 
@@ -52,14 +52,14 @@ def live_outputs(trace: Trace) -> list[Tensor]:
     for tensor in tensors_of(trace.result):
         node = tensor._history()
         node = node.node if node.__class__ is Output else node
-        if trace.made(tensor) and _can_go_backward(trace, node):
+        if trace.has_created(tensor) and _can_go_backward(trace, node):
             result[id(tensor)] = tensor
     return list(result.values())
 
 
 def _can_go_backward(trace: Trace, node: Any) -> bool:
     """Whether a node's graph is there, as far as no backward pass has freed a part of it."""
-    if node is None or id(node) in trace.walked:
+    if node is None or id(node) in trace.walked_nodes:
         return False
     stack, met = [node], {id(node)}
     while stack:
@@ -67,7 +67,7 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
             single = edge.node if edge.__class__ is Output else edge
             if not isinstance(single, Node) or id(single) in met:
                 continue
-            if single.saved is None and id(single) in trace.walked:
+            if single.saved is None and id(single) in trace.walked_nodes:
                 return False
             met.add(id(single))
             stack.append(single)
@@ -85,7 +85,7 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
         if target is None or key_of(target) in ends:
             continue
         if isinstance(target, Tensor):
-            if id(target) in trace.existing or id(target) in returned:
+            if id(target) in trace.existing_tensors or id(target) in returned:
                 return ("backward through its result reaches a leaf that it made and returns, or "
                         "one from outside that no operator took")
             continue
@@ -134,8 +134,8 @@ def walk(trace: Trace, target: Any) -> None:
     while stack:
         single = stack.pop()
         single = single.node if single.__class__ is Output else single
-        if isinstance(single, Node) and id(single) not in trace.walked:
-            trace.walked[id(single)] = single
+        if isinstance(single, Node) and id(single) not in trace.walked_nodes:
+            trace.walked_nodes[id(single)] = single
             stack.extend(single.edges)
 
 
@@ -158,7 +158,7 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
         retained = _kept(trace, allowed)
     if retained:
         line = _line_of(trace, retained[0])
-        trace.problem(
+        trace.add_problem(
             "it keeps a tensor that it made in a list or an attribute, without returning it", line
         )
 
@@ -187,7 +187,7 @@ def _kept(trace: Trace, allowed: set[int]) -> list[Tensor]:
 
 
 def _line_of(trace: Trace, tensor: Tensor) -> str:
-    value = trace.value(tensor._array)
+    value = trace.value_of(tensor._array)
     for event in trace.events:
         if value is not None and value in event.results:
             return event.line

@@ -25,12 +25,12 @@ from ...tensor.layout import dense_order, empty_strided_array
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
-from ..trace.bindings import Bindings, window_on
-from ..trace.counter_rng import Counted, draw_key
+from ..trace.bindings import Bindings, window_on_bytes
+from ..trace.counter_rng import CounterDraw, draw_key
 from ..trace.operands import arrays_in, as_arrays, unbind
 from ..trace.trace_signature import Geometry, Precedent
 from ..trace.trace import (
-    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, mapped, values_in,
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, map_values, values_in,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Deferred:
             elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
                 result.append(owner[...])
             else:
-                result.append(window_on(_as_bytes(owner), value))
+                result.append(window_on_bytes(_as_bytes(owner), value))
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
@@ -163,7 +163,7 @@ class Deferred:
         trace.values = self.values
         for storage in trace.storages:
             if storage.external and trace.values and storage.owner is not None:
-                storage.initial = trace.copied(_as_bytes(storage.owner))
+                storage.initial = trace.copy_array(_as_bytes(storage.owner))
         drawing, recorder.drawing = recorder.drawing, True
         autocast, STATE.enabled = STATE.enabled, False
         try:
@@ -220,12 +220,12 @@ class _Computation:
         owner = self.memory.get(value.storage)
         if owner is None:
             owner = self.memory[value.storage] = _owner(self.trace.storages[value.storage])
-        return window_on(_as_bytes(owner), value)
+        return window_on_bytes(_as_bytes(owner), value)
 
     def operator(self, i: int, event: Event) -> None:
         """Runs an operator."""
         operator = event.operator
-        args = mapped(event.args, lambda value: wrap(self.array(value)))
+        args = map_values(event.args, lambda value: wrap(self.array(value)))
         at = operator.tensor_positions
         args = tuple(x if k in at else as_arrays(x) for k, x in enumerate(args))
         plain, named = unbind(operator, args)
@@ -248,7 +248,7 @@ class _Computation:
         """Draws."""
         target, *rest = event.args
         array = self.array(target)
-        if isinstance(event.function, Counted):
+        if isinstance(event.function, CounterDraw):
             key, generator = event.array, event.args[2]
             assert key is not None
             if id(key) not in self.keys:
@@ -257,7 +257,7 @@ class _Computation:
             event.function.fill(array, int(key[0]))
             return
         event.function(array, *rest, **event.kwargs)
-        event.array = self.trace.copied(array)
+        event.array = self.trace.copy_array(array)
 
     def update(self, i: int, event: Event) -> None:
         """An optimiser's formula."""
@@ -289,7 +289,7 @@ def laid_out(whole: Geometry) -> np.ndarray:
 
 def _owner(storage: Storage) -> np.ndarray:
     """A storage's memory; other memory where the call has let go of it."""
-    owner = storage.owner if storage.reference is None else storage.reference()
+    owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole
     return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
 

@@ -18,10 +18,10 @@ from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
 from ...tensor.untracked_read import peek
 from ...tensor.tensor import Tensor
-from ..trace.counter_rng import counted, draw_key
+from ..trace.counter_rng import replace_draw, draw_key
 from .host_reads import handed_on
 from .recorder import Recorder
-from ..trace.trace import DRAW, HostCall, updates_of
+from ..trace.trace import DRAW, HostCall, count_updates
 
 Pairs = Iterator[tuple[Any, Callable]]
 
@@ -59,15 +59,15 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
             r.drawing = False
     line = r.line()[0]
     if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
-        r.trace.problem("random numbers are drawn with tensors as parameters", line)
-    r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
-          kwargs=kwargs, array=None if later else r.trace.copied(args[0]))
+        r.trace.add_problem("random numbers are drawn with tensors as parameters", line)
+    r.add(DRAW, function=original, args=(r.trace.value_of(args[0], fresh=True), *args[1:]),
+          kwargs=kwargs, array=None if later else r.trace.copy_array(args[0]))
     return result
 
 
 def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bool:
     """Draws from a counter, where there is such a draw."""
-    result = counted(original, args, kwargs, r.streams)
+    result = replace_draw(original, args, kwargs, r.streams)
     if result is None:
         return False
     draw, generator = result
@@ -79,7 +79,7 @@ def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bo
             draw_key(key, generator)
     if r.deferred is None:
         draw.fill(args[0], int(key[0]))
-    r.add(DRAW, function=draw, args=(r.trace.value(args[0], fresh=True), draw, generator),
+    r.add(DRAW, function=draw, args=(r.trace.value_of(args[0], fresh=True), draw, generator),
           array=key)
     return True
 
@@ -90,7 +90,7 @@ def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
     drawn = np.empty(array.transpose(order).shape, precision)
     distributions.fill_uniform(drawn, generator)
     target = tensors.wrap(array)
-    r.trace.value(array, fresh=True)
+    r.trace.value_of(array, fresh=True)
     below = tensors.wrap(drawn).permute(*map(int, np.argsort(order))) < tensors.wrap(p)
     in_place.write(target, below._array, "bernoulli")
     return array
@@ -104,8 +104,8 @@ def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator:
     def randperm(array: np.ndarray, *_: Any) -> None:
         array[...] = original(n, dtype, generator)
 
-    r.add(DRAW, function=randperm, args=(r.trace.value(result, fresh=True), n, dtype, generator),
-          array=r.trace.copied(result))
+    r.add(DRAW, function=randperm, args=(r.trace.value_of(result, fresh=True), n, dtype, generator),
+          array=r.trace.copy_array(result))
     return result
 
 
@@ -146,7 +146,7 @@ def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs:
     if args or kwargs:
         r.problem("a scheduler's step gets a number, which may be another at each call")
     optimiser = self.optimizer
-    updates = updates_of(r.trace, optimiser)
+    updates = count_updates(r.trace, optimiser)
     with r.silence():
         result = original(self, *args, **kwargs)
     r.trace.host_calls.append(HostCall(self.step, optimiser, updates, r.line()[0]))

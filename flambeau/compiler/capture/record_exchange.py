@@ -61,7 +61,7 @@ class Transfer:
         )
 
     def _copied(self, array: np.ndarray) -> np.ndarray | None:
-        return self._recorder.trace.copied(array)
+        return self._recorder.trace.copy_array(array)
 
 
 class _Identity:

@@ -192,8 +192,8 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
         key = optimiser._flambeau_begin(group, param, state)
     result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
     for tensor in result:
-        r.trace.existing.add(id(tensor))
-        r.trace.known.add(id(owner_of(tensor._array)))
+        r.trace.existing_tensors.add(id(tensor))
+        r.trace.known_owners.add(id(owner_of(tensor._array)))
         r.held.append((tensor, owner_of(tensor._array)))
         r.note_version(tensor)
     if result and _goes_on_otherwise(r, optimiser, group, param, state, key):

@@ -229,9 +229,9 @@ def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
 
 def _from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
     result = original(ndarray)
-    storage = r.trace.storage(ndarray)
+    storage = r.trace.storage_of(ndarray)
     if storage is not None:
-        r.trace.alias(result._array, storage)
+        r.trace.alias_storage(result._array, storage)
     return result
 
 
@@ -245,14 +245,14 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
 
 def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
     result = original(array)
-    if r.trace.storage(result._array) is None:
+    if r.trace.storage_of(result._array) is None:
         frame: Any = sys._getframe(3)  # past guarded and the stub
         place = frame.f_globals.get("__name__"), frame.f_code.co_name
         zero = place[1] == "_" and result._array.size == 1 and not result._array.any()
         if place in _OF_SHAPES or (zero and str(place[0]).startswith("flambeau.ops")):
             r.constant(result._array, original)
         else:
-            r.trace.makers[id(owner_of(result._array))] = f"{place[0]}.{place[1]}"
+            r.trace.unrecorded_makers[id(owner_of(result._array))] = f"{place[0]}.{place[1]}"
     return result
 
 
@@ -280,7 +280,7 @@ def _factories(r: Recorder) -> Pairs:
 
 def _touch(r: Recorder, leaf: Tensor, read: bool) -> None:
     if id(leaf) not in r.trace.grads:
-        outside = id(leaf) in r.trace.existing or id(leaf) in r.trace.given
+        outside = id(leaf) in r.trace.existing_tensors or id(leaf) in r.trace.argument_tensors
         r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read, outside)
 
 
@@ -312,7 +312,7 @@ def _alias(r: Recorder, original: Callable, tensor: Any, *args: Any) -> Any:
 
 
 def _detach(r: Recorder, original: Callable, tensor: Any) -> Any:
-    if id(tensor) in r.trace.existing or id(tensor) in r.trace.given:
+    if id(tensor) in r.trace.existing_tensors or id(tensor) in r.trace.argument_tensors:
         r.problem("detach_() of a tensor from outside")
     return original(tensor)
 
@@ -330,7 +330,7 @@ def _engine_run(
     r: Recorder, original: Callable, roots: Any, retain_graph: Any, *args: Any, **kwargs: Any
 ) -> Any:
     for target, g in roots:
-        if r.trace.storage(g._array) is None:
+        if r.trace.storage_of(g._array) is None:
             r.constant(g._array, original)
         if not retain_graph:
             walk(r.trace, target)

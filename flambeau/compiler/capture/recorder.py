@@ -99,7 +99,7 @@ class Recorder:
     def refer(self, x: Any, line: str = "") -> Any:
         """Arguments with Values in place of tensors and arrays."""
         if isinstance(x, Tensor):
-            if id(x) in self.trace.existing:
+            if id(x) in self.trace.existing_tensors:
                 self.trace.externals[id(x)] = x
             return self.window(x._array, line)
         if isinstance(x, np.ndarray):
@@ -118,18 +118,18 @@ class Recorder:
 
     def setting(self, x: Any, line: str) -> Any:
         """A part of an operator's settings: arrays in them are its own, and do not change."""
-        own = isinstance(x, np.ndarray) and self.trace.value(x) is None
+        own = isinstance(x, np.ndarray) and self.trace.value_of(x) is None
         return x if own else self.refer(x, line)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array; a problem where nobody knows how its memory came to be."""
-        result = self.trace.value(array)
+        result = self.trace.value_of(array)
         if result is None and _caller() in _OF_SHAPES:
             return self.constant(array)
         if result is None:
-            maker = self.trace.makers.get(id(owner_of(array)), "NumPy")
-            result = self.trace.value(array, fresh=True)
-            self.trace.problem(
+            maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "NumPy")
+            result = self.trace.value_of(array, fresh=True)
+            self.trace.add_problem(
                 "it uses a tensor whose values were not computed by flambeau's operators, but by "
                 f"{maker}", line or self.line()[0],
             )
@@ -139,7 +139,7 @@ class Recorder:
         """Results as Values on new memory."""
         if isinstance(result, Tensor):
             self.trace.tensors[id(result)] = weakref.ref(result)
-            return self.trace.value(result._array, fresh=True)
+            return self.trace.value_of(result._array, fresh=True)
         if isinstance(result, (tuple, list)):
             return tuple(self.made(item) for item in result)
         return None
@@ -177,23 +177,23 @@ class Recorder:
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
         """Records that `source` was written over `target`."""
         line, _ = self.line()
-        into = self.trace.value(target, fresh=True)
+        into = self.trace.value_of(target, fresh=True)
         self.add(WRITE, args=(into, self.window(source, line)), **parts)
 
     def constant(self, array: np.ndarray, function: Any = None) -> Value:
         """Records that an array was made from nothing."""
-        value = self.trace.value(array, fresh=True)
+        value = self.trace.value_of(array, fresh=True)
         assert value is not None
-        self.add(CONSTANT, function=function, results=(value,), array=self.trace.copied(array))
+        self.add(CONSTANT, function=function, results=(value,), array=self.trace.copy_array(array))
         return value
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:
         """Records that memory was reserved."""
-        self.add(EMPTY, function=function, results=(self.trace.value(array, fresh=True),))
+        self.add(EMPTY, function=function, results=(self.trace.value_of(array, fresh=True),))
 
     def problem(self, what: str) -> None:
         """Notes why this step cannot be compiled, and the line."""
-        self.trace.problem(what, self.line()[0])
+        self.trace.add_problem(what, self.line()[0])
 
     # ------------------------------------------------------------------------- operators
 
@@ -261,7 +261,7 @@ class Recorder:
         if not fresh and operator.kind is not Kind.COMPOSITE and not _writes(operator):
             return
         results = tuple(
-            self.trace.value(y._array, fresh=True) if isinstance(y, Tensor) else None
+            self.trace.value_of(y._array, fresh=True) if isinstance(y, Tensor) else None
             for y in outputs
         )
         parts = tuple(isinstance(y, Tensor) and y._array.base is not None for y in outputs)
@@ -296,17 +296,17 @@ class Recorder:
             result = original(*args, **kwargs)
             if not self.on:
                 return result
-            unknown = [y for y in tensors_in(result) if self.trace.storage(y._array) is None]
+            unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
             if unknown and self.deferred is not None:
                 del self.trace.events[start:]
                 self.compute()
                 result = original(*args, **kwargs)
-                unknown = [y for y in tensors_in(result) if self.trace.storage(y._array) is None]
+                unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
             wrote = ()
             if refs is not None and first is not None and first._version > version:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
-                    wrote = (self.trace.value(first._array),)
+                    wrote = (self.trace.value_of(first._array),)
             if name in _SHAPED_BY_VALUES:
                 self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:

@@ -84,12 +84,12 @@ class _Description:
         leaf = self.leaves.get(id(tensor))
         if leaf is not None:
             return ReturnedTensor(leaf=leaf)
-        if id(tensor) in trace.existing or id(tensor) in trace.given:
+        if id(tensor) in trace.existing_tensors or id(tensor) in trace.argument_tensors:
             return ReturnedTensor(outside=tensor)
         if tensor.__class__ is not Tensor:
-            trace.problem(f"it returns a new tensor of class {tensor.__class__.__name__}", "")
+            trace.add_problem(f"it returns a new tensor of class {tensor.__class__.__name__}", "")
         elif tensor.__dict__:
-            trace.problem("it returns a new tensor with attributes or hooks of its own", "")
+            trace.add_problem("it returns a new tensor with attributes or hooks of its own", "")
         base, source = tensor._base, None
         if base is not None:
             source = self._locate_base(base)
@@ -98,7 +98,7 @@ class _Description:
         version = tensor._version if source is None else 0
         whole = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(
-            None, None, trace.value(tensor._array), source, base is not None, whole, version,
+            None, None, trace.value_of(tensor._array), source, base is not None, whole, version,
             bool(tensor.requires_grad), tensor._history() is None,
         )
 

@@ -31,8 +31,8 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
     for holder in (*around.holders, *around.groups):
         for name, key, value in _changes(holder):
             if id(holder.place) in around.given:
-                trace.problem("it changes a list or dict that is an argument: return what is new "
-                              "instead", around.line_of(key))
+                trace.add_problem("it changes a list or dict that is an argument: return what is "
+                                  "new instead", around.line_of(key))
                 return result
             numbers = of_numbers(value)
             if numbers and holder.place is not None:
@@ -41,7 +41,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
                 value = kept_read(value, old, holder.place, key)
                 trace.plain += _plain_leaves(value)
             if holder.place is None or not (numbers or _of_tensors(value)):
-                trace.problem(f"it changes {name}, which is Python's, and no compiled call "
+                trace.add_problem(f"it changes {name}, which is Python's, and no compiled call "
                               "would", around.line_of(key))
                 return result
             trace.effects.append(Effect(name, holder.place, key))

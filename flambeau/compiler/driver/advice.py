@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def advice(what: str) -> str:
+def advise(what: str) -> str:
     """What to do about a reason to stay eager; empty where there is nothing."""
     if "reads" in what and "Python" in what:
         return "Return the tensor from the step and read it outside"

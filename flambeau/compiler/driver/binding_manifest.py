@@ -27,78 +27,84 @@ from ..functionalization.graph_inputs import (
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)
-_OURS = ("flambeau.ops.", "flambeau.optim.")  # whose sources are in the key of a precedent
+# Whose sources are in the key of a precedent
+_LIBRARY_MODULES = ("flambeau.ops.", "flambeau.optim.")
 _KINDS = {str(item): item for item in FROM_NUMPY}
 
 
-class _Unsaid(Exception):
+class _Inexpressible(Exception):
     """Something in bindings that a recipe has no words for."""
 
 
-def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Bindings) -> list | None:
+def write_manifest(
+    trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Bindings
+) -> list | None:
     """The recipe of a program; None where there are no words for it. Before the trace is stripped.
 
     Plain lists, numbers and texts: it is kept on disk.
     """
-    if bindings.backward or bindings.calls or bindings.effects or bindings.after:
+    if bindings.backward or bindings.calls or bindings.effects or bindings.callbacks:
         return None
-    if bindings.looked or not _is_ours(trace):
+    if bindings.depends_on_state_values or not _is_library_code(trace):
         return None
     try:
-        slots = [_slot(slot, source, trace)
+        slots = [_write_slot(slot, source, trace)
                  for slot, source in zip(bindings.slots, graph.sources, strict=True)]
         words: list[list] = []
-        form = _form(bindings.result, {}, words, trace)
+        form = _write_result(bindings.result, {}, words, trace)
         return [
-            _circumstances(trace, leaves),
+            _write_circumstances(trace, leaves),
             [[s.kind, s.name, s.shape, s.type.value, s.strides] for s in graph.sources], slots,
-            words, form, _gradients(trace, graph, bindings),
-            [_check(check, bindings.slots) for check in bindings.checks],
+            words, form, _write_gradients(trace, graph, bindings),
+            [_write_check(check, bindings.slots) for check in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes],
         ]
-    except _Unsaid:
+    except _Inexpressible:
         return None
 
 
-def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings] | None:
+def read_manifest(
+    manifest: list, trace: Trace, leaves: list[Any]
+) -> tuple[Graph, bind.Bindings] | None:
     """The edges of a program, a graph with nothing in between, and its bindings; None where the
     recipe is one for other circumstances."""
-    circumstances, sources, slots, words, form, gradients, checks, outputs, writes = made
+    circumstances, sources, slots, words, form, gradients, checks, outputs, writes = manifest
     try:
-        if _circumstances(trace, leaves) != circumstances:
+        if _write_circumstances(trace, leaves) != circumstances:
             return None
-    except _Unsaid:
+    except _Inexpressible:
         return None
     bindings = bind.Bindings()
     bind_arguments(trace, leaves, bindings)
-    _updates(trace, bindings)
-    retained: dict[int, np.ndarray] = {}
+    _bind_updates(trace, bindings)
+    grad_arrays: dict[int, np.ndarray] = {}
     accesses = list(trace.grads.values())
     for access, slot in gradients:
         leaf, tensor = accesses[access].tensor, None
         if slot is not None:
-            value = trace.value(accesses[access].tensor._grad._array)
+            value = trace.value_of(accesses[access].tensor._grad._array)
             assert value is not None
-            retained[slot], tensor = allocate_gradient(value)
+            grad_arrays[slot], tensor = allocate_gradient(value)
         bindings.grads.append((leaf, tensor))
-    bindings.entry = gradients_read_before(trace)
+    bindings.incoming_grads = gradients_read_before(trace)
     drawn = list_draws(trace)
-    for at, said in enumerate(slots):
-        state = bind.State(retained[at]) if at in retained else None
-        bindings.slots.append(state or _said(said, trace, drawn))
+    for slot_number, record in enumerate(slots):
+        state = bind.State(grad_arrays[slot_number]) if slot_number in grad_arrays else None
+        bindings.slots.append(state or _read_slot(record, trace, drawn))
     bindings.recorded = [None] * len(slots)
-    bindings.result = _formed(form, _formed_tensors(words, trace))
-    ends = [_value(shape, kind) for shape, kind in outputs]
-    supplied = [Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
-             for (kind, name, shape, type, strides), slot
-             in zip(sources, bindings.slots, strict=True)]
-    bindings.checks = [_checked(check, bindings.slots, supplied) for check in checks]
-    edges = [(slot, _value(sources[slot][2], sources[slot][3])) for slot in writes]
-    return Graph(supplied, [], ends, edges), bindings
+    bindings.result = _read_result(form, _read_new_tensors(words, trace))
+    output_specs = [_placeholder(shape, kind) for shape, kind in outputs]
+    input_sources = [
+        Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
+        for (kind, name, shape, type, strides), slot in zip(sources, bindings.slots, strict=True)
+    ]
+    bindings.checks = [_read_check(check, bindings.slots, input_sources) for check in checks]
+    edges = [(slot, _placeholder(sources[slot][2], sources[slot][3])) for slot in writes]
+    return Graph(input_sources, [], output_specs, edges), bindings
 
 
-def _is_ours(trace: Trace) -> bool:
+def _is_library_code(trace: Trace) -> bool:
     """Whether what is computed is said by this library's own sources."""
     for event in trace.events:
         if event.kind == OPERATOR:
@@ -108,7 +114,7 @@ def _is_ours(trace: Trace) -> bool:
             place = getattr(formula, "__module__", "")
         else:
             continue
-        if not place.startswith(_OURS):
+        if not place.startswith(_LIBRARY_MODULES):
             return False
     return True
 
@@ -116,167 +122,169 @@ def _is_ours(trace: Trace) -> bool:
 # ------------------------------------------------------------------------- circumstances
 
 
-def _circumstances(trace: Trace, leaves: list[Any]) -> list:
+def _write_circumstances(trace: Trace, leaves: list[Any]) -> list:
     """What a graph and its bindings depend on beside a trace's events and external memory."""
     result: list[Any] = []
     for leaf in leaves:
         array = array_of(leaf)
-        result.append(None if array is None else trace.numbers.get(id(owner_of(array))))
+        result.append(None if array is None else trace.storage_numbers.get(id(owner_of(array))))
     bindings = bind.Bindings()
     bind_arguments(trace, leaves, bindings)
     return [
         result,
-        [list(item) for item in bindings.together],
-        [list(item) for item in bindings.apart],
-        [[i, j, list(kind)] for i, j, kind in bindings.kinships],
+        [list(item) for item in bindings.overlapping_leaves],
+        [list(item) for item in bindings.disjoint_leaves],
+        [[i, j, list(kind)] for i, j, kind in bindings.aliasing],
         [
             str((storage.whole.shape, storage.whole.strides, storage.whole.dtype))
             for storage in trace.storages
         ],
-        [_returned(entry, trace) for entry in trace.returned],
-        _layout(trace.layout),
+        [_write_returned(entry, trace) for entry in trace.returned],
+        _write_layout(trace.layout),
         [repr(value) for value in trace.plain],
         [
             [
-                _window(g.tensor._array, trace),
+                _write_window(g.tensor._array, trace),
                 g.read,
-                _grad(g.before, None, trace),
-                _grad(g.tensor._grad, g.before, trace),
+                _write_grad(g.before, None, trace),
+                _write_grad(g.tensor._grad, g.before, trace),
             ]
             for g in trace.grads.values()
         ],
     ]
 
 
-def _returned(entry: ReturnedTensor, trace: Trace) -> list:
+def _write_returned(entry: ReturnedTensor, trace: Trace) -> list:
     """What a returned tensor is, in words that hold in another process."""
     if entry.outside is not None:
-        raise _Unsaid(entry)
-    return [entry.leaf, None if entry.window is None else _place(entry.window, trace),
+        raise _Inexpressible(entry)
+    return [entry.leaf, None if entry.window is None else _write_value(entry.window, trace),
             *entry[3:]]
 
 
-def _layout(x: Any) -> Any:
+def _write_layout(x: Any) -> Any:
     """The structure of a result in words."""
     if isinstance(x, tuple):
         kind, keys, parts = x
-        return [kind.__qualname__, repr(keys), [_layout(part) for part in parts]]
+        return [kind.__qualname__, repr(keys), [_write_layout(part) for part in parts]]
     return x if isinstance(x, (int, str)) else x.__qualname__
 
 
-def _grad(x: Any, before: Any, trace: Trace) -> str:
+def _write_grad(x: Any, before: Any, trace: Trace) -> str:
     """What a leaf's grad is, or was."""
     if x is None or x is before:
         return "none" if x is None else "same"
-    return f"{bool(x.requires_grad)} {_window(x._array, trace)}"
+    return f"{bool(x.requires_grad)} {_write_window(x._array, trace)}"
 
 
-def _window(array: np.ndarray, trace: Trace) -> str:
+def _write_window(array: np.ndarray, trace: Trace) -> str:
     """Where an array lies, where the trace knows it."""
-    number = trace.numbers.get(id(owner_of(array)))
+    number = trace.storage_numbers.get(id(owner_of(array)))
     if number is None:
         return f"other {array.shape} {array.strides} {array.dtype}"
-    value = trace.value(array)
+    value = trace.value_of(array)
     assert value is not None
-    return _place(value, trace)
+    return _write_value(value, trace)
 
 
-def _place(value: Value, trace: Trace) -> str:
-    at = value.offset - trace.storages[value.storage].start
+def _write_value(value: Value, trace: Trace) -> str:
+    at = value.offset - trace.storages[value.storage].argument_offset
     return f"{value.storage}+{at} {value.shape} {value.strides} {value.dtype}"
 
 
 # --------------------------------------------------------------------------------- parts
 
 
-def _slot(slot: Any, source: Source, trace: Trace) -> list:
+def _write_slot(slot: Any, source: Source, trace: Trace) -> list:
     """A slot in words."""
     if isinstance(slot, bind.Argument):
-        return ["argument", *_argument(slot)]
+        return ["argument", *_write_argument(slot)]
     if isinstance(slot, bind.Scalar):
         return ["scalar", slot.update, slot.place]
-    if isinstance(slot, bind.Drawn):
+    if isinstance(slot, bind.RandomInput):
         return ["drawn"]
     if not isinstance(slot, bind.State):
-        raise _Unsaid(slot)
+        raise _Inexpressible(slot)
     if source.name == "grad":
         return ["grad"]
-    return _state(slot, trace)
+    return _write_state(slot, trace)
 
 
-def _state(slot: bind.State, trace: Trace) -> list:
+def _write_state(slot: bind.State, trace: Trace) -> list:
     owner = owner_of(slot.array)
-    number = trace.numbers.get(id(owner))
+    number = trace.storage_numbers.get(id(owner))
     if number is None or trace.storages[number].owner is not owner:
-        raise _Unsaid(slot)
-    value = trace.value(slot.array)
+        raise _Inexpressible(slot)
+    value = trace.value_of(slot.array)
     assert value is not None
     return ["state", number, value.offset, value.shape, value.strides, str(value.dtype)]
 
 
-def _said(said: list, trace: Trace, drawn: Iterator[bind.Drawn]) -> Any:
+def _read_slot(record: list, trace: Trace, drawn: Iterator[bind.RandomInput]) -> Any:
     """A slot of its words."""
-    kind, *rest = said
+    kind, *rest = record
     if kind == "argument":
-        return _argued(*rest)
+        return _read_argument(*rest)
     if kind == "scalar":
         return bind.Scalar(*rest)
     if kind == "drawn":
         return next(drawn)
-    return _stated(rest, trace)
+    return _read_state(rest, trace)
 
 
-def _stated(rest: list, trace: Trace) -> bind.State:
-    number, offset, shape, strides, dtype = rest
+def _read_state(record: list, trace: Trace) -> bind.State:
+    number, offset, shape, strides, dtype = record
     value = Value(number, offset, tuple(shape), tuple(strides), _dtype(dtype))
-    return bind.State(bind.live(trace.storages[number], value))
+    return bind.State(bind.window_on_storage(trace.storages[number], value))
 
 
-def _argument(slot: bind.Argument) -> list:
+def _write_argument(slot: bind.Argument) -> list:
     return [slot.leaf, slot.offset, slot.shape, slot.strides, str(slot.dtype), slot.order]
 
 
-def _argued(
+def _read_argument(
     leaf: int, offset: int, shape: list, strides: list, dtype: str, order: list | None
 ) -> bind.Argument:
     return bind.Argument(leaf, offset, tuple(shape), tuple(strides), _dtype(dtype), _tuple(order))
 
 
-def _updates(trace: Trace, bindings: bind.Bindings) -> None:
+def _bind_updates(trace: Trace, bindings: bind.Bindings) -> None:
     for event in trace.events:
         if event.kind == UPDATE:
             bindings.updates.append(bind.Update(**event.kwargs, event=event))
 
 
-def _form(x: Any, table: dict[int, int], words: list[list], trace: Trace) -> list:
+def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace: Trace) -> list:
     """The form of a result in words; `words` gets those of new tensors, `table` their places."""
     if isinstance(x, bind.NewTensor):
-        if id(x) not in table:
-            said = _new_tensor(x, table, words, trace)
-            table[id(x)] = len(words)
-            words.append(said)
-        return ["new", table[id(x)]]
-    if isinstance(x, bind.Leaf):
+        if id(x) not in positions:
+            said = _write_new_tensor(x, positions, tensors, trace)
+            positions[id(x)] = len(tensors)
+            tensors.append(said)
+        return ["new", positions[id(x)]]
+    if isinstance(x, bind.ReturnedArgument):
         return ["leaf", x.number]
-    if isinstance(x, bind.Same) and x.value.__class__ in _PLAIN:
+    if isinstance(x, bind.ReturnedConstant) and x.value.__class__ in _PLAIN:
         return ["same", x.value]
     if x.__class__ in (tuple, list):
-        return [x.__class__.__name__, *(_form(part, table, words, trace) for part in x)]
+        parts = [_write_result(part, positions, tensors, trace) for part in x]
+        return [x.__class__.__name__, *parts]
     if x.__class__ is dict and all(key.__class__ is str for key in x):
-        return ["dict", *([key, _form(part, table, words, trace)] for key, part in x.items())]
-    raise _Unsaid(x)
+        pairs = [[key, _write_result(part, positions, tensors, trace)] for key, part in x.items()]
+        return ["dict", *pairs]
+    raise _Inexpressible(x)
 
 
-def _new_tensor(x: bind.NewTensor, table: dict[int, int], words: list[list],
+def _write_new_tensor(x: bind.NewTensor, positions: dict[int, int], tensors: list[list],
                 trace: Trace) -> list:
-    source = None if x.source is None else _form(x.source, table, words, trace)
+    source = None if x.source is None else _write_result(x.source, positions, tensors, trace)
     if x.live is not None:
-        raise _Unsaid(x)
+        raise _Inexpressible(x)
     memory: list = []
     if isinstance(x.memory, bind.Argument):
-        memory = ["argument", *_argument(x.memory)]
+        memory = ["argument", *_write_argument(x.memory)]
     elif isinstance(x.memory, bind.State):
-        memory = _state(x.memory, trace)
+        memory = _write_state(x.memory, trace)
     else:
         window = x.memory.window
         part = None if window is None else [window[0], window[1], str(window[2])]
@@ -284,38 +292,38 @@ def _new_tensor(x: bind.NewTensor, table: dict[int, int], words: list[list],
     return [memory, source, x.is_view, x.is_whole, x.version, x.requires_grad, x.is_leaf]
 
 
-def _formed(said: list, tensors: list[bind.NewTensor]) -> Any:
+def _read_result(record: list, tensors: list[bind.NewTensor]) -> Any:
     """The form of a result of its words."""
-    kind, *rest = said
+    kind, *rest = record
     if kind == "new":
         return tensors[rest[0]]
     if kind in ("leaf", "same"):
-        return bind.Leaf(*rest) if kind == "leaf" else bind.Same(*rest)
+        return bind.ReturnedArgument(*rest) if kind == "leaf" else bind.ReturnedConstant(*rest)
     if kind == "dict":
-        return {key: _formed(part, tensors) for key, part in rest}
-    parts = [_formed(part, tensors) for part in rest]
+        return {key: _read_result(part, tensors) for key, part in rest}
+    parts = [_read_result(part, tensors) for part in rest]
     return tuple(parts) if kind == "tuple" else parts
 
 
-def _formed_tensors(words: list[list], trace: Trace) -> list[bind.NewTensor]:
+def _read_new_tensors(records: list[list], trace: Trace) -> list[bind.NewTensor]:
     """The new tensors of a result, of their words."""
     tensors: list[bind.NewTensor] = []
-    for (kind, *rest), source, *flags in words:
+    for (kind, *rest), source, *flags in records:
         memory: Any
         if kind == "argument":
-            memory = _argued(*rest)
+            memory = _read_argument(*rest)
         elif kind == "state":
-            memory = _stated(rest, trace)
+            memory = _read_state(rest, trace)
         else:
             number, shape, order, part = rest
             window = None if part is None else (part[0], tuple(part[1]), _dtype(part[2]))
             memory = bind.Output(number, tuple(shape), tuple(order), window)
-        shared = None if source is None else _formed(source, tensors)
+        shared = None if source is None else _read_result(source, tensors)
         tensors.append(bind.NewTensor(memory, shared, *flags))
     return tensors
 
 
-def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
+def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
     """Which accesses to grads set one, and the slot of its memory."""
     numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
@@ -324,36 +332,36 @@ def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
             for leaf, grad in bindings.grads]
 
 
-def _check(single: IndexCheck, slots: list[Any]) -> list:
+def _write_check(check: IndexCheck, slots: list[Any]) -> list:
     """A check in words: of an argument's numbers, or of a small graph's."""
-    node, graph = single.bound.node, ""
-    if single.graph is not None:
-        graph = base64.b64encode(serialize_graph(single.graph)).decode()
-    if single.leaf is None and not graph:
-        raise _Unsaid(single)
+    node, graph = check.bound.node, ""
+    if check.graph is not None:
+        graph = base64.b64encode(serialize_graph(check.graph)).decode()
+    if check.leaf is None and not graph:
+        raise _Inexpressible(check)
     numbers = {id(slot): i for i, slot in enumerate(slots)}
     return [
         node.shape,
         node.type.value,
-        single.bound.size,
-        single.bound.ignored,
-        single.leaf,
+        check.bound.size,
+        check.bound.ignored,
+        check.leaf,
         graph,
-        [numbers[id(slot)] for slot in single.slots],
+        [numbers[id(slot)] for slot in check.slots],
     ]
 
 
-def _checked(said: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
+def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
     """A check of its words."""
-    shape, kind, size, ignored, leaf, data, places = said
-    bound = IndexBound(_value(shape, kind), size, ignored)
+    shape, kind, size, ignored, leaf, graph_text, slot_numbers = record
+    bound = IndexBound(_placeholder(shape, kind), size, ignored)
     if leaf is not None:
         return IndexCheck(bound, leaf)
-    graph = deserialize_graph(base64.b64decode(data), [sources[i] for i in places])
-    return IndexCheck(bound, None, graph, tuple([slots[i] for i in places]))
+    graph = deserialize_graph(base64.b64decode(graph_text), [sources[i] for i in slot_numbers])
+    return IndexCheck(bound, None, graph, tuple([slots[i] for i in slot_numbers]))
 
 
-def _value(shape: Any, kind: str) -> Node:
+def _placeholder(shape: Any, kind: str) -> Node:
     """A node that says what a value is like, and not where it comes from."""
     return Node(Op.INPUT, (), tuple(shape), Type(kind))
 

@@ -26,29 +26,29 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
 from ..follow.hooks import ACTIVE
 from ..schedule.arena import Arena
-from .advice import advice
+from .advice import advise
 from ..capture.capture import busy, capture
 from ..capture.record_writes import CALLED_THROUGH
 from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
 from ..runtime.guards import Environment, Modules, reachable_memory
-from ..trace.operands import flat
-from .specialization_key import described, shared
+from ..trace.operands import flatten
+from .specialization_key import describe_argument, describe_overlap
 from .build_task import Pending
 from .variant import Variant
-from .eviction import Places
-from ..trace.ambient_modes import ambient_modes
-from ..trace.bindings import number_bumps
+from .eviction import SpecializationTable
+from ..trace.ambient_modes import read_ambient_modes
+from ..trace.bindings import locate_version_bumps
 from ..trace.trace_signature import Precedent, keep, kept, place, precedent
 from ..runtime.guarded_call import MISS, Program
-from .binding_manifest import followed, recipe
+from .binding_manifest import read_manifest, write_manifest
 from ..validation.reference import Reference
 from ..runtime.optimizer_counters import recorded_groups
 from ..runtime.sample_inputs import Sample
 from ..validation.self_check import check
 from ..runtime.commit_results import complete, is_possible, take_over
-from ..trace.trace import Trace, difference
+from ..trace.trace import Trace, find_divergence
 from ..ir.errors import Unfit, describe_failure, within_memory
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
@@ -67,7 +67,7 @@ class Compiled:
         self._last: Program | None = None  # which served the last call
         self._variants: dict[Any, Variant] = {}
         self._most = MANY if options["dynamic"] else PROGRAMS  # of them
-        self._places = Places()
+        self._places = SpecializationTable()
         self._told: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
         self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
@@ -194,7 +194,7 @@ class Compiled:
             self._programs, self._roots, self._last = [], None, None
             self._followed = None
             self._variants.clear()
-            self._places = Places()
+            self._places = SpecializationTable()
             self._told.clear()
             self._accumulated.clear()
 
@@ -228,10 +228,10 @@ class Compiled:
                 result = variant.program.call(args, kwargs)
                 if result is not MISS:
                     return result
-                self._accumulates(variant.program.bindings.absent())
+                self._accumulates(variant.program.bindings.list_absent_grads())
             return self._function(*args, **kwargs)
         if variant.program is not None:
-            if self._accumulates(variant.program.bindings.absent()):
+            if self._accumulates(variant.program.bindings.list_absent_grads()):
                 return self._advance(args, kwargs)
             self._forget(variant)
         variant.calls += 1
@@ -264,7 +264,7 @@ class Compiled:
         """Where an earlier process would have kept what such a call does."""
         self._training()  # finds the modules
         roots = self._roots or ()
-        return place(self._function, args, kwargs, ambient_modes(), roots, self._options)
+        return place(self._function, args, kwargs, read_ambient_modes(), roots, self._options)
 
     def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
         """Looks for what such calls did in an earlier process."""
@@ -275,8 +275,11 @@ class Compiled:
                 variant.kept = kept(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
-        key = (described(args), described(kwargs), shared((args, kwargs), self._reachable),
-               ambient_modes(), self._training(), self._absent())
+        key = (
+            describe_argument(args), describe_argument(kwargs),
+            describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
+            self._training(), self._absent(),
+        )
         known = self._variants.get(key)
         if known is None:
             if len(self._variants) >= self._most:
@@ -386,7 +389,7 @@ class Compiled:
             return
         match = self._differs(variant, trace, last)
         if match is not None and last is not None and self._accumulates(
-            last.absent(), trace.absent()
+            last.list_absent_grads(), trace.list_absent_grads()
         ):
             _compute(trace)
             return
@@ -408,7 +411,7 @@ class Compiled:
         if plain:
             self._pass_over(variant)
             return
-        trace.strip()
+        trace.release_memory()
         if variant.recorded >= RECORDED and variant.difference is not None:
             self._stop_skipping(variant, *variant.difference)
 
@@ -417,8 +420,9 @@ class Compiled:
         """What a recorded call did otherwise than the last one, and the line."""
         if last is None:
             return self._moved(variant, trace)
-        result = difference(last, trace) or self._moved(variant, trace)
-        if result and variant.calls < PATIENT and last.accumulated() != trace.accumulated():
+        result = find_divergence(last, trace) or self._moved(variant, trace)
+        moved = last.list_incoming_grads() != trace.list_incoming_grads()
+        if result and variant.calls < PATIENT and moved:
             variant.recorded -= 1  # the grads' memory stays only once a program made it
         return result
 
@@ -471,13 +475,13 @@ class Compiled:
         pending = self._begun(trace, args, kwargs, result)
         if is_possible(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = result, trace.result
-        trace.strip()
+        trace.release_memory()
         if self._now or trace.communicates or self._options["backend"] == "evaluate":
             self._work(pending)
             self._adopt(variant, pending, args, kwargs)
             return
         with within_memory("settle"):
-            pending.bindings.settle([slot for slot, _ in pending.graph.writes])
+            pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
         variant.pending = pending
         if not run_in_background("flambeau compile", self._work, pending):
             self._work(pending)
@@ -494,13 +498,13 @@ class Compiled:
         if result is None or not is_possible(pending.graph, pending.bindings, trace.result):
             return False
         pending.result = trace.result
-        trace.strip()
+        trace.release_memory()
         self._work(pending)
         if self._is_right(variant, pending, self._is_plain(variant)):
             result.start = variant.calls
             pending.precedent = variant.like = result
             variant.candidate = pending
-            pending.bindings.forget()
+            pending.bindings.release_recording()
             return True
         return variant.stopped
 
@@ -517,13 +521,13 @@ class Compiled:
             self._work(pending, trace.deferred.arena)
             if pending.failed():
                 return False  # once more, with values, which tells why
-        leaves = flat((args, kwargs) if kwargs else args)
+        leaves = flatten((args, kwargs) if kwargs else args)
         if candidate is not None:
             move_all(pending.bindings, pending.step)
         if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
         pending.given, pending.proof = (args, kwargs), trace.proof
-        trace.strip()
+        trace.release_memory()
         with within_memory("sample"):
             pending.sample = pending.sample or Sample(pending.bindings)
         self._install(variant, pending)
@@ -531,29 +535,29 @@ class Compiled:
 
     def _restored(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
         """The program of an earlier process, where a recipe says what binds it."""
-        from .restore import restored
+        from .restore import restore_program
 
         known = trace.deferred.precedent
         if known.recipe is None or known.table is None:
             return None
-        result = followed(known.recipe, trace, flat((args, kwargs) if kwargs else args))
+        result = read_manifest(known.recipe, trace, flatten((args, kwargs) if kwargs else args))
         if result is None or not is_possible(*result, trace.result):
             return None
         pending = Pending()
         pending.graph, pending.bindings = result
         trace.deferred.expect(pending.bindings)
         with suppress(MemoryError):  # once more, from what is recorded, which tells why
-            pending.step = restored(pending.graph, known.table, trace.deferred.arena)
+            pending.step = restore_program(pending.graph, known.table, trace.deferred.arena)
         pending.modes, pending.proof = trace.modes, trace.proof
-        leaves = flat((args, kwargs) if kwargs else args)
-        pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
+        leaves = flatten((args, kwargs) if kwargs else args)
+        pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         return None if pending.step is None else pending
 
     def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
                result: Precedent | None = None) -> Pending:
         """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
         pending = Pending()
-        leaves = flat((args, kwargs) if kwargs else args)
+        leaves = flatten((args, kwargs) if kwargs else args)
         try:
             pending.graph, pending.bindings = trace_to_graph(trace, leaves)
         except Unfit:
@@ -561,8 +565,8 @@ class Compiled:
         except Exception as error:
             raise Unfit(describe_failure(error, "trace_to_graph")) from error
         if result is not None:
-            result.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
-        pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
+            result.recipe = write_manifest(trace, leaves, pending.graph, pending.bindings)
+        pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         pending.modes, pending.given, pending.proof = trace.modes, (args, kwargs), trace.proof
         pending.groups = recorded_groups(pending.bindings)
         return pending
@@ -630,7 +634,7 @@ class Compiled:
         variant.like = variant.kept = None
         self._programs.insert(0, variant.program)
         self._last = variant.program
-        pending.bindings.forget()
+        pending.bindings.release_recording()
         variant.program.grads.settle()
         level = min(DEBUG.value(), 6)
         if level:
@@ -659,7 +663,7 @@ class Compiled:
         variant.stop()
         where = f" ({line})" if line else ""
         text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
-        text += f". {more}" if (more := advice(what)) else ""
+        text += f". {more}" if (more := advise(what)) else ""
         if self._options["fullgraph"]:
             raise RuntimeError(text)
         self._tell(text, line)

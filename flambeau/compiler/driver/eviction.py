@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-PATIENCE = 16  # calls of a kind without a program while another is not called at all
-WAITING = 64  # kinds that are counted
+EVICTION_CALLS = 16  # calls of a kind without a program while another is not called at all
+MAX_WAITING_KEYS = 64  # kinds that are counted
 
 
-class Places:
+class SpecializationTable:
     """Counts calls of kinds that have no place."""
 
     def __init__(self) -> None:
@@ -25,9 +25,9 @@ class Places:
         `used`: how often each kind that has one was called; None for those that keep it.
         """
         count, before = self._waiting.pop(key, (0, dict(used)))
-        if count + 1 < PATIENCE:
+        if count + 1 < EVICTION_CALLS:
             self._waiting[key] = count + 1, before
-            if len(self._waiting) > WAITING:
+            if len(self._waiting) > MAX_WAITING_KEYS:
                 del self._waiting[next(iter(self._waiting))]  # the one that came last long ago
             return None
         return next((single for single, calls in used.items()

@@ -10,7 +10,7 @@ from ..runtime.executable import Planned, Step
 from ..schedule.program_table import load_table
 
 
-def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
+def restore_program(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
     """The program that was kept under a key, with a graph's sources, outputs and writes; None
     where a part of it is not there any more. Its graph is asked for when somebody asks how it was
     planned."""

@@ -8,19 +8,19 @@ import numpy as np
 
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
-from ..trace.bindings import kinship
-from ..trace.operands import flat, is_named
+from ..trace.bindings import describe_aliasing
+from ..trace.operands import flatten, is_named_tuple
 from ..trace.plain_values import PLAIN, plain_key
 from ..trace.trace import address
 
 
-def described(x: Any) -> Any:
+def describe_argument(x: Any) -> Any:
     """A key for an argument: structure, shapes, dtypes, plain values, identities."""
     kind = x.__class__
-    if kind in (tuple, list) or is_named(x):
-        return (kind, *map(described, x))
+    if kind in (tuple, list) or is_named_tuple(x):
+        return (kind, *map(describe_argument, x))
     if kind is dict:
-        return (kind, *((key, described(value)) for key, value in x.items()))
+        return (kind, *((key, describe_argument(value)) for key, value in x.items()))
     if isinstance(x, Tensor):
         a = x._array
         return kind, a.shape, a.strides, a.dtype, a.__class__, bool(x.requires_grad)
@@ -29,13 +29,13 @@ def described(x: Any) -> Any:
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
 
 
-def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
+def describe_overlap(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
     whether they are one object, or views of one tensor. Also which lie on memory that the step
     reaches by itself, of which `reachable` has ids."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     result: list[tuple] = []
-    for i, leaf in enumerate(flat(given)):
+    for i, leaf in enumerate(flatten(given)):
         array = leaf._array if isinstance(leaf, Tensor) else leaf
         if not isinstance(array, np.ndarray):
             continue
@@ -46,5 +46,5 @@ def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
             apart = not np.may_share_memory(array, other)
             same = address(array) == address(other)
             place = "same" if same else "apart" if apart else "partly"
-            result.append((first, i, place, *kinship(earlier, leaf)))
+            result.append((first, i, place, *describe_aliasing(earlier, leaf)))
     return tuple(result)

@@ -77,7 +77,7 @@ class BackwardPass:
             return False
         for leaf in self.leaves:
             grad = leaf._grad
-            value = None if grad is None else recorder.trace.value(grad._array)
+            value = None if grad is None else recorder.trace.value_of(grad._array)
             if grad is None or value is None or grad._base is not None or grad._requires_grad:
                 return False
             whole = recorder.trace.storages[value.storage].whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...autograd.node import Node, Output
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor, creation
-from ..trace.bindings import window_on
+from ..trace.bindings import window_on_bytes
 from .memory_layout import laid_out
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
 def _window(owner: Any, value: Any) -> Any:
     whole = value.offset == 0 and value.shape == owner.shape \
         and value.strides == owner.strides and value.dtype == owner.dtype
-    return owner[...] if whole else window_on(_as_bytes(owner), value)
+    return owner[...] if whole else window_on_bytes(_as_bytes(owner), value)

@@ -19,7 +19,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.size import Size
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
-from ..trace.bindings import window_on
+from ..trace.bindings import window_on_bytes
 from ..trace.trace import EMPTY, Value
 from .following import Following
 from .hooks import ACTIVE, Hook
@@ -357,7 +357,7 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
 
 def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
     """A window on an array."""
-    return window_on(_as_bytes(owner), value)
+    return window_on_bytes(_as_bytes(owner), value)
 
 
 def _every(result: Any) -> Any:

@@ -20,7 +20,7 @@ from ...tensor.exposed_memory import any_exposed, is_exposed
 from ...tensor.size import Size
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, creation, view_of
-from ..trace.bindings import window_on
+from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
 from .listed_history import attach
@@ -142,7 +142,7 @@ class Following:
         if part:
             whole = value.offset == 0 and value.shape == owner.shape \
                 and value.strides == owner.strides and value.dtype == owner.dtype
-            array = owner[...] if whole else window_on(_as_bytes(owner), value)
+            array = owner[...] if whole else window_on_bytes(_as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
         result = _new(Tensor)

@@ -430,7 +430,7 @@ def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **k
     session = ACTIVE.session
     recorder = session.recorder
     for _, g in roots:
-        if recorder.trace.storage(g._array) is None:
+        if recorder.trace.storage_of(g._array) is None:
             recorder.constant(g._array, original)
     start, new = len(recorder.trace.events), None
     if args in _PLAIN_PASS and not kwargs and len(roots) == 1:

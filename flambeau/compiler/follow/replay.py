@@ -13,9 +13,9 @@ from ...ops.core.autocast import STATE
 from ...ops.core.registry import Operator
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor, wrap
-from ..trace.bindings import window_on
+from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind
-from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, mapped
+from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, map_values
 from .following import Following
 from .memory_layout import laid_out
 from .segment import Entry
@@ -54,7 +54,7 @@ class Replay:
             return owner
         if s in following.shifts:
             value = replace(value, offset=value.offset + following.shifts[s])
-        return window_on(_as_bytes(owner), value)
+        return window_on_bytes(_as_bytes(owner), value)
 
     def _inner(self, s: int) -> np.ndarray:
         """Memory that Python has not seen."""
@@ -69,7 +69,7 @@ class Replay:
     def operator(self, i: int, entry: Entry) -> None:
         """Runs an operator."""
         event, operator = entry.event, entry.operator
-        args = mapped(event.args, lambda value: wrap(self.array(value)))
+        args = map_values(event.args, lambda value: wrap(self.array(value)))
         at = operator.tensor_positions
         args = tuple([x if k in at else as_arrays(x) for k, x in enumerate(args)])
         result = apply(operator, args)

@@ -20,7 +20,7 @@ from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.errors import Unfit, describe_failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
-from ..trace.bindings import Argument, Bindings, Drawn, Scalar, State
+from ..trace.bindings import Argument, Bindings, RandomInput, Scalar, State
 from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
 from ..validation.self_check import KINK_TOLERANCE, agree, max_magnitude
 from ..validation.self_check import CANCELLATION_TOLERANCE, squared_distance
@@ -154,7 +154,7 @@ class SegmentProgram:
             elif kind is Scalar:
                 result.append(float(following.updates[self.update_at[slot.update]][slot.place]))
             else:
-                assert kind is Drawn
+                assert kind is RandomInput
                 result.append(slot.view)
         return result
 
@@ -243,5 +243,5 @@ def _trace(segment: Segment, count: int, owners: Sequence[np.ndarray | None]) ->
             0 if owner is None else address(owner),
         ))
         if external and owner is not None:
-            trace.numbers[id(owner)] = s
+            trace.storage_numbers[id(owner)] = s
     return trace

@@ -14,7 +14,7 @@ from ...ops.core.registry import Operator
 from ...tensor.storage import owner_of
 from ..capture.live_tensors import live_tensors
 from ..capture.recorder import Recorder
-from ..trace.ambient_modes import ambient_modes
+from ..trace.ambient_modes import read_ambient_modes
 from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
 from .backward_pass import BackwardPass
 from .segment import INPUT, INTERNAL, STABLE, Memory, Segment
@@ -38,11 +38,11 @@ class SegmentRecorder(Recorder):
         self.why = self.fault = ""
         tensors = live_tensors()
         owners = [owner_of(t._array) for t in tensors]
-        self.trace.known.update(map(id, owners))
-        self.trace.existing = {id(t) for t in tensors}
+        self.trace.known_owners.update(map(id, owners))
+        self.trace.existing_tensors = {id(t) for t in tensors}
         self.stable = {id(owner_of(t._array)) for t in tensors if isinstance(t, Parameter)}
         self.held.append((tensors, owners))
-        self.modes = ambient_modes()
+        self.modes = read_ambient_modes()
         self.calls: dict[int, list[Any]] = {}  # of composite functions, by the number of events
         self.sequence: int = _next_sequence()
         self.backwards: list[BackwardPass] = []
@@ -77,24 +77,24 @@ class SegmentRecorder(Recorder):
     def adopt(self, array: np.ndarray) -> None:
         """Takes memory that Python made meanwhile for memory that was there before."""
         owner = owner_of(array)
-        if id(owner) not in self.trace.numbers:
-            self.trace.known.add(id(owner))
+        if id(owner) not in self.trace.storage_numbers:
+            self.trace.known_owners.add(id(owner))
             self.held.append(owner)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array."""
-        result = self.trace.value(array)
+        result = self.trace.value_of(array)
         if result is not None:
             return result
-        maker = self.trace.makers.get(id(owner_of(array)), "")
+        maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "")
         if maker and not maker.startswith(_WRAPPING):
             self.fault = self.fault or f"{maker} computes values unseen ({line or self.line()[0]})"
         self.adopt(array)
-        return self.trace.value(array)
+        return self.trace.value_of(array)
 
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
         """Records that `source` was written over `target`."""
-        self.trace.value(target)  # which may have been there before
+        self.trace.value_of(target)  # which may have been there before
         super().write(target, source, **parts)
 
     def add(self, kind: str, **parts: Any) -> Event:
@@ -118,7 +118,7 @@ class SegmentRecorder(Recorder):
         trace = self.trace
         events = trace.events if self.cut is None else trace.events[: self.cut]
         self.held.clear()
-        trace.walked.clear()
+        trace.walked_nodes.clear()
         trace.grads.clear()
         if self.fault or not events or self.trace.problems:
             self.why = self.fault or self.why or str(trace.problems[:1])
@@ -131,7 +131,7 @@ class SegmentRecorder(Recorder):
         segment = Segment(events, memory, self.modes, self.silent, self.calls)
         segment.group_updates = {i for i in self.group_updates if i < len(events)}
         alive = {s.number for s in trace.storages
-                 if s.reference is not None and s.reference() is not None}
+                 if s.owner_ref is not None and s.owner_ref() is not None}
         for backward in self.backwards:
             result = {s for e in segment.entries[backward.start : backward.end] for s in e.made}
             result -= {value.storage for _, _, value, _ in backward.grads}
@@ -176,7 +176,7 @@ class SegmentRecorder(Recorder):
                     array = _window(owner, use)
             stored = owner if kind == STABLE else None
             memory.append(Memory(kind, storage.whole, stored, first.get(storage.number)))
-            owners.append(storage.reference() if storage.reference is not None else owner)
+            owners.append(storage.owner_ref() if storage.owner_ref is not None else owner)
             inputs.append(array)
         return memory, owners, inputs
 

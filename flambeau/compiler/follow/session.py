@@ -17,7 +17,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
-from ..trace.ambient_modes import ambient_modes
+from ..trace.ambient_modes import read_ambient_modes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following
 from .hooks import ACTIVE, RECORDING, Hook
@@ -63,7 +63,7 @@ class Session:
         while self.tried < len(segments):
             segment = segments[self.tried]
             self.tried += 1
-            if segment.is_ready and segment.modes == ambient_modes():
+            if segment.is_ready and segment.modes == read_ambient_modes():
                 self.following = Following(segment)
                 return True
         return False
@@ -330,7 +330,7 @@ class Session:
             original(*args, **kwargs)
         recorder = self.next_recorder()
         if recorder is not None:
-            into = recorder.trace.value(array, fresh=True)
+            into = recorder.trace.value_of(array, fresh=True)
             recorder.add(DRAW, function=original, args=(into, *rest), kwargs=kwargs,
                          array=array.copy())
         return array

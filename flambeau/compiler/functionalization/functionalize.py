@@ -14,7 +14,7 @@ from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ..trace import bindings as bind
 from .index_checks import IndexBound, check_indices, label_bound
-from ..trace.counter_rng import Counted
+from ..trace.counter_rng import CounterDraw
 from ..lowering.operators.optimizer_update import copy_update, trace_update
 from .exchange_nodes import add_exchange
 from ..ir.axis_order import inverse_permutation, memory_order
@@ -34,7 +34,7 @@ from .graph_inputs import (
 )
 from ..trace.trace import (
     CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value,
-    address, mapped, updates_of, values_in,
+    address, map_values, count_updates, values_in,
 )
 from ..ir.errors import Unfit
 
@@ -81,7 +81,7 @@ class Functionalization:
             self._find_crowds()
             self.bindings.result = self._returned(self.trace.result)
             self.bindings.effects = self.trace.effects
-            self.bindings.after = self._host_calls()
+            self.bindings.callbacks = self._host_calls()
             written = self._grads() + self._written()
             graph = Graph(self.sources, self.inputs, self.outputs, written)
             if backward is not None:
@@ -96,12 +96,12 @@ class Functionalization:
     def _host_calls(self) -> list[Callable[[], Any]]:
         """What is called after the run: schedulers, whose optimisers are done by then."""
         for call in self.trace.host_calls:
-            if call.updates < updates_of(self.trace, call.optimiser):
+            if call.updates < count_updates(self.trace, call.optimiser):
                 raise Unfit("a scheduler steps before its optimiser does", call.line)
         return [call.function for call in self.trace.host_calls]
 
     def _within_bounds(self, graph: Graph) -> Graph:
-        graph, self.bindings.checks, self.bindings.looked = check_indices(
+        graph, self.bindings.checks, self.bindings.depends_on_state_values = check_indices(
             graph, self.labels, self.bindings.slots
         )
         second = self.bindings.backward
@@ -132,7 +132,7 @@ class Functionalization:
 
     def _final_windows(self) -> list[Value]:
         grads = [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
-        result = [self.trace.value(t._array) for t in grads]
+        result = [self.trace.value_of(t._array) for t in grads]
         result += [entry.window for entry in self.trace.returned]
         if self.trace.backward is not None:  # which may be windows on the cotangents themselves
             result += self.trace.backward.grads
@@ -176,11 +176,11 @@ class Functionalization:
         item = region.dtype.itemsize
         is_plain = strides == _row_major_byte_strides(shape, item) or any(s % item for s in strides)
         packed = None if is_plain else tuple(s // item for s in strides)
-        first = None if storage.initial is None else bind.window_on(storage.initial, window)
+        first = None if storage.initial is None else bind.window_on_bytes(storage.initial, window)
         leaf = self.arguments.get(region.storage)
         self.slots[id(region)] = len(self.sources)
         if leaf is None:
-            slot: Any = bind.State(bind.live(storage, window))
+            slot: Any = bind.State(bind.window_on_storage(storage, window))
             region.node = self.source("state", shape, region.dtype, slot, storage.name, first,
                                       packed)
             return
@@ -214,7 +214,7 @@ class Functionalization:
         """Random numbers, drawn anew before each call."""
         window = event.args[0]
         order = memory_order(window.strides)
-        if isinstance(event.function, Counted):
+        if isinstance(event.function, CounterDraw):
             shape = tuple(window.shape[i] for i in order)
             new = event.function.node(shape, window.dtype, self._key(event))
             self.write(window, permute(new, inverse_permutation(order)))
@@ -279,7 +279,7 @@ class Functionalization:
             self.labels.append(bound)
         changed = writes(operator)
         targets = [event.args[i] for i in changed]
-        args = mapped(event.args, self.read)
+        args = map_values(event.args, self.read)
         try:
             result: Any = lower(operator, args, {})
             result = result if isinstance(result, tuple) else (result,)
@@ -354,7 +354,7 @@ class Functionalization:
         if isinstance(x, Tensor):
             return self._returned_tensor(self.trace.positions[id(x)])
         if x.__class__ is Read:
-            return bind.Read(
+            return bind.HostScalar(
                 *(item if item.__class__ is str else self._returned(item) for item in x)
             )
         if x.__class__ is Old:
@@ -366,7 +366,7 @@ class Functionalization:
         if x.__class__ is dict:
             return {key: self._returned(single) for key, single in x.items()}
         if x is None or isinstance(x, (bool, int, float, str)):
-            return bind.Same(x)
+            return bind.ReturnedConstant(x)
         raise Untraceable(f"it returns an object of class {type(x).__name__}")
 
     def _returned_tensor(self, position: int) -> Any:
@@ -377,9 +377,9 @@ class Functionalization:
 
     def _bound(self, position: int, entry: ReturnedTensor) -> Any:
         if entry.leaf is not None:
-            return bind.Leaf(entry.leaf)
+            return bind.ReturnedArgument(entry.leaf)
         if not entry.is_new:
-            return bind.Same(entry.outside)
+            return bind.ReturnedConstant(entry.outside)
         window = entry.window
         if window is None:
             raise Untraceable("it returns a tensor on memory that no operator made")
@@ -429,7 +429,7 @@ class Functionalization:
 
     def _grad_storages(self) -> set[int]:
         """The memories of grads that the call set."""
-        values = [self.trace.value(access.tensor._grad._array)
+        values = [self.trace.value_of(access.tensor._grad._array)
                   for access in self.trace.grads.values()
                   if access.tensor._grad is not None
                   and access.tensor._grad is not access.before]
@@ -460,7 +460,7 @@ class Functionalization:
             shape = array.shape if owned else region.shape
             whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
             memory = _as_bytes(owner_of(array))
-            self.bindings.expected.append(bind.window_on(memory, whole).copy().reshape(shape))
+            self.bindings.expected.append(bind.window_on_bytes(memory, whole).copy().reshape(shape))
             self.outputs.append(reshape_node(region.value, shape))
             self.crowds[id(region)] = len(self.outputs) - 1
         number = self.crowds[id(region)]
@@ -471,7 +471,7 @@ class Functionalization:
 
     def _grads(self) -> list[tuple[int, Node]]:
         result = []
-        self.bindings.entry = gradients_read_before(self.trace)
+        self.bindings.incoming_grads = gradients_read_before(self.trace)
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
             if grad is access.before:
@@ -481,7 +481,7 @@ class Functionalization:
                 continue
             if grad.requires_grad:
                 raise Untraceable("a gradient is itself part of a graph")
-            value = self.trace.value(grad._array)
+            value = self.trace.value_of(grad._array)
             if value is None or self.trace.storages[value.storage].external:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
@@ -529,8 +529,8 @@ class _Call:
 
         result = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
         supplied = iter(result)
-        args = mapped(self.args, lambda _: next(supplied))
-        kwargs = mapped(self.kwargs, lambda _: next(supplied))
+        args = map_values(self.args, lambda _: next(supplied))
+        kwargs = map_values(self.kwargs, lambda _: next(supplied))
         if self.operator is not None:
             at = self.operator.tensor_positions
             args = tuple(x if i in at else as_arrays(x) for i, x in enumerate(args))

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
 from ..trace import bindings as bind
-from ..trace.counter_rng import Counted, draw_key
+from ..trace.counter_rng import CounterDraw, draw_key
 from ..capture.escapes import written_storages
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..trace.operands import tensors_in
@@ -26,16 +26,16 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
     arrays: dict[int, np.ndarray] = {}
     for i, leaf in enumerate(leaves):
         array = array_of(leaf)
-        number = None if array is None else trace.numbers.get(id(owner_of(array)))
+        number = None if array is None else trace.storage_numbers.get(id(owner_of(array)))
         if array is None or number is None:
             continue
         arrays[i], places[i] = array, number
         first = result.setdefault(number, i)
         if first != i:
             gap = address(array) - address(arrays[first])
-            bindings.together.append((first, i, gap))
-            bindings.kinships.append((first, i, bind.kinship(leaves[first], leaf)))
-    bindings.apart = [
+            bindings.overlapping_leaves.append((first, i, gap))
+            bindings.aliasing.append((first, i, bind.describe_aliasing(leaves[first], leaf)))
+    bindings.disjoint_leaves = [
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
     ]
@@ -53,28 +53,28 @@ def array_of(leaf: Any) -> np.ndarray | None:
     return array if isinstance(array, np.ndarray) else None
 
 
-def make_draw(event: Event) -> bind.Drawn:
+def make_draw(event: Event) -> bind.RandomInput:
     """Where an event's numbers are drawn before each call."""
     window, *rest = event.args
     order = memory_order(window.strides)
     memory = np.empty([window.shape[i] for i in order], window.dtype)
     buffer = memory.transpose(inverse_permutation(order))
-    return bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
+    return bind.RandomInput(event.function, buffer, memory, tuple(rest), event.kwargs)
 
 
-def make_key_draw(generator: Any) -> bind.Drawn:
+def make_key_draw(generator: Any) -> bind.RandomInput:
     """Where the key of counted draws is drawn before each call."""
     memory = np.empty(1, np.uint64)
-    return bind.Drawn(draw_key, memory, memory, (generator,), {})
+    return bind.RandomInput(draw_key, memory, memory, (generator,), {})
 
 
-def list_draws(trace: Trace) -> Iterator[bind.Drawn]:
+def list_draws(trace: Trace) -> Iterator[bind.RandomInput]:
     """All that a trace draws, in order; a key where the first of a generator's draws is."""
     keys = set()
     for event in trace.events:
         if event.kind != DRAW:
             continue
-        if not isinstance(event.function, Counted):
+        if not isinstance(event.function, CounterDraw):
             yield make_draw(event)
         elif event.args[2] not in keys:
             keys.add(event.args[2])
@@ -98,14 +98,14 @@ def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
     for access in trace.grads.values():
         if access.read and (access.outside or id(access.tensor) in handed_out):
             before = access.before
-            used = before is None or id(owner_of(before._array)) in trace.numbers
-            result.append((access.tensor, before if used else bind.ANY))
+            used = before is None or id(owner_of(before._array)) in trace.storage_numbers
+            result.append((access.tensor, before if used else bind.ANY_GRAD))
     return result
 
 
 def memory_getter(slot: Any) -> Callable[..., Any]:
     """What gives the memory of a slot, where it is known before a call."""
-    return {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(
+    return {bind.State: lambda: slot.array, bind.RandomInput: lambda: slot.view}.get(
         type(slot), _refuse_early_read
     )
 

@@ -70,7 +70,7 @@ class _Split:
 
     def _cotangent(self, k: int, g: np.ndarray) -> None:
         functional = self.functional
-        value = functional.trace.value(g)
+        value = functional.trace.value_of(g)
         for region in functional.regions.get(value.storage, ()):
             recorded = g.reshape(region.shape)
             region.node = self._source("argument", region.shape, g.dtype,
@@ -121,7 +121,7 @@ class _Split:
                                     source.name, functional.bindings.recorded[node.slot],
                                     source.array, source.strides)
         self.graph.outputs.append(node)
-        retained = bind.Kept(len(self.graph.outputs) - 1)
+        retained = bind.SavedForBackward(len(self.graph.outputs) - 1)
         return self._source(
             "argument", node.shape, dtype_of(node.type), retained, node.origin, None
         )

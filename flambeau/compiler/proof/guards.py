@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.plain_values import PLAIN, same_plain, unlike
+from ..trace.plain_values import PLAIN, same_plain, write_mismatch
 
 
 MAX_UNROLLED_MEMBERS = 24
@@ -61,7 +61,7 @@ class Guard:
         if self.test is Test.IDENTITY or value is None or isinstance(value, (bool, Enum)):
             return f"{path} is not {name(value)}"
         if value.__class__ in PLAIN or isinstance(value, np.generic):
-            return unlike(path, value, name)
+            return write_mismatch(path, value, name)
         return f"not {name(is_same_value)}({path}, {name(value)})"
 
     def _moved_members(self, name: Callable[[Any], str]) -> str:

@@ -90,7 +90,7 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     values = []
     for k in second.changing:
         slot, source = program.backward.bindings.slots[k], second.graph.sources[k]
-        if isinstance(slot, bind.Kept):
+        if isinstance(slot, bind.SavedForBackward):
             values.append(outputs[slot.number])
         elif isinstance(slot, bind.Cotangent):
             values.append(np.ones(source.shape, numpy_type(source.type)))

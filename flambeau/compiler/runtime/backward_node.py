@@ -16,7 +16,9 @@ from ...autograd.tape import _next_sequence
 from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ...ops import zeros_like
-from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, OuterMemory, State
+from ..trace.bindings import (
+    Argument, BackwardBindings, Cotangent, SavedForBackward, OuterMemory, State,
+)
 from ..validation.self_check import agree, max_magnitude
 from .commit_results import outputs_of
 
@@ -126,7 +128,7 @@ class Runner:
         result: list[Any] = []
         arrays = {i: getattr(t, "_array", t) for i, t in tensors.items()}
         for slot in self.changing:
-            if isinstance(slot, Kept):
+            if isinstance(slot, SavedForBackward):
                 result.append(outputs[slot.number])
             else:
                 result.append(slot.array(arrays) if isinstance(slot, Argument) else None)

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ..trace.bindings import ANY, Bindings, Drawn, Leaf, NewTensor, Output, Same, Scalar, State
+from ..trace.bindings import (
+    ANY_GRAD, Bindings, RandomInput, ReturnedArgument, NewTensor, Output, ReturnedConstant, Scalar,
+    State,
+)
 from ..ir.graph import Graph
 from ..trace.trace import UPDATE, Trace
 
@@ -53,7 +56,7 @@ def complete(
             slot = bindings.slots[i]
             if isinstance(slot, Scalar):
                 values.append(float(updates[slot.update].array[slot.place]))  # type: ignore[index]
-            elif isinstance(slot, Drawn):
+            elif isinstance(slot, RandomInput):
                 slot.fill()
                 values.append(slot.view)
             else:
@@ -76,9 +79,9 @@ def complete(
 
 def _is_met(bindings: Bindings, trace: Trace) -> bool:
     """Whether leaves had the grads that the program takes for granted."""
-    for leaf, before in bindings.entry:
+    for leaf, before in bindings.incoming_grads:
         access = trace.grads.get(id(leaf))
-        if access is None or (access.before is None if before is ANY else
+        if access is None or (access.before is None if before is ANY_GRAD else
                               access.before is not before):
             return False
     return True
@@ -88,7 +91,7 @@ def _is_of_tensors(form: Any) -> bool:
     """Whether tensors are all that a program has to make: numbers were handed out already."""
     if isinstance(form, (tuple, list, dict)):
         return all(map(_is_of_tensors, form.values() if isinstance(form, dict) else form))
-    return isinstance(form, (NewTensor, Leaf, Same))
+    return isinstance(form, (NewTensor, ReturnedArgument, ReturnedConstant))
 
 
 def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, NewTensor]]:

@@ -75,11 +75,11 @@ class GradMemory:
 
 def _home(bindings: Bindings, i: int) -> int:
     """The slot with a gradient's memory."""
-    if i not in bindings.homes:
+    if i not in bindings.grad_slots:
         owner = owner_of(bindings.grads[i][1]._array)
-        bindings.homes[i] = next(number for number, slot in enumerate(bindings.slots)
+        bindings.grad_slots[i] = next(number for number, slot in enumerate(bindings.slots)
                                  if isinstance(slot, State) and slot.array is owner)
-    return bindings.homes[i]
+    return bindings.grad_slots[i]
 
 
 def move(bindings: Bindings, step: Any, i: int) -> None:

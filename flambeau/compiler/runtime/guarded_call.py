@@ -24,10 +24,10 @@ from ...ops.core.autocast import AUTOCAST
 from ...tensor.ambient import AMBIENT
 from ...tensor.storage import owner_of
 from ...tensor.tensor import GradLooks, Tensor, wrap
-from ..trace.ambient_modes import AmbientModes, defaults
+from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
-    ANY, Argument, Bindings, Drawn, Scalar, State, are_apart, are_together, is_repeatable,
-    OuterMemory, kinship,
+    ANY_GRAD, Argument, Bindings, OuterMemory, RandomInput, Scalar, State, are_disjoint,
+    describe_aliasing, is_repeatable, overlap_at,
 )
 from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
@@ -38,8 +38,8 @@ from .gradient_buffers import GradMemory
 from .guards import Environment, Modules, change_counts, reachable_memory
 from .backward_node import Runner
 from .result_source import ResultSource
-from ..trace.plain_values import PLAIN, unlike
-from ..trace.operands import flat, is_named
+from ..trace.plain_values import PLAIN, write_mismatch
+from ..trace.operands import flatten, is_named_tuple
 from .sample_inputs import Sample
 
 _numbers = itertools.count(1)  # of the programs whose calls are generated
@@ -90,7 +90,7 @@ class Program:
     def recheck(self) -> bool:
         """Looks at modules, hooks and ambient settings again, after any anywhere changed."""
         counts = change_counts()
-        if AMBIENT.observers or self.modes[-2:] != defaults() or not self.modules.same():
+        if AMBIENT.observers or self.modes[-2:] != read_defaults() or not self.modules.same():
             return False
         self.changes, self.handles, self.ambient = counts
         return True
@@ -135,7 +135,7 @@ class _Writer:
             "ran": program.step.ran, "counted": program.counted,
             "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "CHOSEN": MatmulPrecision,
-            "together": are_together, "apart": are_apart, "kinship": kinship,
+            "together": overlap_at, "apart": are_disjoint, "kinship": describe_aliasing,
         }
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
@@ -172,8 +172,8 @@ class _Writer:
     def structure(self, place: str, value: Any) -> None:
         """Guards an argument: its structure, and each leaf."""
         kind = value.__class__
-        if kind in (tuple, list, dict) or is_named(value):
-            shown = self.name(kind) if is_named(value) else kind.__name__
+        if kind in (tuple, list, dict) or is_named_tuple(value):
+            shown = self.name(kind) if is_named_tuple(value) else kind.__name__
             self.test(f"{place}.__class__ is not {shown} or len({place}) != {len(value)}")
             if kind is dict:
                 self.test(f"list({place}) != {self.name(list(value))}")
@@ -199,7 +199,7 @@ class _Writer:
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.array(leaf, value)
         elif isinstance(value, (*PLAIN, np.generic)):
-            self.test(unlike(place, value, self.name))
+            self.test(write_mismatch(place, value, self.name))
         else:
             self.test(f"{place} is not {self.name(value)}")
 
@@ -250,13 +250,14 @@ class _Writer:
                            "        return MISS"]
         self.aliases()
         self.checks()
-        arguments = {id(leaf): i for i, leaf in enumerate(flat((self.args, self.kwargs)))}
-        touched = {id(leaf): leaf for leaf, _ in (*self.bindings.entry, *self.bindings.grads)}
+        arguments = {id(leaf): i for i, leaf in enumerate(flatten((self.args, self.kwargs)))}
+        accesses = (*self.bindings.incoming_grads, *self.bindings.grads)
+        touched = {id(leaf): leaf for leaf, _ in accesses}
         for key, leaf in touched.items():
             if key in arguments:
                 self.test(f"t{arguments[key]} is not {self.name(leaf)}")
-        for leaf, before in self.bindings.entry:
-            if before is ANY:
+        for leaf, before in self.bindings.incoming_grads:
+            if before is ANY_GRAD:
                 self.test(f"{self.name(leaf)}._grad is None")
                 continue
             grad = "None" if before is None else self.name(before)
@@ -271,11 +272,11 @@ class _Writer:
     def aliases(self) -> None:
         """Guards which arguments share memory, where the step writes."""
         bindings = self.bindings
-        for i, j, gap in bindings.together:
+        for i, j, gap in bindings.overlapping_leaves:
             self.test(f"not together(b{i}, b{j}, {gap})")
-        for i, j, kind in bindings.kinships:
+        for i, j, kind in bindings.aliasing:
             self.test(f"t{i} is not t{j}" if kind[0] else f"kinship(t{i}, t{j}) != {kind}")
-        for i, j in bindings.apart:
+        for i, j in bindings.disjoint_leaves:
             self.test(f"not apart(b{i}, b{j})")
         every = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
         written = self.name(OuterMemory(bindings.owners).holds)
@@ -314,7 +315,7 @@ class _Writer:
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
         for slot in self.bindings.slots:
-            if isinstance(slot, Drawn):
+            if isinstance(slot, RandomInput):
                 lines.append(f"            {self.name(slot.fill)}()")
         values = ", ".join(self.values())
         lines.append(f"            o = run([{values}])")
@@ -334,7 +335,7 @@ class _Writer:
             self.names["join"] = self.program.backward.node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
             lines.append(f"    node = join(o, {{{tensors}}}, args, kwargs)")
-        for call in self.bindings.after:
+        for call in self.bindings.callbacks:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:
             lines.append(f"    return {self.result()}")
@@ -364,7 +365,7 @@ class _Writer:
 
     def given(self, slot: Any) -> str:
         """What a source of a changing kind is at this call."""
-        if isinstance(slot, Drawn):
+        if isinstance(slot, RandomInput):
             return self.name(slot.view)
         assert isinstance(slot, Argument)
         return self.argument(slot)

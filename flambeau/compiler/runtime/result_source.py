@@ -13,7 +13,9 @@ from ...autograd.node import Node, raise_freed
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, view_of
 from ..capture.host_reads import Old
-from ..trace.bindings import Argument, Leaf, NewTensor, Output, Read, Same, State
+from ..trace.bindings import (
+    Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
+)
 from ..trace.plain_values import PLAIN
 from .backward_node import bare, hang
 
@@ -87,7 +89,7 @@ class ResultSource:
         """The expression for a part of the result."""
         if isinstance(x, NewTensor):
             return self.tensor(x)
-        if isinstance(x, Read):
+        if isinstance(x, HostScalar):
             left = self.shown(x.left)
             if x.operation == "item":
                 return f"{left}.item()"
@@ -96,9 +98,9 @@ class ResultSource:
             place = self.name(x.place)
             cell = isinstance(x.place, types.CellType)
             return f"{place}.cell_contents" if cell else f"{place}[{self.name(x.key)}]"
-        if isinstance(x, Leaf):
+        if isinstance(x, ReturnedArgument):
             return f"t{x.number}"
-        if isinstance(x, Same):
+        if isinstance(x, ReturnedConstant):
             return repr(x.value) if x.value is None else self.name(x.value)
         if isinstance(x, dict):
             keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
@@ -160,5 +162,5 @@ def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
     elif isinstance(x, (tuple, list, dict)):
         for part in x.values() if isinstance(x, dict) else x:
             yield from _new_tensors(part, seen)
-    elif isinstance(x, Read):
+    elif isinstance(x, HostScalar):
         yield from _new_tensors((x.left, x.right), seen)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.bindings import Argument, Bindings, Drawn, Scalar
+from ..trace.bindings import Argument, Bindings, RandomInput, Scalar
 
 
 class Sample:
@@ -22,7 +22,7 @@ class Sample:
 
     def value(self, slot: Any) -> Any:
         """What a step's run takes for a slot; random numbers are those drawn last."""
-        return slot.view if isinstance(slot, Drawn) else self.values.get(id(slot))
+        return slot.view if isinstance(slot, RandomInput) else self.values.get(id(slot))
 
 
 def _copied(array: np.ndarray) -> np.ndarray:

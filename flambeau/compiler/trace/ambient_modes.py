@@ -1,4 +1,4 @@
-"""Ambient modes: the settings that operators read without an argument, as a call is recorded."""
+"""Ambient modes: the settings that operators read without being passed them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...tensor.dtypes import dtype, get_default_dtype
 
 
 class AmbientModes(NamedTuple):
-    """What a program takes for granted of the thread and the process that call it."""
+    """The settings of the calling thread and process that a program specializes on."""
 
     grad: bool
     inference: bool
@@ -22,12 +22,14 @@ class AmbientModes(NamedTuple):
     default_device: device
 
 
-def ambient_modes() -> AmbientModes:
-    """The modes of this thread now."""
+def read_ambient_modes() -> AmbientModes:
+    """Read the modes of this thread."""
     autocast = autocast_now() if AUTOCAST.count else None
-    return AmbientModes(MODE.grad, MODE.inference, autocast, MatmulPrecision.parts, *defaults())
+    return AmbientModes(
+        MODE.grad, MODE.inference, autocast, MatmulPrecision.parts, *read_defaults()
+    )
 
 
-def defaults() -> tuple[dtype, device]:
-    """The dtype and the device of tensors that a step makes without naming them."""
+def read_defaults() -> tuple[dtype, device]:
+    """Read the dtype and device of tensors created without naming them."""
     return get_default_dtype(), get_default_device()

@@ -1,4 +1,4 @@
-"""Bindings: where a program's sources come from at each call, and where its results go."""
+"""Bindings: where a program's inputs come from at each call, and where its results go."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ...tensor.tensor import Tensor
 from .trace import Effect, Event, Storage, Value, address
 
 
-ANY = "any grad"  # a grad that was only looked at: whether there was one
+ANY_GRAD = "any grad"  # the step only tested whether there was a grad
 
 
 @dataclass(eq=False)
 class State:
-    """Memory that stays where it is: a parameter, a buffer, a state of an optimiser, a grad."""
+    """Memory at a fixed address: a parameter, buffer, optimizer state or grad."""
 
     array: np.ndarray
 
 
 @dataclass(eq=False)
 class Argument:
-    """Memory of an argument: a window relative to the first element of the leaf's array.
+    """A window on an argument's memory, relative to the first element of the leaf's array.
 
-    `order`: the transposition that is all there is to it; None where it is another window.
+    order: the permutation of axes that yields the window; None if it is not a transpose.
     """
 
     leaf: int
@@ -38,7 +38,7 @@ class Argument:
     order: tuple[int, ...] | None
 
     def array(self, arrays: list[np.ndarray]) -> np.ndarray:
-        """The window, from the arrays of all arguments."""
+        """The window on this call's arguments."""
         array = arrays[self.leaf]
         if self.order is not None:
             return array.transpose(self.order).reshape(self.shape)
@@ -49,15 +49,15 @@ class Argument:
 
 @dataclass(eq=False)
 class Scalar:
-    """A number of an optimiser's update: which update, and which of its numbers."""
+    """A number of an optimizer's update: the update's index, and the number's position in it."""
 
     update: int
     place: int
 
 
 @dataclass(eq=False)
-class Drawn:
-    """Random numbers: before each call function(buffer, *rest) fills the buffer anew."""
+class RandomInput:
+    """Random numbers: function(buffer, *rest) fills the buffer before each run."""
 
     function: Callable
     buffer: np.ndarray
@@ -66,13 +66,13 @@ class Drawn:
     kwargs: dict[str, Any]
 
     def fill(self) -> None:
-        """Draws."""
+        """Draw the numbers of one run."""
         self.function(self.buffer, *self.rest, **self.kwargs)
 
 
 @dataclass(eq=False)
 class Update:
-    """An optimiser's update of the parameters at some positions of a group."""
+    """An optimizer's update of the parameters at the given positions of a group."""
 
     optimiser: Any
     group: int
@@ -84,10 +84,10 @@ class Update:
 
 @dataclass(eq=False)
 class Output:
-    """Memory that the program makes: its output `number`, or a part of that.
+    """The program's output `number`, or a window on it.
 
-    `order`: its axes, from those of the output, which lie by falling stride. `window`: where it
-    lies on the output, as (offset, strides, dtype), where that is not the output transposed.
+    order: permutes the output's axes, which are stored by decreasing stride.
+    window: (offset, strides, dtype) on the output when it is not a transpose of it.
     """
 
     number: int
@@ -96,7 +96,7 @@ class Output:
     window: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def array(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Its memory, from the program's outputs."""
+        """The window on this run's outputs."""
         whole = outputs[self.number]
         if self.window is None:
             return whole.transpose(self.order)
@@ -107,41 +107,45 @@ class Output:
 
 
 @dataclass(eq=False)
-class Leaf:
-    """A tensor returned that is an argument itself: the same object."""
+class ReturnedArgument:
+    """A returned tensor that is an argument: the same object."""
 
     number: int
 
 
 @dataclass(eq=False)
-class Same:
-    """Anything returned that is the same object at each call: a parameter, a plain value."""
+class ReturnedConstant:
+    """A returned object that is the same at each call: a parameter, a plain value."""
 
     value: Any
 
 
 @dataclass(eq=False)
 class NewTensor:
-    """A tensor that each call makes, to return it or as the base of a view that it returns.
+    """A tensor that each call creates, to return it or as the base of a returned view.
 
-    It lies on an output of the program, on an argument or on memory from outside. `source` is the
-    tensor whose version counter it shares: `is_view` says whether it is a view of that, or of its
-    base, for autograd; else it shares the counter alone, as detach() does.
+    memory: an output of the program, an argument or outside memory.
+    source: the tensor whose version counter it shares.
+    is_view: whether it is a view of `source` for autograd; else it shares only the counter, as
+        detach() does.
+    is_whole: whether it uses the very array of its source.
+    version: its version if it has a counter of its own.
+    live: its index among the outputs that backward may start from.
     """
 
     memory: Output | Argument | State
-    source: Leaf | Same | NewTensor | None = None
+    source: ReturnedArgument | ReturnedConstant | NewTensor | None = None
     is_view: bool = False
-    is_whole: bool = False  # on the very array of its source
-    version: int = 0  # where it has a counter of its own
+    is_whole: bool = False
+    version: int = 0
     requires_grad: bool = False
     is_leaf: bool = True
-    live: int | None = None  # which of the outputs that backward may come to
+    live: int | None = None
 
 
 @dataclass(eq=False)
-class Read:
-    """A number returned: of a tensor, by "item", or of two numbers; see reads.py."""
+class HostScalar:
+    """A returned number: `operation` is "item" on a tensor, or arithmetic on two numbers."""
 
     operation: str
     left: Any
@@ -149,15 +153,15 @@ class Read:
 
 
 @dataclass(eq=False)
-class Kept:
-    """A value that the forward program keeps for the backward one: its output `number`."""
+class SavedForBackward:
+    """Output `number` of the forward program, saved for the backward program."""
 
     number: int
 
 
 @dataclass(eq=False)
 class Cotangent:
-    """The cotangent of a live output; `order` brings it to the shape of the source."""
+    """The cotangent of a live output; `order` reshapes it to the program's input."""
 
     live: int
     order: tuple[int, ...]
@@ -165,10 +169,11 @@ class Cotangent:
 
 @dataclass(eq=False)
 class BackwardBindings:
-    """The second program, of a step whose outputs are part of a graph.
+    """The backward program of a step whose outputs require grad.
 
-    `slots`: State, Argument, Kept or Cotangent for each of its sources. `inputs`: for each of its
-    outputs, the leaf number of an argument, or a tensor outside. `orders`: their axes.
+    slots: State, Argument, SavedForBackward or Cotangent for each of its inputs.
+    inputs: for each of its outputs, the leaf number of an argument, or an outside tensor.
+    orders: the axes of its outputs.
     """
 
     graph: Any
@@ -184,36 +189,37 @@ class BackwardBindings:
 
 @dataclass(eq=False)
 class Bindings:
-    """All that Python has to do around a run of the program."""
+    """Everything that Python does around a run of the program."""
 
-    slots: list[Any] = field(default_factory=list)  # for each source
+    slots: list[Any] = field(default_factory=list)  # one per input of the program
     updates: list[Update] = field(default_factory=list)
-    result: Any = None  # the structure returned, with NewTensor, Leaf and Same for its leaves
+    result: Any = None  # what is returned; NewTensor, ReturnedArgument, ReturnedConstant as leaves
     grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
-    homes: dict[int, int] = field(default_factory=dict)  # the slots with their memory, once asked
-    entry: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
+    grad_slots: dict[int, int] = field(default_factory=dict)  # slots of grads' memory, by position
+    incoming_grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
+    recorded: list[Any] = field(default_factory=list)  # inputs of the recorded call
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
-    # Writes of the recorded call; None: what now lies in the state's own memory, see `settle`.
+    # Writes of the recorded call; None: read from the state's own memory, see `snapshot_writes`.
     written: list[np.ndarray | None] = field(default_factory=list)
-    recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
-    together: list[tuple[int, int, int]] = field(default_factory=list)  # leaves on one memory
-    # For leaves on one memory, by numbers: are they one object, have they one counter, one base?
-    kinships: list[tuple[int, int, tuple[bool, bool, bool]]] = field(default_factory=list)
-    apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
-    owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
-    readers: list[np.ndarray] = field(default_factory=list)  # and such as is only read
-    written_leaves: list[int] = field(default_factory=list)  # whose memory the step writes
-    checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
-    looked: bool = False  # whether they depend on what states held
+    # Pairs of leaves on one memory, as (leaf, leaf, distance in bytes).
+    overlapping_leaves: list[tuple[int, int, int]] = field(default_factory=list)
+    # For these pairs: (same object, same version counter, same base).
+    aliasing: list[tuple[int, int, tuple[bool, bool, bool]]] = field(default_factory=list)
+    disjoint_leaves: list[tuple[int, int]] = field(default_factory=list)  # must not overlap
+    owners: list[np.ndarray] = field(default_factory=list)  # outside memory that is written
+    readers: list[np.ndarray] = field(default_factory=list)  # outside memory that is only read
+    written_leaves: list[int] = field(default_factory=list)  # leaves whose memory is written
+    checks: list[Any] = field(default_factory=list)  # IndexChecks
+    depends_on_state_values: bool = False  # whether recording read values of states
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
-    effects: list[Effect] = field(default_factory=list)  # which the result's second part serves
-    after: list[Callable] = field(default_factory=list)  # what is called once it has run
-    # How often a call writes to each memory from outside: (leaf number or tensor, writes).
+    effects: list[Effect] = field(default_factory=list)  # served by the result's second part
+    callbacks: list[Callable] = field(default_factory=list)  # called after each run
+    # Writes of a call to each outside memory: (leaf number or tensor, number of writes).
     version_bumps: list[tuple[Any, int]] = field(default_factory=list)
 
-    def settle(self, slots: Sequence[int]) -> None:
-        """Copies what the recorded call wrote, before other calls write there; `slots`: where."""
+    def snapshot_writes(self, slots: Sequence[int]) -> None:
+        """Copy what the recorded call wrote to `slots`, before later calls overwrite it."""
         for i, (slot, wanted) in enumerate(zip(slots, self.written, strict=True)):
             supplied = self.slots[slot]
             if wanted is not None:
@@ -221,52 +227,56 @@ class Bindings:
             elif isinstance(supplied, State):
                 self.written[i] = supplied.array.copy()
 
-    def absent(self) -> list[tuple[Any, bool]]:
-        """For each leaf whose grad was looked at, whether there was none."""
-        return [(leaf, before is None) for leaf, before in self.entry]
+    def list_absent_grads(self) -> list[tuple[Any, bool]]:
+        """(leaf, whether its grad was None) for each leaf whose grad the step read."""
+        return [(leaf, before is None) for leaf, before in self.incoming_grads]
 
-    def forget(self) -> None:
-        """Lets go of the values of the recorded call, once the program is checked."""
+    def release_recording(self) -> None:
+        """Drop the values of the recorded call, once the program has been checked."""
         self.recorded, self.expected, self.written = [], [], []
         if self.backward is not None:
             self.backward.recorded, self.backward.expected = [], []
 
 
 def is_repeatable(bindings: Bindings) -> bool:
-    """Whether the recorded function gives the same again: it draws and keeps nothing, and what it
-    writes is memory from outside that its results do not depend on."""
-    drawn = any(isinstance(slot, Drawn) for slot in bindings.slots)
+    """Whether calling the function again gives the same results.
+
+    It must draw and store nothing, and its results must not depend on memory that it writes.
+    """
+    has_draws = any(isinstance(slot, RandomInput) for slot in bindings.slots)
     backward = bindings.backward
     return backward is not None and not (
-        drawn or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
-        or bindings.effects or bindings.after or bindings.grads
+        has_draws or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
+        or bindings.effects or bindings.callbacks or bindings.grads
     )
 
 
-def number_bumps(bumps: list[tuple[Any, int]], leaves: list[Any]) -> list[tuple[Any, int]]:
-    """Version bumps with the numbers of leaves in place of arguments."""
+def locate_version_bumps(
+    version_bumps: list[tuple[Any, int]], leaves: list[Any]
+) -> list[tuple[Any, int]]:
+    """Replace arguments by their leaf numbers in (tensor, writes) pairs."""
     numbers = {id(leaf._counter): number for number, leaf in enumerate(leaves)
                if isinstance(leaf, Tensor)}
-    return [(numbers.get(id(tensor._counter), tensor), writes) for tensor, writes in bumps]
+    return [(numbers.get(id(tensor._counter), tensor), writes) for tensor, writes in version_bumps]
 
 
-def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
-    """Whether two arrays lie on one memory, so many bytes apart."""
+def overlap_at(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
+    """Whether b starts `gap` bytes behind a on the same memory."""
     return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
     )
 
 
 class OuterMemory:
-    """Some memories outside of a step's arguments, to tell quickly whether an array lies there."""
+    """Memory outside a step's arguments, with a fast test whether an array lies on it."""
 
     def __init__(self, owners: Sequence[np.ndarray]) -> None:
         self.owners = {id(owner): owner for owner in owners}
-        # NumPy does not tell of whose memory a foreign array is a part.
+        # NumPy does not know the owner of foreign memory.
         self.foreign = any(not owner.flags.owndata for owner in owners)
 
     def holds(self, array: np.ndarray) -> bool:
-        """Whether an array shares memory with one of them, as far as bounds can tell."""
+        """Whether an array may share memory with one of them, judged by bounds."""
         owner = array if array.base is None else _owner(array)
         if id(owner) in self.owners:
             return True
@@ -275,8 +285,8 @@ class OuterMemory:
         return any(np.may_share_memory(array, other) for other in self.owners.values())
 
 
-def kinship(a: Any, b: Any) -> tuple[bool, bool, bool]:
-    """How two arguments on one memory are related: one object, one version counter, one base."""
+def describe_aliasing(a: Any, b: Any) -> tuple[bool, bool, bool]:
+    """How two arguments alias: (same object, same version counter, same base)."""
     if a is b:
         return True, True, True
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
@@ -285,19 +295,19 @@ def kinship(a: Any, b: Any) -> tuple[bool, bool, bool]:
     return False, a._counter is b._counter is not None, roots[0] is roots[1]
 
 
-def are_apart(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays certainly share no memory."""
+def are_disjoint(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share no memory; False when the bounds cannot tell."""
     if a.base is None and b.base is None:
         return a is not b
     return not np.may_share_memory(a, b)
 
 
-def window_on(memory: np.ndarray, value: Value) -> np.ndarray:
+def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
     """The window of a Value on bytes of its storage."""
     return np.ndarray(value.shape, value.dtype, memory, value.offset, value.strides)
 
 
-def live(storage: Storage, value: Value) -> np.ndarray:
+def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
     """The window of a Value on the storage itself."""
     return np.ndarray(value.shape, value.dtype, _as_bytes(storage.owner), value.offset,
                       value.strides)

@@ -1,8 +1,9 @@
-"""Random numbers of a counter: `options={"random": "counter"}`.
+"""Counter-based random numbers: `options={"random": "counter"}`.
 
-A number is a function of a key, which each run draws once from the eager generator, of the draw's
-place in the step, and of the element's in memory (Philox-4x32-10). So kernels make it where they
-use it, and forward and backward both, without memory for it. Recorded calls draw these numbers too.
+Each number is a Philox-4x32-10 hash of a key, drawn once per run from the eager generator, of the
+draw's position in the step, and of the element's position in memory. Kernels compute it where they
+use it, in forward and again in backward, so a dropout mask takes no memory. Recorded calls draw the
+same numbers.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _HALVES = (Type.F16, Type.BF16)
 
 
 def draw_key(buffer: np.ndarray, generator: Generator) -> None:
-    """Fills a buffer with a run's key: 64 bits of the generator."""
+    """Fill a buffer with the key of one run: 64 bits from the generator."""
     words = generator.words(2).tolist()
     buffer[...] = words[0] << 32 | words[1]
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A draw: the function of sampling.py that it stands for, its place in the step, numbers."""
+class CounterDraw:
+    """A random draw: the eager sampler it replaces, its position in the step, its parameters."""
 
     name: str
     stream: int
@@ -43,7 +44,7 @@ class Counted:
         return self.name
 
     def node(self, shape: tuple[int, ...], dtype: np.dtype, key: Node) -> Node:
-        """The elements, in the order of memory; `key`: U64, of rank 0."""
+        """Build the node that computes the elements in memory order; `key` is a U64 scalar."""
         type = type_of(dtype)
         index = Node(Op.IOTA, (), (math.prod(shape),), Type.I64, {"axis": 0})
         place = cast(reshape(index, shape), Type.U64)
@@ -52,16 +53,20 @@ class Counted:
         return cast(FORMULAS[self.name](draw, wide, type, *self.numbers), type)
 
     def fill(self, array: np.ndarray, key: int) -> None:
-        """The same numbers in an array, of any strides."""
+        """Write the same numbers into an array of any strides."""
         order = memory_order(array.strides)
         target = array.transpose(order)
         node = self.node(target.shape, array.dtype, constant(key, Type.U64))
         target[...] = evaluate(Graph([], [], [node], []), [])[0][0]
 
 
-def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
-            ) -> tuple[Counted, Generator] | None:
-    """A draw as a counted one, and its generator; None where there is none for it."""
+def replace_draw(
+    original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
+) -> tuple[CounterDraw, Generator] | None:
+    """The counter-based form of an eager draw, and its generator; None where there is no formula.
+
+    The original also runs where its parameters are illegal, so that it raises its own error.
+    """
     if original.__name__ not in FORMULAS:
         return None
     supplied = inspect.signature(original).bind(*args, **kwargs)
@@ -75,9 +80,9 @@ def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     if not floating and (original.__name__ != "fill_bernoulli" or array.dtype.kind not in "biu"):
         return None
-    result = Counted(original.__name__, stream, tuple(map(float, numbers.values())))
+    result = CounterDraw(original.__name__, stream, tuple(map(float, numbers.values())))
     if not LEGAL[original.__name__](*result.numbers):
-        return None  # the original raises
+        return None
     return result, default_generator if generator is None else generator
 
 
@@ -86,27 +91,27 @@ def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
 
 @dataclass(frozen=True)
 class _Bits:
-    """Random bits for the element at a place."""
+    """Random bits for the element at a position."""
 
     place: Node
     stream: Node
     key: Node
 
     def word(self) -> Node:
-        """32 of them, U32: the cheaper ones."""
+        """32 bits as U32, at a lower cost than `pair`."""
         return apply(Scalar.PHILOX_WORD, self.place, self.stream, self.key, type=Type.U32)
 
     def pair(self) -> Node:
-        """64 of them, U64."""
+        """64 bits as U64."""
         return apply(Scalar.PHILOX, self.place, self.stream, self.key)
 
 
-def _of(value: float, type: Type) -> Node:
+def _constant_of(value: float, type: Type) -> Node:
     return constant(numpy_type(type).type(value).item(), type)
 
 
-def _part(bits: Node, shift: int, count: int, type: Type) -> Node:
-    """`count` bits from the bit `shift` on, as a floating number."""
+def _float_from_bits(bits: Node, shift: int, count: int, type: Type) -> Node:
+    """Convert `count` bits, from bit `shift` on, to a floating-point number."""
     width = 8 * bits.type.size
     result = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
     if shift + count < width:
@@ -114,23 +119,32 @@ def _part(bits: Node, shift: int, count: int, type: Type) -> Node:
     return cast(cast(result, Type.I64 if width == 64 else Type.I32), type)
 
 
-def _unit(bits: _Bits, type: Type) -> Node:
-    """On [0, 1), as fine as the type has it."""
+def _scale(x: Node, factor: float) -> Node:
+    return apply(Scalar.MUL, x, _constant_of(factor, x.type))
+
+
+def _shift(x: Node, offset: float) -> Node:
+    return apply(Scalar.ADD, x, _constant_of(offset, x.type))
+
+
+def _unit_interval(bits: _Bits, type: Type) -> Node:
+    """Uniform on [0, 1), at the resolution of the type's significand."""
     if type is Type.F64:
-        return apply(Scalar.MUL, _part(bits.pair(), 11, 53, type), _of(2.0**-53, type))
-    return apply(Scalar.MUL, _part(bits.word(), 8, 24, type), _of(2.0**-24, type))
+        return _scale(_float_from_bits(bits.pair(), 11, 53, type), 2.0**-53)
+    return _scale(_float_from_bits(bits.word(), 8, 24, type), 2.0**-24)
 
 
 def _uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
-    result = _unit(bits, wide)
+    result = _unit_interval(bits, wide)
     if (low, high) != (0.0, 1.0):
-        result = apply(Scalar.ADD, apply(Scalar.MUL, result, _of(high - low, wide)), _of(low, wide))
+        result = _shift(_scale(result, high - low), low)
     result = cast(cast(result, type), wide)  # rounding may have reached `high`, which is excluded
-    return apply(Scalar.WHERE, apply(Scalar.LT, result, _of(high, wide)), result, _of(low, wide))
+    is_inside = apply(Scalar.LT, result, _constant_of(high, wide))
+    return apply(Scalar.WHERE, is_inside, result, _constant_of(low, wide))
 
 
-def _below(bits: _Bits, p: float) -> Node:
-    """Whether a number on [0, 1) is less than p."""
+def _is_below(bits: _Bits, p: float) -> Node:
+    """A Bernoulli trial: whether a number on [0, 1) is less than p."""
     bound, word = math.ceil(p * 2.0**32), bits.word()
     if bound >= 1 << 32:
         return apply(Scalar.LE, constant(0, Type.U32), word)
@@ -138,23 +152,23 @@ def _below(bits: _Bits, p: float) -> Node:
 
 
 def _bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
-    return cast(_below(bits, p), wide)
+    return cast(_is_below(bits, p), wide)
 
 
 def _dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     scale = 0.0 if p == 1 else 1 / (1 - p)
-    return apply(Scalar.WHERE, _below(bits, 1 - p), _of(scale, wide), _of(0.0, wide))
+    is_kept = _is_below(bits, 1 - p)
+    return apply(Scalar.WHERE, is_kept, _constant_of(scale, wide), _constant_of(0.0, wide))
 
 
 def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:
-    """Box and Muller's: the upper half gives the radius, the lower one the angle."""
-    pair, step = bits.pair(), _of(2.0**-32, wide)
-    first = apply(Scalar.MUL, apply(Scalar.ADD, _part(pair, 32, 32, wide), _of(1.0, wide)), step)
-    radius = apply(Scalar.SQRT, apply(Scalar.MUL, apply(Scalar.LOG, first), _of(-2.0, wide)))
-    turn = _of(2 * math.pi * 2.0**-32, wide)
-    angle = apply(Scalar.MUL, _part(pair, 0, 32, wide), turn)
-    result = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
-    return apply(Scalar.ADD, apply(Scalar.MUL, result, _of(std, wide)), _of(mean, wide))
+    """The Box-Muller transform: the upper 32 bits give the radius, the lower 32 the angle."""
+    pair = bits.pair()
+    uniform = _scale(_shift(_float_from_bits(pair, 32, 32, wide), 1.0), 2.0**-32)
+    radius = apply(Scalar.SQRT, _scale(apply(Scalar.LOG, uniform), -2.0))
+    angle = _scale(_float_from_bits(pair, 0, 32, wide), 2 * math.pi * 2.0**-32)
+    normal = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
+    return _shift(_scale(normal, std), mean)
 
 
 FORMULAS: dict[str, Callable[..., Node]] = {

@@ -1,4 +1,4 @@
-"""Operands: an operator's parameters in order, and what there is in nests of arguments."""
+"""Operands: binding an operator's arguments to its parameters, and leaves of nested arguments."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
-    """All the parameters of an operator in order, as its body gets them; None for a misfit."""
+    """The values of all parameters in order, as the body receives them; None if they do not fit."""
     result: list[Any] = []
-    supplied = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
+    remaining = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
              for k, v in kwargs.items() if k != "out" or "out" in operator.names}
-    at = 0
+    position = 0
     for p in operator.parameters:
         if p.kind is p.VAR_POSITIONAL:
-            rest = supplied.pop(p.name) if p.name in supplied else args[at:]
-            at = len(args)
+            rest = remaining.pop(p.name) if p.name in remaining else args[position:]
+            position = len(args)
             if len(rest) == 1 and rest[0].__class__ in (tuple, list, Size):
                 rest = tuple(rest[0])
             result.append(tuple(rest))
-        elif at < len(args) and p.kind is not p.KEYWORD_ONLY:
-            result.append(args[at])
-            at += 1
-        elif p.name in supplied:
-            result.append(supplied.pop(p.name))
+        elif position < len(args) and p.kind is not p.KEYWORD_ONLY:
+            result.append(args[position])
+            position += 1
+        elif p.name in remaining:
+            result.append(remaining.pop(p.name))
         elif p.kind is p.VAR_KEYWORD:
-            result.append(supplied)
-            supplied = {}
+            result.append(remaining)
+            remaining = {}
         elif p.default is not p.empty:
             result.append(p.default)
         else:
             return None
-    return tuple(result) if not supplied and at == len(args) else None
+    return tuple(result) if not remaining and position == len(args) else None
 
 
 def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
-    """(args, kwargs) for a body or function from all the parameters in order."""
+    """The inverse of `bind`: (args, kwargs) for the operator's body or function."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for p, value in zip(operator.parameters, bound, strict=True):
@@ -57,17 +57,17 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
     return tuple(args), kwargs
 
 
-def is_named(x: Any) -> bool:
-    """Whether something is a namedtuple or a Size, whose parts are arguments of their own."""
+def is_named_tuple(x: Any) -> bool:
+    """Whether x is a namedtuple or a Size, whose elements count as arguments."""
     return isinstance(x, tuple) and (hasattr(x, "_fields") or x.__class__ is Size)
 
 
-def flat(x: Any) -> list[Any]:
+def flatten(x: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts, in order."""
-    if x.__class__ in (tuple, list) or is_named(x):
-        return [leaf for part in x for leaf in flat(part)]
+    if x.__class__ in (tuple, list) or is_named_tuple(x):
+        return [leaf for part in x for leaf in flatten(part)]
     if x.__class__ is dict:
-        return flat(list(x.values()))
+        return flatten(list(x.values()))
     return [x]
 
 
@@ -96,7 +96,7 @@ def arrays_in(x: Any) -> list[np.ndarray]:
 
 
 def as_arrays(x: Any) -> Any:
-    """A setting that holds arrays (an index) with arrays in place of tensors."""
+    """Replace tensors by their arrays in a nested setting such as an index."""
     if isinstance(x, Tensor):
         return x._array
     return x.__class__(map(as_arrays, x)) if x.__class__ in (tuple, list) else x

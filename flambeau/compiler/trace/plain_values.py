@@ -1,5 +1,8 @@
-"""Plain values of Python: which are the same to a program. `==` is not enough: 2, 2.0 and True make
-tensors of other dtypes, 0.0 and -0.0 other infinities, and a NaN is the same as another."""
+"""Plain Python values, and when two of them are the same to a program.
+
+`==` is not enough: 2, 2.0 and True lead to different dtypes, 0.0 and -0.0 to different infinities,
+and NaN equals NaN here.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,36 @@ from typing import Any
 import numpy as np
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_BY_LOOK = (float, complex, np.generic)  # of which repr says all that == does not
+_COMPARED_BY_REPR = (float, complex, np.generic)  # repr tells -0.0 from 0.0
 
 
 def plain_key(x: Any) -> tuple[type, Any]:
-    """What is equal for two plain values where these are the same, and only there."""
-    return x.__class__, repr(x) if isinstance(x, _BY_LOOK) else x
+    """A key that is equal for two plain values exactly when they are the same."""
+    return x.__class__, repr(x) if isinstance(x, _COMPARED_BY_REPR) else x
 
 
 def same_plain(a: Any, b: Any) -> bool:
-    """Whether two values are one object, or the same plain value."""
+    """Whether two values are the same object or the same plain value."""
     return a is b or (a.__class__ is b.__class__ and isinstance(a, (*PLAIN, np.generic))
                       and plain_key(a) == plain_key(b))
 
 
-def unlike(now: str, value: Any, name: Callable[[Any], str]) -> str:
-    """An expression that holds where what `now` says is not the same as a plain value; `name` gives
-    names to objects."""
+def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
+    """Source of an expression that is true when the expression `now` is not the plain `value`.
+
+    `name` gives objects names that the source can use.
+    """
     kind = value.__class__
     if value is None or kind is bool:
         return f"{now} is not {value}"
     other = f"(now := {now}).__class__ is not {name(kind)}"
-    if isinstance(value, _BY_LOOK) and not (kind is float and value and value == value):
+    if isinstance(value, _COMPARED_BY_REPR) and not (kind is float and value and value == value):
         return f"{other} or repr(now) != {repr(value)!r}"
     return f"{other} or now != {name(value)}"
 
 
 def instance_dict(x: Any) -> dict[str, Any]:
-    """The attributes that an object has of its own; runs no code of its class."""
+    """The object's instance attributes, read without running code of its class."""
     try:
         own = object.__getattribute__(x, "__dict__")
     except AttributeError:

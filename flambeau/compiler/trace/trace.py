@@ -1,7 +1,7 @@
-"""Trace: what one call of a step did, as events on windows of memory, in order.
+"""Trace: the events of one call of a step, in order, on windows of memory.
 
-Tensors appear as `Value`s: a window (address, shape, strides, dtype) on a numbered storage. Views
-need no events: another window on the same storage says all there is to say.
+A tensor appears as a `Value`: a window (offset, shape, strides, dtype) on a numbered storage. Views
+need no events of their own, because a view is another window on the same storage.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ...tensor.storage import _as_bytes, owner_of
 from .plain_values import same_plain
 from ..ir.errors import describe_failure
 
-# What an event is:
-OPERATOR = "operator"  # an operator of the registry gave `results`
-WRITE = "write"  # the value args[1] was written over the window args[0]
-CONSTANT = "constant"  # results[0] was made from nothing; `array` is a copy of it
-EMPTY = "empty"  # results[0] is memory not yet written
-DRAW = "draw"  # args[0] was filled with random numbers by calling function(array, *rest)
-UPDATE = "update"  # an optimiser's formula ran: see optimisers.py
-CALL = "call"  # function(*args, **kwargs) gave `results` and wrote `written`, unseen
-EXCHANGE = "exchange"  # a collective of the memory args gave `written` new values: exchange.py
-WINDOW = "window"  # autograd's maps between a base's cotangent and a window's
+# Kinds of events:
+OPERATOR = "operator"  # an operator of the registry returned `results`
+WRITE = "write"  # the window args[0] was overwritten with the value args[1]
+CONSTANT = "constant"  # results[0] was created without inputs; `array` is a copy of it
+EMPTY = "empty"  # results[0] is uninitialized memory
+DRAW = "draw"  # function(array, *rest) filled args[0] with random numbers
+UPDATE = "update"  # an optimizer's update formula ran
+CALL = "call"  # function(*args, **kwargs), opaque, returned `results` and wrote `written`
+EXCHANGE = "exchange"  # a collective over the memory args wrote `written`
+WINDOW = "window"  # autograd mapped a base's cotangent to a view's, or back
 
-_PIECE = 1 << 18  # bytes that are compared at a time, with little memory beside them
+_COMPARED_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
 
 
 @dataclass(frozen=True)
 class Value:
-    """A window: on which storage, where in it (bytes), and how elements lie (bytes)."""
+    """A strided window on a storage; offset and strides in bytes."""
 
     storage: int
     offset: int
@@ -54,7 +54,7 @@ class Value:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """The bytes from the first to after the last that it touches; empty: (offset, offset)."""
+        """The half-open range of bytes that it touches; (offset, offset) if it is empty."""
         if 0 in self.shape:
             return self.offset, self.offset
         steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
@@ -65,11 +65,17 @@ class Value:
 
 @dataclass(eq=False)
 class Storage:
-    """Memory that the trace met. `external`: it was there before the call.
+    """Memory that a trace refers to.
 
-    `owner`: the array that owns it; None for what the call made, which goes when the call lets go
-    of it. `whole`: all of it. `initial`: a copy of its bytes when it was first seen, for external
-    ones. `name`: what it is to the step, where that is known.
+    number: its index in the trace.
+    owner: the array that owns it; None for memory that the call allocated and may free.
+    external: whether it existed before the call.
+    whole: all of it as a Value.
+    address: its first byte.
+    initial: a copy of the bytes of external memory, taken when it was first seen.
+    name: its role in the step, where that is known: "argument 0", a parameter's path.
+    argument_offset: for an argument's memory, the offset of the first argument on it.
+    owner_ref: a weak reference to the owner of memory that the call allocated.
     """
 
     number: int
@@ -79,26 +85,26 @@ class Storage:
     address: int
     initial: np.ndarray | None = None
     name: str = ""
-    start: int = 0  # of an argument's memory: where in it the first argument on it begins
-    reference: Any = None  # a weak one to the owner, of memory that the call made
+    argument_offset: int = 0
+    owner_ref: Any = None
 
 
 @dataclass(eq=False)
 class Event:
-    """One thing that happened."""
+    """One recorded event: an operator, a write, a draw, an update."""
 
     kind: str
     operator: Any = None  # the registry's Operator
     function: Any = None  # for CALL, DRAW and WINDOW: the plain function
     args: tuple = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    results: tuple = ()  # Values; None where an output is absent
-    # Of an operator: whether it gives a tuple, and which results are parts of other arrays.
+    results: tuple = ()  # Values; None where an optional output is absent
+    # For an operator: whether it returns a tuple, and which results are windows on other arrays.
     form: tuple[bool, tuple[bool, ...]] = (False, ())
-    written: tuple = ()  # Values that a CALL changed
+    written: tuple = ()  # Values that a CALL or EXCHANGE wrote
     array: np.ndarray | None = None
     line: str = ""  # file:line of the user's code
-    module: str = ""  # the path of the module that was running
+    module: str = ""  # path of the module whose forward was running
     backward: bool = False
 
     @property
@@ -110,7 +116,7 @@ class Event:
 
     @property
     def origin(self) -> str:
-        """For people: what and where."""
+        """What ran and where, for messages."""
         where = f" in {self.module}" if self.module else ""
         way = " (backward)" if self.backward else ""
         return f"{self.name}{way}{where} at {self.line}"
@@ -118,20 +124,21 @@ class Event:
 
 @dataclass(eq=False)
 class GradAccess:
-    """The first thing that a call did with a leaf's grad, and how the grad was before."""
+    """A call's first access to a leaf's grad, and the grad before it."""
 
     tensor: Any
     before: Any  # the grad's Tensor, or None
-    read: bool  # whether the call looked at it before it set it
-    outside: bool = True  # whether the leaf was there before the call
+    read: bool  # whether the call read it before it set it
+    outside: bool = True  # whether the leaf existed before the call
 
 
 @dataclass(eq=False)
 class Backward:
-    """A backward pass recorded after the step, from its outputs that are part of a graph.
+    """A backward pass from the step's outputs that require grad, recorded after the step.
 
-    `mark`: its first event. `inputs`: the tensors outside that the outputs lead to. `grads`: their
-    cotangents as Values, None where there is none.
+    mark: the index of its first event.
+    inputs: the outside tensors that the outputs depend on.
+    grads: the cotangents of `inputs` as Values; None for an input without one.
     """
 
     mark: int
@@ -145,9 +152,9 @@ class Backward:
 
 @dataclass(eq=False)
 class Effect:
-    """A tensor, or several, that a call put into Python's memory: where a program puts its own.
+    """A place in Python's state where a call stored tensors, and a program stores its own.
 
-    `place`: a dict, in which `key` is set, a cell, or a list, at whose end they are added.
+    place: a dict whose `key` is set, a closure cell, or a list that is appended to.
     """
 
     name: str
@@ -157,9 +164,9 @@ class Effect:
 
 @dataclass(eq=False)
 class HostCall:
-    """A call of Python that a program makes too: a scheduler's step.
+    """A Python call that the program repeats: a scheduler's step.
 
-    `optimiser`: whose numbers it changes, after how many of its updates.
+    optimiser: whose numbers it changes; updates: after how many of its updates.
     """
 
     function: Callable[[], Any]
@@ -169,87 +176,86 @@ class HostCall:
 
 
 class Trace:
-    """The events of a call, the memory they touched, and what came of it."""
+    """The events of a call, the memory they touched, and the call's results."""
 
     def __init__(self, values: bool = True) -> None:
-        """`values`: whether to keep what memory held before the call."""
+        """`values`: whether to copy external memory as it was before the call."""
         self.values = values
         self.events: list[Event] = []
         self.storages: list[Storage] = []
-        self.numbers: dict[int, int] = {}  # of storages, by id of the owner while that is there
-        self.watched: dict[int, Any] = {}  # weak references to the owners that the call made
+        self.storage_numbers: dict[int, int] = {}  # by id of the owner, while it lives
+        self.owner_refs: dict[int, Any] = {}  # weak references to owners that the call allocated
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
         self.notes: list[tuple[str, str]] = []
-        self.result: Any = None  # with what the effects keep beside it, where there are any
-        self.plain: list[Any] = []  # what of the result is Python's
-        self.layout: Any = None  # its structure, with positions in `returned` for tensors
-        self.returned: list[Any] = []  # what each tensor of the result is: ReturnedTensors
-        self.returned_arrays: list[np.ndarray] = []  # of these
+        self.result: Any = None  # what the call returned, and the tensors that effects stored
+        self.plain: list[Any] = []  # the parts of the result that are not tensors
+        self.layout: Any = None  # the result's structure; tensors as positions in `returned`
+        self.returned: list[Any] = []  # a ReturnedTensor for each tensor of the result
+        self.returned_arrays: list[np.ndarray] = []  # their arrays
         self.positions: dict[int, int] = {}  # in `returned`, by id of the tensor
         self.effects: list[Effect] = []
         self.host_calls: list[HostCall] = []
-        self.known: set[int] = set()  # ids of owners that were there before the call
-        self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
-        self.given: set[int] = set()  # ids of those
-        self.version_bumps: list[tuple[Any, int]] = []  # (tensor, writes), one for each counter
-        self.externals: dict[int, Any] = {}  # those of them that the step used, by id
-        self.modes: tuple = ()  # grad mode, inference mode, autocast, precision
-        self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
-        self.views: dict[int, Any] = {}  # and to those that indexing and view() made
-        self.modules: list[Any] = []  # weak references to the modules called
+        self.known_owners: set[int] = set()  # ids of memory owners that existed before the call
+        self.existing_tensors: set[int] = set()  # ids of tensors from before, without arguments
+        self.argument_tensors: set[int] = set()  # ids of the arguments
+        self.version_bumps: list[tuple[Any, int]] = []  # (tensor, writes), one per version counter
+        self.externals: dict[int, Any] = {}  # outside tensors that the step used, by id
+        self.modes: tuple = ()  # AmbientModes at the call
+        self.tensors: dict[int, Any] = {}  # weak references to tensors that the call created
+        self.views: dict[int, Any] = {}  # weak references to views created by indexing and view()
+        self.modules: list[Any] = []  # weak references to the modules that were called
         self.backward: Backward | None = None
-        self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
-        self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
+        self.unrecorded_makers: dict[int, str] = {}  # functions that wrapped unknown memory
+        self.walked_nodes: dict[int, Any] = {}  # tape nodes that backward went through, by id
         self.proof: Any = None  # whether the Python of such calls may be skipped
-        self.deferred: Any = None  # what computes the values, where nothing was computed so far
+        self.deferred: Any = None  # computes the values of a call that has not executed yet
 
     # ------------------------------------------------------------------------ memory
 
-    def storage(self, array: np.ndarray, fresh: bool = False) -> Storage | None:
-        """The storage of an array; None for memory that nobody accounted for.
+    def storage_of(self, array: np.ndarray, fresh: bool = False) -> Storage | None:
+        """The storage of an array; None for memory of unknown origin.
 
-        `fresh`: the array was made by what is being recorded.
+        `fresh`: the event being recorded allocated the array.
         """
         owner = owner_of(array)
-        number = self.numbers.get(id(owner))
+        number = self.storage_numbers.get(id(owner))
         if number is not None:
             return self.storages[number]
-        external = id(owner) in self.known
+        external = id(owner) in self.known_owners
         if not fresh and not external:
             return None
         number, external = len(self.storages), external and not fresh
         whole = Value(number, 0, owner.shape, owner.strides, owner.dtype)
         result = Storage(number, owner if external else None, external, whole, address(owner))
         if external and self.values:
-            result.initial = self.copied(_as_bytes(owner))
+            result.initial = self.copy_array(_as_bytes(owner))
         elif not external:
-            result.reference = self._watch(owner)
-        self.numbers[id(owner)] = number
+            result.owner_ref = self._watch(owner)
+        self.storage_numbers[id(owner)] = number
         self.storages.append(result)
         return result
 
-    def copied(self, array: np.ndarray) -> np.ndarray | None:
-        """A copy of what memory holds now. Where there is no room for it, None: the call goes on,
-        and has no program."""
+    def copy_array(self, array: np.ndarray) -> np.ndarray | None:
+        """A copy of the array; None when memory runs out, which leaves the call uncompiled."""
         try:
             return array.copy()
         except MemoryError:
-            self.values = False  # there is none for others either
+            self.values = False
             error = out_of_memory_error(array.nbytes, "a copy of what the step works on")
-            self.problem(describe_failure(error, "recorder"), "")
+            self.add_problem(describe_failure(error, "recorder"), "")
             return None
 
-    def alias(self, array: np.ndarray, storage: Storage) -> None:
-        """Notes that an array, which NumPy takes for the owner of its memory, lies on a storage."""
+    def alias_storage(self, array: np.ndarray, storage: Storage) -> None:
+        """Map an array that NumPy considers an owner of memory to the storage it lies on."""
         owner = owner_of(array)
-        if id(owner) not in self.numbers:
-            self.numbers[id(owner)] = storage.number
+        if id(owner) not in self.storage_numbers:
+            self.storage_numbers[id(owner)] = storage.number
             self._watch(owner)
 
     def _watch(self, owner: np.ndarray) -> Any:
-        """Forgets which storage an owner is once it goes: its id may be another's then."""
-        key, numbers, watched = id(owner), self.numbers, self.watched
+        """Drop the owner's number when it dies, because its id may be reused."""
+        key, numbers, watched = id(owner), self.storage_numbers, self.owner_refs
 
         def gone(_: Any) -> None:
             watched.pop(key, None)
@@ -258,40 +264,39 @@ class Trace:
         reference = watched[key] = weakref.ref(owner, gone)
         return reference
 
-    def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
-        """The array as a Value; None for memory that nobody accounted for."""
+    def value_of(self, array: np.ndarray, fresh: bool = False) -> Value | None:
+        """The array as a Value; None for memory of unknown origin."""
         if isinstance(array, OpaqueWindow):
-            self.problem(f"it uses {array.kind} tensors", "")
+            self.add_problem(f"it uses {array.kind} tensors", "")
             return None
-        storage = self.storage(array, fresh)
+        storage = self.storage_of(array, fresh)
         if storage is None:
             return None
         offset = address(array) - storage.address
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
-    def absent(self) -> list[tuple[Any, bool]]:
-        """For each leaf whose grad the call looked at, whether there was none."""
+    def list_absent_grads(self) -> list[tuple[Any, bool]]:
+        """(leaf, whether its grad was None) for each leaf whose grad the call read."""
         return [(grad.tensor, grad.before is None) for grad in self.grads.values()
                 if grad.read and grad.outside]
 
-    def accumulated(self) -> list[int]:
-        """The grads that were there before the call, as ids of tensors that are held."""
+    def list_incoming_grads(self) -> list[int]:
+        """Ids of the grads that the call read before setting them."""
         return [id(grad.before) for grad in self.grads.values() if grad.read]
 
-    def made(self, tensor: Any) -> bool:
-        """Whether the call made a tensor."""
-        both = self.tensors.get(id(tensor)), self.views.get(id(tensor))
-        return any(
-            stored is not None and stored() is tensor for stored in both
-        )  # ids are used again
+    def has_created(self, tensor: Any) -> bool:
+        """Whether the call created a tensor."""
+        references = self.tensors.get(id(tensor)), self.views.get(id(tensor))
+        # Ids are reused, so the reference has to lead to this very tensor.
+        return any(ref is not None and ref() is tensor for ref in references)
 
     @property
     def communicates(self) -> bool:
-        """Whether other processes took part: all take their programs over in the same call."""
+        """Whether other processes take part. All ranks then switch programs at the same call."""
         return any(event.kind == EXCHANGE for event in self.events)
 
-    def strip(self) -> None:
-        """Forgets the memory and tensors of the call; what is left can still be compared."""
+    def release_memory(self) -> None:
+        """Drop the call's memory and tensors. The rest can still be compared with another trace."""
         for storage in self.storages:
             storage.initial = None
             if storage.name.startswith("argument"):
@@ -301,47 +306,47 @@ class Trace:
                 event.array = None
         self.backward = self.result = None
         self.returned_arrays, self.positions = [], {}
-        self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
-        self.views = {}
-        self.watched = {}
-        self.known, self.existing, self.given = set(), set(), set()
+        self.storage_numbers, self.owner_refs = {}, {}
+        self.tensors, self.views = {}, {}
+        self.unrecorded_makers, self.walked_nodes = {}, {}
+        self.known_owners, self.existing_tensors, self.argument_tensors = set(), set(), set()
 
-    def problem(self, what: str, line: str) -> None:
-        """Notes a reason why this call cannot be compiled."""
+    def add_problem(self, what: str, line: str) -> None:
+        """Record a reason why this call cannot be compiled."""
         self.problems.append((what, line))
 
 
-def updates_of(trace: Trace, optimiser: Any) -> int:
-    """How many updates of an optimiser a trace has."""
+def count_updates(trace: Trace, optimiser: Any) -> int:
+    """How often an optimizer's update ran."""
     return sum(e.kind == UPDATE and e.kwargs["optimiser"] is optimiser for e in trace.events)
 
 
 def address(array: np.ndarray) -> int:
-    """Where an array's first element lies."""
+    """The address of an array's first element."""
     return array.__array_interface__["data"][0] if array.dtype.kind != "V" else array.ctypes.data
 
 
 # ----------------------------------------------------------------------------- comparison
 
 
-def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
-    """(what differs, line) between two calls' traces; None when they did the same.
+def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
+    """The first difference between two calls as (what, line); None when they did the same.
 
-    Arguments may be other parts of a greater memory at each call: batches cut from a data set.
+    Arguments may be different windows on one memory: batches sliced from a data set.
     """
-    apart = {storage.number: two.start - storage.start
+    offset_shifts = {storage.number: two.argument_offset - storage.argument_offset
              for storage, two in zip(a.storages, b.storages, strict=False)
-             if storage.start != two.start}
-    for item, two in zip(a.events, b.events, strict=False):
-        what = _event_difference(item, two, apart)
+             if storage.argument_offset != two.argument_offset}
+    for first, second in zip(a.events, b.events, strict=False):
+        what = _compare_events(first, second, offset_shifts)
         if what is not None:
-            return what, two.line
-    if a.layout != b.layout or not _alike(a.returned, b.returned, apart):
+            return what, second.line
+    if a.layout != b.layout or not _is_equal(a.returned, b.returned, offset_shifts):
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
-    for retained, others in ((a.effects, b.effects), (b.effects, a.effects)):
-        extra = {element.name for element in retained} - {other.name for other in others}
+    for effects, others in ((a.effects, b.effects), (b.effects, a.effects)):
+        extra = {effect.name for effect in effects} - {other.name for other in others}
         if extra:
             return f"it changes {min(extra)} in some calls only", ""
     calls = [[(call.function, call.updates) for call in trace.host_calls] for trace in (a, b)]
@@ -352,17 +357,17 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         event = longer.events[min(len(a.events), len(b.events))]
         return f"{event.name} runs in some calls only", event.line
     for old, new in zip(a.storages, b.storages, strict=False):
-        if old.external != new.external or (old.external and not _same_external(old, new)):
+        if old.external != new.external or (old.external and not _is_same_external(old, new)):
             return (f"it works on {new.name or 'memory'} of another identity in each call "
                     "(a tensor carried over from the call before, or made outside anew)",
                     _first_use(b, new.number))
     return None
 
 
-def _same_external(single: Storage, two: Storage) -> bool:
-    if single.name.startswith("argument"):
-        return single.name == two.name
-    return single.owner is two.owner
+def _is_same_external(a: Storage, b: Storage) -> bool:
+    if a.name.startswith("argument"):
+        return a.name == b.name
+    return a.owner is b.owner
 
 
 def _first_use(trace: Trace, number: int) -> str:
@@ -373,24 +378,22 @@ def _first_use(trace: Trace, number: int) -> str:
     return ""
 
 
-def _event_difference(single: Event, two: Event, apart: dict[int, int]) -> str | None:
-    if single.kind != two.kind or single.operator is not two.operator or single.name != two.name:
-        return f"one call runs {single.name} where another runs {two.name}"
-    if single.kind == EMPTY:
-        return None if single.results == two.results else "memory of another shape is made"
-    if single.kind == CONSTANT and not same_bits(single.array, two.array):
-        return f"{single.name} makes other numbers in each call"
-    if not _alike(single.args, two.args, apart) or not _alike(single.kwargs, two.kwargs, apart):
-        return f"{single.name} gets other arguments in each call"
-    if not _alike(single.results, two.results, apart) or not _alike(
-        single.written, two.written, apart
-    ):
-        return f"{single.name} gives another shape, or reuses memory, in some calls"
+def _compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | None:
+    if a.kind != b.kind or a.operator is not b.operator or a.name != b.name:
+        return f"one call runs {a.name} where another runs {b.name}"
+    if a.kind == EMPTY:
+        return None if a.results == b.results else "memory of another shape is made"
+    if a.kind == CONSTANT and not same_bits(a.array, b.array):
+        return f"{a.name} makes other numbers in each call"
+    if not _is_equal((a.args, a.kwargs), (b.args, b.kwargs), offset_shifts):
+        return f"{a.name} gets other arguments in each call"
+    if not _is_equal((a.results, a.written), (b.results, b.written), offset_shifts):
+        return f"{a.name} gives another shape, or reuses memory, in some calls"
     return None
 
 
 def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    """Whether two arrays are equal, bit by bit."""
+    """Whether two arrays are equal bit for bit."""
     if a is None or b is None:
         return a is b
     if a.dtype != b.dtype or a.shape != b.shape:
@@ -398,23 +401,25 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
     a, b = _as_bytes(a), _as_bytes(b)
-    return all(np.array_equal(a[at : at + _PIECE], b[at : at + _PIECE])
-               for at in range(0, a.size, _PIECE))
+    return all(np.array_equal(a[at : at + _COMPARED_BYTES], b[at : at + _COMPARED_BYTES])
+               for at in range(0, a.size, _COMPARED_BYTES))
 
 
-def _alike(a: Any, b: Any, apart: dict[int, int]) -> bool:
-    """`apart`: by storage, how much further on the memory of b lies."""
+def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
+    """Compare recursively. `offset_shifts`: per storage, bytes added to offsets of `a`."""
     if a is b:
         return True
     if a.__class__ is not b.__class__:
         return False
     if isinstance(a, Value):
-        further = apart.get(a.storage, 0)
-        return (replace(a, offset=a.offset + further) if further else a) == b
+        shift_bytes = offset_shifts.get(a.storage, 0)
+        return (replace(a, offset=a.offset + shift_bytes) if shift_bytes else a) == b
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(_alike(x, y, apart) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(
+            _is_equal(x, y, offset_shifts) for x, y in zip(a, b, strict=True)
+        )
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_alike(a[k], b[k], apart) for k in a)
+        return a.keys() == b.keys() and all(_is_equal(a[k], b[k], offset_shifts) for k in a)
     if isinstance(a, np.ndarray):
         return same_bits(a, b)
     if isinstance(a, float):
@@ -438,15 +443,15 @@ def values_in(x: Any) -> list[Value]:
     return []
 
 
-def mapped(x: Any, function: Any) -> Any:
-    """The nested structure with each Value replaced by function(value)."""
+def map_values(x: Any, function: Any) -> Any:
+    """Replace each Value in a nested structure by function(value)."""
     if isinstance(x, Value):
         return function(x)
     if isinstance(x, tuple):
-        result = [mapped(item, function) for item in x]
+        result = [map_values(item, function) for item in x]
         return type(x)(*result) if hasattr(x, "_fields") else tuple(result)
     if isinstance(x, list):
-        return [mapped(item, function) for item in x]
+        return [map_values(item, function) for item in x]
     if isinstance(x, dict):
-        return {key: mapped(single, function) for key, single in x.items()}
+        return {key: map_values(part, function) for key, part in x.items()}
     return x

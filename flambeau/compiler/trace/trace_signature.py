@@ -27,7 +27,7 @@ from ...tensor.dtypes import FROM_NUMPY, dtype
 from ...tensor.random.generator import Generator
 from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
-from .counter_rng import Counted
+from .counter_rng import CounterDraw
 from ..schedule.program_table import hash_compiler_sources, hash_library_sources
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
@@ -309,7 +309,7 @@ def found(event: Event, trace: Trace) -> str:
 def _function(x: Any) -> str:
     if x is None:
         return ""
-    if isinstance(x, Counted):
+    if isinstance(x, CounterDraw):
         return repr(x)
     name = getattr(x, "__qualname__", None)
     if name is None or "<lambda>" in name:
@@ -321,7 +321,7 @@ def _text(x: Any, trace: Trace) -> str:
     """A value as text, the same for what comparing takes for the same."""
     kind = x.__class__
     if kind is Value:
-        at = x.offset - trace.storages[x.storage].start
+        at = x.offset - trace.storages[x.storage].argument_offset
         return f"#{x.storage}+{at}{x.shape}{x.strides}{_names[x.dtype]}"
     if kind in _SINGLE:
         return repr(x)

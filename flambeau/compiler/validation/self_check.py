@@ -13,7 +13,7 @@ import numpy as np
 
 from ...native.target.matmul_precision import MatmulPrecision
 from ..ir.exchange import Exchange, offline
-from ..trace.bindings import Bindings, Kept, Scalar, State
+from ..trace.bindings import Bindings, SavedForBackward, Scalar, State
 from ..trace.trace import same_bits
 
 KINK_TOLERANCE = (
@@ -121,7 +121,8 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
     values = []
     for i in step.changing:
         slot = second.slots[i]
-        values.append(outputs[slot.number] if isinstance(slot, Kept) else second.recorded[i])
+        is_saved = isinstance(slot, SavedForBackward)
+        values.append(outputs[slot.number] if is_saved else second.recorded[i])
     return list(zip(step.run(values), second.expected, strict=True))
 
 

@@ -17,7 +17,7 @@ from flambeau import nn
 from flambeau.compiler.capture import record_writes, recorder
 from flambeau.compiler.capture.capture import capture
 from flambeau.compiler.capture.live_tensors import live_tensors
-from flambeau.compiler.trace.trace import CALL, difference
+from flambeau.compiler.trace.trace import CALL, find_divergence
 
 from ..step_comparison import both, classify, compiled, left_by, runs, same, trainer
 
@@ -308,9 +308,9 @@ def test_traces_of_equal_calls_are_equal_and_others_are_not():
     net = nn.Linear(8, 4)
     batch = _batch(0)
     one, two = (capture(classify, (net, *batch), {})[1] for _ in range(2))
-    assert difference(one, two) is None
+    assert find_divergence(one, two) is None
     other = capture(lambda *a: classify(*a) * 2, (net, *batch), {})[1]
-    assert difference(one, other) is not None
+    assert find_divergence(one, other) is not None
 
 
 def test_capture_restores_every_function():

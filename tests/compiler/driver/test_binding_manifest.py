@@ -160,7 +160,7 @@ def test_labels_that_are_reshaped_are_looked_at_in_each_call(steps, graphs):
 def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
     _, cold = trained(steps)
     graphs.clear()
-    original, kept = binding_manifest.followed, []
+    original, kept = binding_manifest.read_manifest, []
 
     def followed(made, trace, leaves):
         made = json.loads(json.dumps(made))

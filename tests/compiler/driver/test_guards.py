@@ -15,7 +15,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.driver.eviction import PATIENCE
+from flambeau.compiler.driver.eviction import EVICTION_CALLS
 from flambeau.compiler.runtime.guarded_call import MISS
 
 from ..step_comparison import classify, compiled, runs, same, trainer
@@ -110,7 +110,7 @@ def test_a_shape_that_goes_on_takes_the_place_of_one_that_does_not_come_again():
     new = torch.ones(9)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for _ in range(PATIENCE + 3):
+        for _ in range(EVICTION_CALLS + 3):
             for x in (new, *shapes[1:]):
                 same(step(x), torch.full(x.shape, 2.0))
     assert len(told) == 1
@@ -128,7 +128,7 @@ def test_shapes_that_all_come_again_keep_their_places():
     for x in shapes * 4:
         step(x)
     before = list(step._programs)
-    for x in shapes * (2 * PATIENCE):
+    for x in shapes * (2 * EVICTION_CALLS):
         same(step(x), torch.full(x.shape, 2.0))
     assert step._programs == before
 

@@ -16,7 +16,7 @@ from flambeau import nn
 from flambeau.compiler.proof.guards import Proof
 from flambeau.compiler.proof.provenance import UNKNOWN, Kind, is_plain
 from flambeau.compiler.proof.watcher import Watcher
-from flambeau.compiler.trace.operands import flat
+from flambeau.compiler.trace.operands import flatten
 
 _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _SEEN = (Kind.OUTSIDE, Kind.TENSOR, Kind.FRESH, Kind.PLAIN, Kind.NUMBER)
@@ -30,7 +30,7 @@ def watch(step: Callable[..., Any], *args: Any) -> tuple[Proof, int]:
     """The proof of a call, and how many slots of the real stack are not what the shadow says."""
     existing = {id(x) for x in gc.get_objects() if isinstance(x, torch.Tensor)}
     oracle = count_mismatches if sys.version_info[:2] == (3, 11) else None
-    watcher = Watcher(step, args, {}, flat(args), NoNumber, existing, oracle)
+    watcher = Watcher(step, args, {}, flatten(args), NoNumber, existing, oracle)
     with watcher:
         step(*args)
     return watcher.conclude(), watcher.mismatches

@@ -104,9 +104,9 @@ def test_an_output_and_a_view_of_it():
 def test_ids_of_tensors_that_are_no_more_are_used_again():
     trace, view = Trace(), torch.zeros(2)
     trace.tensors[id(view)] = weakref.ref(torch.zeros(1))
-    assert not trace.made(view)
+    assert not trace.has_created(view)
     trace.views[id(view)] = weakref.ref(view)
-    assert trace.made(view)
+    assert trace.has_created(view)
 
 
 def test_it_behaves_as_the_module():

@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.trace.counter_rng import Counted
+from flambeau.compiler.trace.counter_rng import CounterDraw
 from flambeau.native.loop_ir.philox import philox_word
 
 COUNTER = {"random": "counter", "mode": "now"}
@@ -39,7 +39,7 @@ def numbers(name: str, parameters: tuple, shape: tuple, dtype: str, stream: int,
             ) -> np.ndarray:
     """What a draw gives, by NumPy."""
     made = np.empty(shape, dtype)
-    Counted(name, stream, parameters).fill(made, key)
+    CounterDraw(name, stream, parameters).fill(made, key)
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.trace.plain_values import same_plain, unlike
+from flambeau.compiler.trace.plain_values import same_plain, write_mismatch
 
 from ..step_comparison import compiled, runs, same
 
@@ -25,7 +25,7 @@ def test_only_the_same_are_the_same(value):
         names[f"v{len(names)}"] = x
         return f"v{len(names) - 1}"
 
-    differs = eval(f"lambda x: {unlike('x', value, name)}", names)
+    differs = eval(f"lambda x: {write_mismatch('x', value, name)}", names)
     for other in ALIKE:
         assert same_plain(value, other) == (value is other)
         assert differs(other) == (value is not other)
