@@ -226,7 +226,7 @@ def _check_slice(item: Any) -> None:
 
 
 def _plain_slice(item: slice) -> slice:
-    parts = (item.argument_offset, item.stop, item.step)
+    parts = (item.start, item.stop, item.step)
     if all(p is None or p.__class__ is int for p in parts):
         return item
     return slice(*(None if p is None else int(p) for p in parts))

@@ -170,7 +170,7 @@ def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
         kept.append(original(made, trace, leaves))
         return kept[-1]
 
-    monkeypatch.setattr(compiled_function, "followed", followed)
+    monkeypatch.setattr(compiled_function, "read_manifest", followed)
     _, warm = trained(steps)
     assert kept == [None]
     assert len(graphs) == 1

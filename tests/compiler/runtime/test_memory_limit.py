@@ -117,10 +117,10 @@ def said(tmp_path, name, kind, mode):
 @pytest.mark.parametrize(
     ("name", "stage", "mode"),
     [
-        ("compiler.trace.trace:Trace.copied", "recorder", "now"),
-        ("compiler.trace.trace:Trace.copied", "recorder", "default"),
+        ("compiler.trace.trace:Trace.copy_array", "recorder", "now"),
+        ("compiler.trace.trace:Trace.copy_array", "recorder", "default"),
         ("compiler.driver.compiled_function:trace_to_graph", "trace_to_graph", "now"),
-        ("compiler.trace.bindings:Bindings.settle", "settle", "default"),
+        ("compiler.trace.bindings:Bindings.snapshot_writes", "settle", "default"),
         ("compiler.driver.pipeline:Arena", "arena", "now"),
         ("compiler.driver.pipeline:Arena", "arena", "default"),
         ("compiler.driver.pipeline:_compile", "emit", "now"),
