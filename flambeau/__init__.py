@@ -90,11 +90,11 @@ newaxis = None
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
-    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends",
-    "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export", "fft", "func",
-    "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "monitor", "mps",
-    "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
-    "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
+    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends", "compiler",
+    "cpu", "cuda", "distributed", "distributions", "doctor", "export", "fft", "func", "functional",
+    "futures", "fx", "hub", "jit", "library", "linalg", "masked", "monitor", "mps", "mtia",
+    "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
+    "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
     "torch_version", "train", "types", "utils", "version", "xpu",
 ))
 _ELSEWHERE = {

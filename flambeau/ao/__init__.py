@@ -1,8 +1,8 @@
-"""torch.ao: quantisation, of which flambeau has what models need that are not quantised."""
+"""torch.ao: quantization of models. What it lacks raises NotImplementedError with its name."""
 
 from ..tensor.absent import lacking as _answering
 
-__all__ = ["quantization"]
+__all__ = ["nn", "quantization"]
 
 
 def __getattr__(name: str) -> object:

@@ -110,6 +110,8 @@ def torch_name(made: Any) -> tuple[str, str] | None:
 
 def _public_module(module: str) -> str:
     """The module where PyTorch has what flambeau keeps in `tensor` or `ops`."""
+    if module.startswith("torch.ops.quantized."):
+        return "torch.ops.quantized"
     for inner in ("torch.ops", "torch.tensor"):
         if module == inner or module.startswith(inner + "."):
             return "torch"

@@ -1,22 +1,51 @@
-"""torch.ao.quantization: the marks that models carry, which change nothing while they compute in
-floating point. Preparing and converting a model raises NotImplementedError.
+"""torch.ao.quantization: models in 8-bit integers.
+
+`quantize_dynamic` is the short way; `prepare` and `convert` have linear layers. What there is not
+raises NotImplementedError with its name.
 """
 
 from ...tensor.absent import lacking
+from .mappings import (
+    get_default_dynamic_quant_module_mappings, get_default_static_quant_module_mappings,
+)
+from .observer import (
+    MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
+    NoopObserver, ObserverBase, PerChannelMinMaxObserver, PlaceholderObserver,
+    UniformQuantizationObserverBase, default_dynamic_quant_observer,
+    default_float_qparams_observer, default_observer, default_per_channel_weight_observer,
+    default_placeholder_observer, default_weight_observer,
+)
+from .qconfig import (
+    QConfig, default_dynamic_qconfig, default_per_channel_qconfig, default_qconfig,
+    float16_dynamic_qconfig, float16_static_qconfig, float_qparams_weight_only_qconfig,
+    per_channel_dynamic_qconfig,
+)
+from .quantize import (
+    add_quant_dequant, convert, prepare, propagate_qconfig_, quantize, quantize_dynamic,
+    swap_module,
+)
 from .stubs import DeQuantStub, QuantStub, QuantWrapper
 
-__all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
+__all__ = [
+    "DeQuantStub", "MinMaxObserver", "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase",
+    "PerChannelMinMaxObserver", "PlaceholderObserver", "QConfig", "QuantStub", "QuantWrapper",
+    "UniformQuantizationObserverBase", "add_quant_dequant", "convert", "default_dynamic_qconfig",
+    "default_dynamic_quant_observer", "default_float_qparams_observer", "default_observer",
+    "default_per_channel_qconfig", "default_per_channel_weight_observer",
+    "default_placeholder_observer", "default_qconfig", "default_weight_observer",
+    "float16_dynamic_qconfig", "float16_static_qconfig", "float_qparams_weight_only_qconfig",
+    "get_default_dynamic_quant_module_mappings", "get_default_static_quant_module_mappings",
+    "per_channel_dynamic_qconfig", "prepare", "propagate_qconfig_", "quantize",
+    "quantize_dynamic", "swap_module",
+]
 
 __getattr__ = lacking(__name__, (
-    "FakeQuantize", "FakeQuantizeBase", "HistogramObserver", "MinMaxObserver",
-    "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver", "NoopObserver",
-    "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "QConfig", "QConfigMapping",
-    "QuantType", "convert", "default_debug_observer", "default_dynamic_qconfig",
-    "default_fake_quant", "default_histogram_observer", "default_observer",
-    "default_per_channel_qconfig", "default_per_channel_weight_observer", "default_qat_qconfig",
-    "default_qconfig", "default_weight_fake_quant", "default_weight_observer", "disable_fake_quant",
-    "disable_observer", "enable_fake_quant", "enable_observer", "float_qparams_weight_only_qconfig",
-    "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig",
-    "get_default_qconfig_mapping", "prepare", "prepare_qat", "quantize", "quantize_dynamic",
-    "quantize_qat", "swap_module",
+    "FakeQuantize", "FakeQuantizeBase", "HistogramObserver", "QConfigMapping", "QuantType",
+    "default_debug_observer", "default_fake_quant", "default_histogram_observer",
+    "default_qat_qconfig", "default_weight_fake_quant", "disable_fake_quant",
+    "disable_observer", "enable_fake_quant", "enable_observer",
+    "float_qparams_weight_only_qconfig", "fuse_modules", "fuse_modules_qat",
+    "get_default_qat_qconfig", "get_default_qconfig", "get_default_qconfig_mapping",
+    "prepare_qat", "quantize_qat",
 ))

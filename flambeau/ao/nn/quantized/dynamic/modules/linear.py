@@ -1,0 +1,76 @@
+"""A linear layer whose weights are qint8: the input is quantized by the span of its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ......nn import modules as float_modules
+from ......ops.quantized import packed_linear
+from ......tensor import Tensor
+from ......tensor.dtypes import float16, qint8
+from ...modules import linear as static
+from ...modules.weights import quantize_weight
+
+
+class Linear(static.Linear):
+    """x w^T + b of float32 tensors, multiplied in 8-bit integers.
+
+    >>> layer = torch.ao.nn.quantized.dynamic.Linear(20, 30)
+    >>> layer(torch.randn(4, 20)).shape
+    torch.Size([4, 30])
+    """
+
+    _version = 4
+
+    def __init__(
+        self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = qint8
+    ) -> None:
+        super().__init__(in_features, out_features, bias_, dtype=dtype)
+        self.version: int | None = 4
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The float32 result, of inputs in 7 bits as PyTorch has them."""
+        reduce_range = self.version is not None and self.version >= 4
+        y = packed_linear.linear_dynamic(x, self._packed_params._packed_params, reduce_range)
+        return y.to(x.dtype)
+
+    def _get_name(self) -> str:
+        return "DynamicQuantizedLinear"
+
+    def extra_repr(self) -> str:
+        """Sizes, dtype and scheme."""
+        dtype = self._packed_params.dtype
+        text = (f"in_features={self.in_features}, out_features={self.out_features}, "
+                f"dtype={dtype}")
+        weight: Any = self.weight()
+        return f"{text}, qscheme={weight.qscheme()}" if dtype is qint8 else text
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self.version = local_metadata.get("version", None)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
+        """The layer of a float one that has a `qconfig`."""
+        kinds = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear)
+        assert type(mod) in kinds, (
+            "nn.quantized.dynamic.Linear.from_float only works for one of"
+            f"{[kind.__name__ for kind in kinds]}, got {type(mod)}")
+        assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
+        from ......ao.quantization.qconfig import default_dynamic_qconfig
+
+        own = mod.qconfig if mod.qconfig is not None and mod.qconfig.weight is not None \
+            else default_dynamic_qconfig
+        observer = own.weight()
+        assert observer.dtype in (qint8, float16), (
+            "The only supported dtypes for dynamic quantized linear are qint8 and float16, got: "
+            f"{observer.dtype}")
+        observer(mod.weight)
+        weight = mod.weight.detach().float()
+        if observer.dtype is qint8:
+            weight = quantize_weight(weight, observer)
+        result = cls(mod.in_features, mod.out_features, dtype=observer.dtype)
+        result.set_weight_bias(weight, mod.bias)
+        return result

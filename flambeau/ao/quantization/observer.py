@@ -1,0 +1,326 @@
+"""Observers: modules that watch tensors go by and say which scale and zero point hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ... import ops
+from ...native.foundation.user_frames import warn
+from ...nn.module import Module
+from ...tensor import Tensor
+from ...tensor.dtypes import QuantizedDtype, finfo, float16, float32, int8, qint8, quint8, uint8
+from ...tensor.qschemes import (
+    per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
+    per_tensor_affine, per_tensor_symmetric,
+)
+
+_EPSILON = finfo(float32).eps
+_PER_TENSOR = (per_tensor_affine, per_tensor_symmetric)
+_PER_CHANNEL = (per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams)
+
+
+class _PartialWrapper:
+    """A class with some of its arguments: what `with_args` gives, and a QConfig holds."""
+
+    def __init__(self, p: Any, callable_args: dict[str, Callable] | None = None) -> None:
+        self.p, self.callable_args = p, callable_args or {}
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        for name, function in self.callable_args.items():
+            if name not in keywords:
+                keywords[name] = function()
+        return self.p(*args, **keywords)
+
+    def __repr__(self) -> str:
+        return repr(self.p) + repr(self.callable_args)
+
+    def with_args(self, **kwargs: Any) -> _PartialWrapper:
+        """The same with further arguments."""
+        return _PartialWrapper(partial(self, **kwargs))
+
+    def with_callable_args(self, **kwargs: Callable) -> _PartialWrapper:
+        """The same with arguments that functions give at each call."""
+        return _PartialWrapper(self.p, {**self.callable_args, **kwargs})
+
+
+class ObserverBase(Module):
+    """What observers have in common: a dtype, and `with_args`."""
+
+    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
+        super().__init__()
+        self.dtype, self.is_dynamic = dtype, is_dynamic
+
+    @classmethod
+    def with_args(cls, **kwargs: Any) -> _PartialWrapper:
+        """A factory of observers with these arguments."""
+        return _PartialWrapper(partial(cls, **kwargs))
+
+    @classmethod
+    def with_callable_args(cls, **kwargs: Callable) -> _PartialWrapper:
+        """A factory of observers with arguments that functions give at each call."""
+        return _PartialWrapper(partial(cls)).with_callable_args(**kwargs)
+
+    def calculate_qparams(self) -> Any:
+        """The scale and the zero point."""
+        raise NotImplementedError
+
+
+def _integer_range(dtype: Any, reduce_range: bool, least: Any, most: Any) -> tuple[int, int]:
+    if least is not None and most is not None:
+        assert least <= 0 <= most, "Used-specified quantization range must include 0."
+        assert least < most, ("qmin must be strictly less than qmax for user-specified "
+                              "quantization range.")
+        return (least // 2, most // 2) if reduce_range else (least, most)
+    if dtype in (qint8, int8):
+        return (-64, 63) if reduce_range else (-128, 127)
+    if dtype in (quint8, uint8):
+        return (0, 127) if reduce_range else (0, 255)
+    if isinstance(dtype, QuantizedDtype):
+        return dtype.limits
+    raise AssertionError(f"Default Observer only works for integer data types, not {dtype}")
+
+
+class UniformQuantizationObserverBase(ObserverBase):
+    """Observers of integers in even steps between `quant_min` and `quant_max`."""
+
+    _version = 3
+    eps: Tensor
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self, dtype: Any = quint8, qscheme: Any = per_tensor_affine, reduce_range: bool = False,
+        quant_min: int | None = None, quant_max: int | None = None, factory_kwargs: Any = None,
+        eps: float = _EPSILON, is_dynamic: bool = False, **kwargs: Any,
+    ) -> None:
+        super().__init__(dtype=dtype, is_dynamic=is_dynamic, **kwargs)
+        self.qscheme, self.reduce_range = qscheme, reduce_range
+        if reduce_range:
+            warn("Please use quant_min and quant_max to specify the range for observers. "
+                 "                    reduce_range will be deprecated in a future release of "
+                 "PyTorch.", UserWarning)
+        self.register_buffer("eps", ops.tensor([eps]))
+        assert qscheme in (*_PER_TENSOR, *_PER_CHANNEL), (
+            "Default Observer only works for per_tensor_affine, per_tensor_symmetric, "
+            "per_channel_affine, per_channel_symmetric and per_channel_float_qparams quantization "
+            "scheme")
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        self.quant_min, self.quant_max = _integer_range(dtype, reduce_range, quant_min, quant_max)
+        if qscheme in (per_tensor_symmetric, per_channel_symmetric) and reduce_range \
+                and dtype is quint8:
+            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
+
+    def _seen(self) -> bool:
+        unseen = self.min_val.numel() == 0 or self.max_val.numel() == 0
+        if unseen or (self.min_val.dim() == 0 and self.min_val.item() == float("inf")
+                      and self.max_val.item() == float("-inf")):
+            warn("must run observer before calling calculate_qparams. Returning default values.",
+                 UserWarning)
+            return False
+        assert not (self.min_val > self.max_val).any(), (
+            f"min {self.min_val} should be less than max {self.max_val}")
+        return True
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """The scale and the zero point, of shape (1,) or (channels,)."""
+        if not self._seen():
+            return ops.tensor([1.0]), ops.tensor([0])
+        low = self.min_val.clamp(max=0).reshape(-1)
+        high = self.max_val.clamp(min=0).reshape(-1)
+        steps = float(self.quant_max - self.quant_min)
+        if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
+            scale = ops.maximum(ops.maximum(-low, high) / (steps / 2), self.eps)
+            middle = 0
+            if self.dtype in (quint8, uint8):
+                middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange \
+                    else 128
+            return scale, ops.full(scale.shape, middle)
+        if self.qscheme is per_channel_affine_float_qparams:
+            scale = (self.max_val - self.min_val) / steps
+            scale = ops.where(scale > self.eps, scale, ops.ones_like(scale))
+            return scale, -1 * self.min_val / scale
+        scale = ops.maximum((high - low) / steps, self.eps)
+        zero = self.quant_min - ops.round(low / scale).int()
+        return scale, zero.clamp(self.quant_min, self.quant_max)
+
+    def extra_repr(self) -> str:
+        """What was seen."""
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """The least and the greatest value of all that went by.
+
+    >>> observer = torch.ao.quantization.MinMaxObserver()
+    >>> _ = observer(torch.tensor([0., 2.55]))
+    >>> observer.calculate_qparams()
+    (tensor([0.0100]), tensor([0], dtype=torch.int32))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.qscheme not in _PER_TENSOR:
+            raise NotImplementedError(f"{type(self).__name__}'s qscheme only support "
+                                      "torch.per_tensor_symmetric and torch.per_tensor_affine.")
+        self.register_buffer("min_val", ops.tensor(float("inf")))
+        self.register_buffer("max_val", ops.tensor(float("-inf")))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        """Looks at a tensor and gives it back."""
+        if x_orig.numel():
+            self._look(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
+        return x_orig
+
+    def _look(self, low: Tensor, high: Tensor) -> None:
+        self.min_val.copy_(ops.minimum(low, self.min_val))
+        self.max_val.copy_(ops.maximum(high, self.max_val))
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen."""
+        self.min_val.fill_(float("inf"))
+        self.max_val.fill_(float("-inf"))
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Moving averages of the least and the greatest value of each tensor."""
+
+    def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("is_dynamic") and averaging_constant != 1:
+            raise NotImplementedError(
+                "MovingAverageMinMaxObserver doesn't support dynamic quantization for averaging "
+                f"constant of {averaging_constant}")
+        super().__init__(*args, **kwargs)
+        self.averaging_constant = averaging_constant
+
+    def _look(self, low: Tensor, high: Tensor) -> None:
+        if self.min_val.item() == float("inf") and self.max_val.item() == float("-inf"):
+            self.min_val.copy_(low)
+            self.max_val.copy_(high)
+        else:
+            self.min_val.add_(self.averaging_constant * (low - self.min_val))
+            self.max_val.add_(self.averaging_constant * (high - self.max_val))
+
+
+class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
+    """The least and the greatest value of each place along an axis.
+
+    >>> observer = torch.ao.quantization.PerChannelMinMaxObserver(dtype=torch.qint8)
+    >>> _ = observer(torch.tensor([[0., 2.55], [0., 25.5]]))
+    >>> observer.calculate_qparams()[0]
+    tensor([0.0100, 0.1000])
+    """
+
+    def __init__(
+        self, ch_axis: int = 0, dtype: Any = quint8, qscheme: Any = per_channel_affine,
+        *args: Any, **kwargs: Any,
+    ) -> None:
+        if qscheme not in _PER_CHANNEL:
+            raise NotImplementedError(
+                "PerChannelMinMaxObserver's qscheme only support torch.per_channel_symmetric, "
+                "torch.per_channel_affine and torch.per_channel_affine_float_qparams.")
+        if kwargs.get("is_dynamic"):
+            raise NotImplementedError(
+                "PerChannelMinMaxObserver doesn't support dynamic quantization")
+        super().__init__(dtype, qscheme, *args, **kwargs)
+        self.ch_axis = ch_axis
+        self.register_buffer("min_val", ops.tensor([]))
+        self.register_buffer("max_val", ops.tensor([]))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        """Looks at a tensor and gives it back."""
+        if x_orig.numel():
+            x = x_orig.detach().to(self.min_val.dtype)
+            rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
+            self._look(*ops.aminmax(rows, dim=1))
+        return x_orig
+
+    def _look(self, low: Tensor, high: Tensor) -> None:
+        if self.min_val.numel():
+            low, high = ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
+        self.min_val, self.max_val = low, high
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        for name in ("min_val", "max_val"):
+            saved = state_dict.get(prefix + name)
+            if saved is not None:
+                setattr(self, name, ops.empty_like(saved))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen."""
+        self.min_val, self.max_val = ops.tensor([]), ops.tensor([])
+
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    """Moving averages of the least and the greatest value of each place along an axis."""
+
+    def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.averaging_constant = averaging_constant
+
+    def _look(self, low: Tensor, high: Tensor) -> None:
+        if self.min_val.numel():
+            low = self.min_val + self.averaging_constant * (low - self.min_val)
+            high = self.max_val + self.averaging_constant * (high - self.max_val)
+        self.min_val, self.max_val = low, high
+
+
+class PlaceholderObserver(ObserverBase):
+    """Looks at nothing: it says which dtype a model converts to where the scale comes later."""
+
+    def __init__(
+        self, dtype: Any = float32, custom_op_name: str = "", compute_dtype: Any = None,
+        quant_min: int | None = None, quant_max: int | None = None, qscheme: Any = None,
+        eps: float | None = None, is_dynamic: bool = False,
+    ) -> None:
+        super().__init__(dtype=dtype, is_dynamic=is_dynamic or compute_dtype is not None)
+        self.qscheme = per_tensor_affine if qscheme is None else qscheme
+        self.quant_min, self.quant_max, self.eps = quant_min, quant_max, eps
+        self.custom_op = custom_op_name
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tensor itself."""
+        return x
+
+    def extra_repr(self) -> str:
+        """The dtype, and whether it is dynamic."""
+        return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
+
+    def calculate_qparams(self) -> Any:
+        """An error, as in PyTorch."""
+        raise RuntimeError("calculate_qparams should not be called for PlaceholderObserver")
+
+
+class NoopObserver(ObserverBase):
+    """Looks at nothing and has no parameters."""
+
+    def __init__(self, dtype: Any = float16, custom_op_name: str = "") -> None:
+        super().__init__(dtype=dtype, is_dynamic=False)
+        self.custom_op = custom_op_name
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tensor itself."""
+        return x
+
+    def calculate_qparams(self) -> Any:
+        """An error, as in PyTorch."""
+        raise RuntimeError("calculate_qparams should not be called for NoopObserver")
+
+
+default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_placeholder_observer = PlaceholderObserver
+default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
+weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_tensor_symmetric, quant_min=-127, quant_max=127, eps=2**-12)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric)
+per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric, quant_min=-127, quant_max=127, eps=2**-12)
+default_dynamic_quant_observer = PlaceholderObserver.with_args(
+    dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
+    dtype=quint8, qscheme=per_channel_affine_float_qparams, ch_axis=0)

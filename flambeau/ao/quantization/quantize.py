@@ -1,0 +1,201 @@
+"""Quantization of models: each module that has a quantized counterpart is replaced by it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...native.foundation.user_frames import warn
+from ...nn import modules
+from ...nn.module import Module
+from ...tensor import Tensor
+from ...tensor.dtypes import float16, qint8, quint8
+from .mappings import STATIC, TRANSPARENT, get_default_dynamic_quant_module_mappings
+from .qconfig import QConfig, default_dynamic_qconfig, float16_dynamic_qconfig
+from .stubs import DeQuantStub, QuantWrapper
+
+_QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
+                         modules.RNNCell, modules.GRUCell)
+
+
+def propagate_qconfig_(
+    module: Any, qconfig_dict: dict[Any, Any] | None = None,
+    prepare_custom_config_dict: Any = None,
+) -> None:
+    """Gives each module the `qconfig` of its path, its class, itself or its parent."""
+    _propagate(module, qconfig_dict or {}, None, "")
+
+
+def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str) -> None:
+    own = configs.get(type(module), parent)
+    own = configs.get(path, own)
+    module.qconfig = own = getattr(module, "qconfig", own)
+    if own is not None and not isinstance(own, QConfig):
+        raise TypeError(f"the qconfig of {path or 'the model'} is a {type(own).__name__}")
+    for name, child in module.named_children():
+        _propagate(child, configs, own, f"{path}.{name}" if path else name)
+
+
+def _default_spec(dtype: Any) -> QConfig:
+    if dtype is qint8:
+        return default_dynamic_qconfig
+    if dtype is float16:
+        return float16_dynamic_qconfig
+    if dtype is quint8 or getattr(dtype, "name", "") == "quint4x2":
+        raise NotImplementedError("quantized embeddings are not implemented in flambeau")
+    raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full "
+                     "qconfig please")
+
+
+def quantize_dynamic(
+    model: Any, qconfig_spec: Any = None, dtype: Any = qint8, mapping: Any = None,
+    inplace: bool = False,
+) -> Any:
+    """A copy of the model whose Linear, LSTM, GRU and cells have weights of 8 bits.
+
+    Inputs are quantized by the span of their values as the model computes. `qconfig_spec`: a set
+    of classes or paths, or a dict of their QConfigs. `dtype`: `torch.qint8`, or `torch.float16`
+    for weights that are rounded to it. ValueError for another dtype.
+    https://pytorch.org/docs/stable/generated/torch.ao.quantization.quantize_dynamic.html
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+    >>> torch.ao.quantization.quantize_dynamic(model)
+    Sequential(
+      (0): DynamicQuantizedLinear(in_features=4, out_features=8, dtype=torch.qint8, \
+qscheme=torch.per_tensor_affine)
+      (1): ReLU()
+    )
+    """
+    if qconfig_spec is None:
+        qconfig_spec = dict.fromkeys(_QUANTIZED_BY_DEFAULT, _default_spec(dtype))
+    elif isinstance(qconfig_spec, set):
+        qconfig_spec = dict.fromkeys(qconfig_spec, _default_spec(dtype))
+    if mapping is None:
+        mapping = get_default_dynamic_quant_module_mappings()
+    if not inplace:
+        model = copy.deepcopy(model)
+    model.eval()
+    propagate_qconfig_(model, qconfig_spec)
+    convert(model, mapping, inplace=True)
+    return model
+
+
+def _observe_output(self: Any, args: Any, output: Tensor) -> Any:
+    return self.activation_post_process(output)
+
+
+def _check_static(module: Any, path: str) -> None:
+    """NotImplementedError for what `convert` has no counterpart of."""
+    for name, child in module.named_children():
+        where = f"{path}.{name}" if path else name
+        own = list(child.parameters(recurse=False))
+        if own and type(child) not in STATIC and getattr(child, "qconfig", None) is not None:
+            raise NotImplementedError(
+                f"static quantization of {type(child).__name__} (at '{where}') is not implemented "
+                "in flambeau; set its qconfig to None to leave it in float32")
+        _check_static(child, where)
+
+
+def prepare(
+    model: Any, inplace: bool = False, allow_list: Any = None,
+    observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
+) -> Any:
+    """A copy of the model that observes activations, to be run on samples and then converted.
+
+    The model has a `qconfig`, and QuantStub and DeQuantStub around its quantized part.
+    NotImplementedError where a module with parameters is no Linear.
+    """
+    if not inplace:
+        model = copy.deepcopy(model)
+    propagate_qconfig_(model)
+    if not any(getattr(m, "qconfig", None) for m in model.modules()):
+        warn("None of the submodule got qconfig applied. Make sure you passed correct "
+             "configuration through `qconfig_dict` or by assigning the `.qconfig` attribute "
+             "directly on submodules", UserWarning)
+    _check_static(model, "")
+    allowed = tuple(allow_list) if allow_list is not None else (*STATIC, *TRANSPARENT)
+    for module in list(model.modules()):
+        observed = type(module) in allowed and not isinstance(module, (DeQuantStub,
+                                                                       modules.Dropout))
+        if observed and getattr(module, "qconfig", None) is not None:
+            module.add_module("activation_post_process", module.qconfig.activation())
+            module.register_forward_hook(_observe_output, prepend=True)
+    return model
+
+
+def convert(
+    module: Any, mapping: Any = None, inplace: bool = False, remove_qconfig: bool = True,
+    is_reference: bool = False, convert_custom_config_dict: Any = None,
+    use_precomputed_fake_quant: bool = False,
+) -> Any:
+    """A copy of a prepared model with the quantized counterpart of each of its modules."""
+    if is_reference:
+        raise NotImplementedError("convert(is_reference=True) is not implemented in flambeau")
+    if not inplace:
+        module = copy.deepcopy(module)
+    _convert(module, STATIC if mapping is None else mapping)
+    if remove_qconfig:
+        for child in module.modules():
+            if hasattr(child, "qconfig"):
+                del child.qconfig
+            _stop_observing(child)
+    return module
+
+
+def _convert(module: Any, mapping: Any) -> None:
+    for name, child in list(module.named_children()):
+        if name == "activation_post_process":
+            continue
+        _convert(child, mapping)
+        module._modules[name] = swap_module(child, mapping, {})
+
+
+def swap_module(
+    mod: Any, mapping: Any, custom_module_class_mapping: Any,
+    use_precomputed_fake_quant: bool = False,
+) -> Module:
+    """The quantized counterpart of a module that has one and a `qconfig`; else the module."""
+    counterpart = mapping.get(type(mod))
+    if counterpart is None or getattr(mod, "qconfig", None) is None:
+        return mod
+    result: Any = counterpart.from_float(mod)
+    for hook in mod._forward_pre_hooks.values():
+        result.register_forward_pre_hook(hook)
+    for hook in mod._forward_hooks.values():
+        if hook is not _observe_output:
+            result.register_forward_hook(hook)
+    return result
+
+
+def _stop_observing(module: Any) -> None:
+    if "activation_post_process" in module._modules:
+        del module._modules["activation_post_process"]
+    for key, hook in list(module._forward_hooks.items()):
+        if hook is _observe_output:
+            del module._forward_hooks[key]
+
+
+def quantize(
+    model: Any, run_fn: Any, run_args: Any, mapping: Any = None, inplace: bool = False
+) -> Any:
+    """Prepares a model, runs `run_fn(model, *run_args)` on samples, and converts it."""
+    if not inplace:
+        model = copy.deepcopy(model)
+    model.eval()
+    prepare(model, inplace=True)
+    run_fn(model, *run_args)
+    convert(model, mapping, inplace=True)
+    return model
+
+
+def add_quant_dequant(module: Any) -> Module:
+    """Wraps each leaf that has a `qconfig` between a QuantStub and a DeQuantStub."""
+    if not list(module.children()) and getattr(module, "qconfig", None):
+        return QuantWrapper(module)
+    for name, child in list(module.named_children()):
+        module._modules[name] = add_quant_dequant(child)
+    return module
+
+
+__all__ = ["add_quant_dequant", "convert", "prepare", "propagate_qconfig_", "quantize",
+           "quantize_dynamic", "swap_module"]

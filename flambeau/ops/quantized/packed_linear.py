@@ -1,0 +1,175 @@
+"""Packed weights of a linear layer: the integers, what they stand for, and sums of their columns.
+
+y = (x - z_x) (w - z_w)^T s_x s_w + b with integers x and w: the products are of x and w alone, and
+the zero points are corrected by sums of rows of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.dtypes import qint8, quint8
+from ...tensor.quantized import QuantizedTensor, quantized
+from ...tensor.quantizers import (
+    PerChannel, PerTensor, choose_parameters, quantization_range,
+)
+from ...tensor.tensor import Tensor, wrap
+from .integer_matmul import multiply_integers
+
+
+class LinearPackedParams:
+    """Weights (n, k) of qint8 and an optional bias (n) of float32, ready for products."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        if not isinstance(weight, QuantizedTensor) or weight.dtype is not qint8:
+            raise RuntimeError("The weight tensor for quantized::linear_prepack must be of type "
+                               "qint8")
+        if weight.ndim != 2:
+            raise RuntimeError("The weight tensor for quantized::linear_prepack (fbgemm) should "
+                               "be 2-dimensional.")
+        array: Any = weight._array
+        self.codes = np.ascontiguousarray(array.codes)
+        self.quantizer = array.quantizer
+        self.bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
+        if isinstance(self.quantizer, PerChannel):
+            self.scales = self.quantizer.scales.astype(np.float32)
+            self.zero_points = self.quantizer.zero_points.astype(np.int32)
+        else:
+            self.scales = np.float32(self.quantizer.scale)
+            self.zero_points = np.int32(self.quantizer.zero_point)
+        self.weight_sums = self.codes.sum(1, dtype=np.int32)
+
+    def unpack(self) -> tuple[Tensor, Tensor | None]:
+        """The weights and the bias as tensors."""
+        bias = None if self.bias is None else wrap(self.bias)
+        return quantized(self.codes, self.quantizer), bias
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self.unpack(), None)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        LinearPackedParams.__init__(self, *state[0])
+
+    def sums(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
+        """The sums of (x - z_x) (w - z_w) in int32, of rows (m, k) of 8-bit integers."""
+        total = multiply_integers(codes, self.codes.T)
+        if zero_point:
+            total -= np.int32(zero_point) * self.weight_sums
+        if np.any(self.zero_points):
+            rows = codes.sum(1, dtype=np.int32) - np.int32(codes.shape[1] * zero_point)
+            total -= rows[:, None] * self.zero_points
+        return total
+
+    def _rows(self, x: np.ndarray) -> np.ndarray:
+        if x.ndim == 0:
+            raise RuntimeError("The dimension of input should be larger than 0")
+        if x.shape[-1] != self.codes.shape[1]:
+            raise RuntimeError("The number of rows in the packB should be equal to K: "
+                               f"{x.shape[-1]}")
+        return np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+
+    def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
+        """The float32 result of float32 rows, quantized by the span of their values."""
+        rows = self._rows(x)
+        low, high = (float(rows.min()), float(rows.max())) if rows.size else (0.0, 0.0)
+        scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
+        quantizer = PerTensor(quint8, scale, zero)
+        wide = self.sums(quantizer.quantize(rows), zero).astype(np.float32).astype(np.float64)
+        wide *= np.float32(scale) * self.scales
+        if self.bias is not None:  # rounded once, as a fused operation
+            wide += self.bias
+        return wide.astype(np.float32).reshape(*x.shape[:-1], self.codes.shape[0])
+
+    def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
+        """The quint8 result of a quint8 tensor, under a given scale and zero point."""
+        given: Any = x._array.quantizer
+        if x.dtype is not quint8 or not isinstance(given, PerTensor):
+            raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
+        codes = x._array.codes
+        total = self.sums(self._rows(codes), given.zero_point).astype(np.float32)
+        multiplier = np.float32(given.scale) * self.scales
+        if self.bias is not None:  # PyTorch's kernel adds the bias in these units
+            total += self.bias / multiplier
+        steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
+        result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
+        shape = (*codes.shape[:-1], self.codes.shape[0])
+        return quantized(result.reshape(shape), PerTensor(quint8, float(scale), int(zero_point)))
+
+
+class LinearPackedParamsFp16:
+    """Weights (n, k) rounded to float16, products in float32."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        limit = np.float32(65504)
+        values = np.clip(weight._array.astype(np.float32), -limit, limit)
+        self.weight = values.astype(np.float16).astype(np.float32)
+        self.bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
+
+    def unpack(self) -> tuple[Tensor, Tensor | None]:
+        """The weights and the bias as tensors."""
+        return wrap(self.weight), None if self.bias is None else wrap(self.bias)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self.unpack(), None)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        LinearPackedParamsFp16.__init__(self, *state[0])
+
+    def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
+        """The product of float32 rows with the rounded weights."""
+        y: np.ndarray = x @ self.weight.T
+        return y if self.bias is None else y + self.bias
+
+
+Packed = LinearPackedParams | LinearPackedParamsFp16
+
+
+def linear_prepack(W: Tensor, B: Tensor | None = None) -> LinearPackedParams:
+    """Packs qint8 weights (n, k) and a float32 bias."""
+    return LinearPackedParams(W, B)
+
+
+def linear_prepack_fp16(W: Tensor, B: Tensor | None = None) -> LinearPackedParamsFp16:
+    """Packs weights (n, k) rounded to float16."""
+    return LinearPackedParamsFp16(W, B)
+
+
+def linear_unpack(W_prepack: Packed) -> tuple[Tensor, Tensor | None]:
+    """The weights and the bias of packed ones."""
+    return W_prepack.unpack()
+
+
+linear_unpack_fp16 = linear_unpack
+
+
+def linear_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> Tensor:
+    """x w^T + b in 8-bit integers; x is float32 and quantized by the span of its values."""
+    if X.dtype.name != "float32":
+        raise RuntimeError("quantized::linear_dynamic (fbgemm): data type of input should be "
+                           "float.")
+    return wrap(W_prepack.dynamic(X._array, reduce_range))
+
+
+linear_dynamic_fp16 = linear_dynamic
+
+
+def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> Tensor:
+    """`linear_dynamic`, then relu."""
+    y = W_prepack.dynamic(X._array, reduce_range)
+    return wrap(np.maximum(y, 0, out=y))
+
+
+def linear(
+    X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
+) -> Tensor:
+    """x w^T + b of quint8, under a given scale and zero point."""
+    return W_prepack.static(X, Y_scale_i, Y_zero_point_i, False)
+
+
+def linear_relu(
+    X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
+) -> Tensor:
+    """`linear`, then relu."""
+    return W_prepack.static(X, Y_scale_i, Y_zero_point_i, True)
