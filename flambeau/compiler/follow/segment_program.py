@@ -69,7 +69,7 @@ class _Builder(Functionalization):
                 if region.written or region.node is not None:
                     self._output_region(s, region)
         graph = Graph(self.sources, self.inputs, self.outputs, self._written())
-        return self._within_bounds(graph)
+        return self._check_bounds(graph)
 
     def _output_region(self, s: int, region: Any) -> None:
         shape = region.shape

@@ -88,7 +88,7 @@ class Functionalization:
                 from .partition import partition_joint_graph
 
                 self.bindings.backward = partition_joint_graph(self, graph, backward)
-            graph = self._within_bounds(graph)
+            graph = self._check_bounds(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
         return graph, self.bindings
@@ -100,7 +100,7 @@ class Functionalization:
                 raise Unfit("a scheduler steps before its optimiser does", call.line)
         return [call.function for call in self.trace.host_calls]
 
-    def _within_bounds(self, graph: Graph) -> Graph:
+    def _check_bounds(self, graph: Graph) -> Graph:
         graph, self.bindings.checks, self.bindings.depends_on_state_values = check_indices(
             graph, self.labels, self.bindings.slots
         )
@@ -289,12 +289,12 @@ class Functionalization:
                 _check(operator, value, node)
         except NotLowered as error:
             self.bindings.calls.append(f"{error} ({event.line})")
-            result = self._called(event, targets)
+            result = self._call_whole(event, targets)
         self._put(
             event, [None if node is None else _set_origin(node, event) for node in result], targets
         )
 
-    def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
+    def _call_whole(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
         function = event.operator.function if event.operator is not None else event.function
         supplied = values_in((event.args, event.kwargs))
         results = [v for v in event.results if v is not None]
@@ -312,7 +312,7 @@ class Functionalization:
         """A function that is no operator, called as it is."""
         self.bindings.calls.append(f"{event.name} ({event.line})")
         targets = list(event.written)
-        self._put(event, self._called(event, targets), targets)
+        self._put(event, self._call_whole(event, targets), targets)
 
     def _put(self, event: Event, nodes: Sequence[Node | None], targets: list[Value]) -> None:
         """Writes results, and what was written in place. A result may be one that NumPy stretched,

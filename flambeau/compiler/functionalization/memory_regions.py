@@ -53,7 +53,7 @@ class Region:
             return broadcast_to(number(0, type_of(window.dtype)), window.shape)
         if window.dtype != self.dtype:
             return self._read_as(window)
-        if self._is_all(window):
+        if self._covers_all(window):
             return reshape_node(self.value, window.shape)
         result = locate_window(self.axes, window.offset - self.offset, window)
         if result is None:
@@ -79,7 +79,7 @@ class Region:
         self.written = True
         if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
             raise Untraceable("a window whose elements overlap is written")
-        if self._is_all(window):
+        if self._covers_all(window):
             self.node = reshape_node(node, self.shape)
             return
         result = locate_window(self.axes, window.offset - self.offset, window)
@@ -97,7 +97,7 @@ class Region:
                     {"starts": result.starts, "steps": result.steps})
         self.node = reshape_node(new, self.shape)
 
-    def _is_all(self, window: Value) -> bool:
+    def _covers_all(self, window: Value) -> bool:
         """Whether a window is the region itself, with its axes in the order of memory."""
         return window.offset == self.offset and self.axes == tuple(
             [axis for axis in zip(window.shape, window.strides, strict=True) if axis[0] != 1]
@@ -167,13 +167,13 @@ def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSli
     own = [s for n, s in axes if n != 1]
     seen = [abs(s) for _, s in wide]
     for cuts in (seen, own + seen, own):
-        result = _placed(_cut(axes, cuts), offset, wide)
+        result = _place_in_axes(_cut_axes(axes, cuts), offset, wide)
         if result is not None:
             return result
     return None
 
 
-def _cut(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
+def _cut_axes(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
     """The axes, merged as far as they go and then cut at strides."""
     merged: list[Axis] = []
     for n, s in axes:
@@ -191,7 +191,7 @@ def _cut(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
     return merged
 
 
-def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSlice | None:
+def _place_in_axes(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSlice | None:
     starts = []
     for n, s in axes:
         digit = min(offset // s, n - 1) if offset >= 0 else 0
@@ -240,11 +240,11 @@ def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Regi
     for low, high in joined:
         inside = [w for w in windows if low <= w.span[0] and w.span[1] <= high
                   and (w.span[0] < w.span[1] or low == high)]
-        regions.append(_region(inside, low, high, owner))
+        regions.append(_make_region(inside, low, high, owner))
     return regions
 
 
-def _region(windows: list[Value], low: int, high: int, owner: Value | None) -> Region:
+def _make_region(windows: list[Value], low: int, high: int, owner: Value | None) -> Region:
     first = windows[0]
     if low == high:
         return Region(first.storage, low, tuple((n, 1) for n in first.shape), first.dtype)

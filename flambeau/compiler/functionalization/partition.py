@@ -24,7 +24,7 @@ def partition_joint_graph(
 ) -> bind.BackwardBindings:
     """The backward program; what it needs is added to the outputs of the forward `graph`."""
     result = _Split(functional, graph, backward)
-    return result.result()
+    return result.split()
 
 
 class _Split:
@@ -39,14 +39,14 @@ class _Split:
         self.slots: list[Any] = []
         self.recorded: list[Any] = []
         self.new: dict[int, Node] = {}
-        self.held: list[Node] = []  # what `new` has the ids of
+        self.roots: list[Node] = []  # what `new` has the ids of
 
-    def result(self) -> bind.BackwardBindings:
+    def split(self) -> bind.BackwardBindings:
         """Runs through the backward events, then gathers what they need."""
         functional, backward = self.functional, self.backward
         shapes = []
         for k, (y, g) in enumerate(zip(backward.outputs, backward.cotangents, strict=True)):
-            self._cotangent(k, g)
+            self._add_cotangent(k, g)
             shapes.append((y._array.shape, y._array.dtype))
         for event in functional.trace.events[backward.mark :]:
             functional.handle(event)
@@ -58,7 +58,7 @@ class _Split:
             if value is None or array is None:
                 continue
             order = memory_order(array.strides)
-            outputs.append(self.rebuilt(permute(functional.read(value), order)))
+            outputs.append(self.rebuild(permute(functional.read(value), order)))
             inputs.append(leaves.get(id(x), x))
             orders.append(inverse_permutation(order))
             expected.append(array.transpose(order).copy())
@@ -68,29 +68,30 @@ class _Split:
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
         )
 
-    def _cotangent(self, k: int, g: np.ndarray) -> None:
+    def _add_cotangent(self, k: int, g: np.ndarray) -> None:
         functional = self.functional
         value = functional.trace.value_of(g)
         for region in functional.regions.get(value.storage, ()):
             recorded = g.reshape(region.shape)
-            region.node = self._source("argument", region.shape, g.dtype,
+            region.node = self._add_source("argument", region.shape, g.dtype,
                                        bind.Cotangent(k, region.shape), f"cotangent {k}",
                                        recorded)
             self.new[id(region.node)] = region.node
 
-    def _source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
+    def _add_source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
                 recorded: Any, give: Any = None, strides: Any = None) -> Node:
         at = len(self.sources)
-        self.sources.append(Source(kind, shape, type_of(dtype), give or _given, name, strides))
+        source = Source(kind, shape, type_of(dtype), give or _raise_unread, name, strides)
+        self.sources.append(source)
         self.slots.append(slot)
         self.recorded.append(recorded)
         node = Node(Op.INPUT, (), shape, type_of(dtype), {"slot": at}, origin=name)
         self.inputs.append(node)
         return node
 
-    def rebuilt(self, root: Node) -> Node:
+    def rebuild(self, root: Node) -> Node:
         """A node of the backward pass on the backward program's own inputs."""
-        self.held.append(root)  # so that no other gets its id
+        self.roots.append(root)  # so that no other gets its id
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
             node, inputs_done = stack.pop()
@@ -99,7 +100,7 @@ class _Split:
             if node.op in _FREE:
                 self.new[id(node)] = node
             elif id(node) in self.cut or node.op in (Op.INPUT, Op.ATTENTION_SUMS):
-                self.new[id(node)] = self._kept(node)
+                self.new[id(node)] = self._pass_from_forward(node)
             elif not inputs_done:
                 stack.append((node, True))
                 stack.extend((operand, False) for operand in node.inputs)
@@ -109,7 +110,7 @@ class _Split:
                                           node.attributes, node.origin)
         return self.new[id(root)]
 
-    def _kept(self, node: Node) -> Node:
+    def _pass_from_forward(self, node: Node) -> Node:
         """A value of the forward pass as an input of the backward one."""
         functional = self.functional
         written = {slot for slot, _ in self.graph.writes}
@@ -117,12 +118,12 @@ class _Split:
             slot = functional.bindings.slots[node.slot]
             source = functional.sources[node.slot]
             if isinstance(slot, (bind.State, bind.Argument)):
-                return self._source(source.kind, source.shape, dtype_of(source.type), slot,
+                return self._add_source(source.kind, source.shape, dtype_of(source.type), slot,
                                     source.name, functional.bindings.recorded[node.slot],
                                     source.array, source.strides)
         self.graph.outputs.append(node)
         retained = bind.SavedForBackward(len(self.graph.outputs) - 1)
-        return self._source(
+        return self._add_source(
             "argument", node.shape, dtype_of(node.type), retained, node.origin, None
         )
 
@@ -142,5 +143,5 @@ def _reads_what_it_writes(graph: Graph) -> bool:
     return False
 
 
-def _given(*_: Any) -> Any:
+def _raise_unread(*_: Any) -> Any:
     raise RuntimeError("this source is given at each call")

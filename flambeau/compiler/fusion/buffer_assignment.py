@@ -67,12 +67,12 @@ class BufferAssignment:
         """Place outputs and written sources directly in their final memory."""
         for k, node in enumerate(self.graph.outputs):
             memory = Allocation(Home.OUTPUT, node.type, max(1, prod(node.shape)), index=k)
-            self._aim(node, Place(memory, contiguous_view(node.shape)))
+            self._add_target(node, Place(memory, contiguous_view(node.shape)))
         for slot, node in self.graph.writes:
             place = Place(self.sources[slot], source_view(self.graph, slot))
             self._write_back(slot, node, place)
 
-    def _aim(self, node: Node, place: Place) -> None:
+    def _add_target(self, node: Node, place: Place) -> None:
         if node.op in (Op.INPUT, Op.ARRAY):  # before it can be written
             self.first.append((self._places[id(node)], place))
             return
@@ -83,27 +83,27 @@ class BufferAssignment:
         """Write a source's new value in place once all readers of the old value have run."""
         group = self.fusion.group_of.get(id(node))
         if group is None or not self._may_overwrite(slot, node, group):
-            self.copies.append((self._unwritten(node), place))
+            self.copies.append((self._keep_old_value(node), place))
             return
-        readers = [g for g in self._readers(slot) if g is not group]
+        readers = [g for g in self._readers_of_source(slot) if g is not group]
         readers += [wait for wait in self._waits if wait is not group]
         bit = 1 << group.position
         for reader in readers:
-            self.fusion.follow(group, reader.before | 1 << reader.position)
+            self.fusion.run_after(group, reader.before | 1 << reader.position)
         assert not group.before & bit
-        self._aim(node, place)
+        self._add_target(node, place)
 
-    def _unwritten(self, node: Node) -> Place:
+    def _keep_old_value(self, node: Node) -> Place:
         """Where a value can still be read after all other kernels have run."""
         if node.op is Op.INPUT and any(node.slot == slot for slot, _ in self.graph.writes):
             own = allocate_in_arena(node)
             self.first.append((self._places[id(node)], own))
             return own
         if id(node) not in self._places:
-            self._aim(node, allocate_in_arena(node))
+            self._add_target(node, allocate_in_arena(node))
         return self._places[id(node)]
 
-    def _readers(self, slot: int) -> list[FusionGroup]:
+    def _readers_of_source(self, slot: int) -> list[FusionGroup]:
         return self.fusion.readers.get(id(self.graph.inputs[slot]), [])
 
     def _may_overwrite(self, slot: int, node: Node, group: FusionGroup) -> bool:
@@ -117,7 +117,8 @@ class BufferAssignment:
         if any(wait.before & bit for wait in self._waits):
             return False
         source = self.graph.inputs[slot]
-        if any(reader is not group and reader.before & bit for reader in self._readers(slot)):
+        readers = self._readers_of_source(slot)
+        if any(reader is not group and reader.before & bit for reader in readers):
             return False
         window = source_view(self.graph, slot)
         for item in group.nodes:
@@ -149,7 +150,7 @@ class BufferAssignment:
                     others = any(g is not group for g in self.fusion.readers.get(id(node), ()))
                     if not others and group.special is not node:
                         continue
-                    self._aim(node, allocate_in_arena(node))
+                    self._add_target(node, allocate_in_arena(node))
                 if node.op is Op.CONCAT:
                     self._place_parts(node)
                 elif node.op in (Op.PERMUTE, Op.RESHAPE):
@@ -170,7 +171,7 @@ class BufferAssignment:
             slot = whole_window.sliced(starts, (1,) * len(starts), part.shape)
             window = slot.reshaped(inner.shape)
             if window is not None and self._may_be_part(inner, window):
-                self._aim(inner, Place(self.place(node).memory, window))
+                self._add_target(inner, Place(self.place(node).memory, window))
 
     def _place_moved(self, node: Node) -> None:
         """Store a value that is only read permuted in the permuted layout.
@@ -186,10 +187,10 @@ class BufferAssignment:
         targets = self.targets(node)
         if not alone or group not in readers or group.axes or group.contraction is not None:
             return
-        if len(targets) != 1 or self._read_elsewise(inner, node, group):
+        if len(targets) != 1 or self._has_other_reader(inner, node, group):
             return
         memory = targets[0].memory
-        if memory.home is Home.SOURCE and self._readers(memory.index):
+        if memory.home is Home.SOURCE and self._readers_of_source(memory.index):
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
@@ -197,10 +198,10 @@ class BufferAssignment:
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):
-            self._aim(inner, Place(memory, moved))
+            self._add_target(inner, Place(memory, moved))
             self.elsewhere.add(id(node))
 
-    def _read_elsewise(self, inner: Node, node: Node, group: FusionGroup) -> bool:
+    def _has_other_reader(self, inner: Node, node: Node, group: FusionGroup) -> bool:
         """Whether another node of the group reads the value."""
         return any(leaf is inner for item in group.nodes if item is not node
                    for leaf, _ in self.fusion.read(item))

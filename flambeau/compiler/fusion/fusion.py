@@ -43,16 +43,16 @@ class Fusion:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = graph.nodes()
-        self._gaps = strided_values(graph)
+        self._strided = strided_values(graph)
         self.materialized: dict[int, Node] = {}
         self._read: dict[int, list[tuple[Node, Chain]]] = {}
-        self._keep()
-        self._group()
+        self._choose_materialized()
+        self._assign_groups()
         narrower = list(narrower_values(self))
         if narrower:
             self.materialized.update((id(node), node) for node in narrower)
-            self._reach()
-            self._group()
+            self._materialize_below_strides()
+            self._assign_groups()
 
     def read(self, node: Node) -> list[tuple[Node, Chain]]:
         """The materialized values that a node is computed from; see `leaves`."""
@@ -61,18 +61,18 @@ class Fusion:
             cached = self._read[id(node)] = list(leaves(node, self.materialized))
         return cached
 
-    def _group(self) -> None:
+    def _assign_groups(self) -> None:
         """Assign every materialized node to a group."""
         self._read.clear()
         self.group_of: dict[int, FusionGroup] = {}
         self.groups: list[FusionGroup] = []
         self.readers: dict[int, list[FusionGroup]] = {}  # by id of what is read
-        self._led = 0  # bit i: some group comes after group i
-        for node in self._in_turn():
+        self._with_successors = 0  # bit i: some group comes after group i
+        for node in self._order_nodes():
             if id(node) in self.materialized and node.op not in (Op.INPUT, Op.ARRAY):
-                self._place(node)
+                self._assign_to_group(node)
 
-    def _in_turn(self) -> list[Node]:
+    def _order_nodes(self) -> list[Node]:
         """The nodes, inputs before users, partial sums last.
 
         A partial sum can join any group that iterates over its elements, so it is placed when all
@@ -86,14 +86,14 @@ class Fusion:
 
     # ------------------------------------------------------------------ materialization
 
-    def _keep(self) -> None:
+    def _choose_materialized(self) -> None:
         """Choose the nodes that are stored."""
         for node in self.nodes:
             if node.op not in INLINE:
                 self.materialized[id(node)] = node
         for node in self.graph.roots():
             self.materialized[id(node)] = node
-        self._keep_shared()
+        self._materialize_shared()
         self.materialized.update((id(node), node) for node in shared_transposed_weights(self.nodes))
         self.materialized.update(
             [(id(item), item) for item in transposed_window_operands(self.nodes, self.materialized)]
@@ -102,15 +102,15 @@ class Fusion:
             for operand in _whole_array_inputs(node):
                 # a convolution packs the borders of its image as it goes
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
-                self._keep_source(operand, bordered)
-        self._reach()
+                self._materialize_operand(operand, bordered)
+        self._materialize_below_strides()
 
-    def _reach(self) -> None:
+    def _materialize_below_strides(self) -> None:
         for node in self.nodes:
             if id(node) in self.materialized:
-                self._make_reachable(node)
+                self._materialize_unreachable(node)
 
-    def _keep_shared(self) -> None:
+    def _materialize_shared(self) -> None:
         """Operations that several nodes read, unless doing them again costs little."""
         uses: dict[int, set[int]] = {}
         for node in reversed(self.nodes):
@@ -124,7 +124,7 @@ class Fusion:
             folded[id(node)] = node.op is Op.REDUCE or (
                 node.op in INLINE and any(folded[id(item)] for item in node.inputs)
             )
-            cost[id(node)] = self._cost(node, cost, folded[id(node)], uses)
+            cost[id(node)] = self._recompute_cost(node, cost, folded[id(node)], uses)
             shared = len(uses.get(id(node), ())) > 1
             if (
                 shared
@@ -134,7 +134,7 @@ class Fusion:
                 self.materialized[id(node)] = node
                 cost[id(node)] = 0
 
-    def _cost(
+    def _recompute_cost(
         self, node: Node, cost: dict[int, float], folded: bool, uses: dict[int, set[int]]
     ) -> float:
         """The cost of recomputing a node, in operations per element."""
@@ -149,16 +149,16 @@ class Fusion:
             return below
         full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
         own = 10 if node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS else 1
-        if not folded and any(self._is_unread(_skip_movements(item), uses) for item in full):
+        if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
             own += MAX_RECOMPUTE_COST  # compute it once, in the contraction's epilogue
         return own + below + (len(full) > 1)
 
     @staticmethod
-    def _is_unread(node: Node, uses: dict[int, set[int]]) -> bool:
+    def _has_one_reader(node: Node, uses: dict[int, set[int]]) -> bool:
         """Whether a contraction has one reader, so that its own sums need not be stored."""
         return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
 
-    def _keep_source(self, node: Node, bordered: bool = False) -> None:
+    def _materialize_operand(self, node: Node, bordered: bool = False) -> None:
         """Store the value below a chain of movements, or the end of the chain if strides fail.
 
         `bordered`: the reader accepts a view with zero padding.
@@ -168,38 +168,38 @@ class Fusion:
         while single.op in MOVEMENTS and id(single) not in self.materialized:
             chain.insert(0, single)
             single = single.inputs[0]
-        at = self._impossible(single, tuple(chain))
+        at = self._find_inexpressible(single, tuple(chain))
         while at is not None and at not in chain[:1]:
             if prod(at.inputs[0].shape) > prod(node.shape):
                 break
             chain = chain[chain.index(at) :]  # strides describe the rest
             single = at.inputs[0]
-            at = self._impossible(single, tuple(chain))
-        window = view_through(self._window(single), tuple(chain))
+            at = self._find_inexpressible(single, tuple(chain))
+        window = view_through(self._memory_view(single), tuple(chain))
         usable = window is not None and (bordered or window.whole) and single.op is not Op.CONSTANT
         last = single if usable else node
         self.materialized[id(last)] = last
 
-    def _make_reachable(self, node: Node) -> None:
+    def _materialize_unreachable(self, node: Node) -> None:
         """Store the values below movements that strides cannot express."""
         while True:
             for leaf, chain in leaves(node, self.materialized):
-                at = self._impossible(leaf, chain)
+                at = self._find_inexpressible(leaf, chain)
                 if at is not None:
                     broken = at.inputs[0]
                     self.materialized[id(broken)] = broken
-                    self._make_reachable(broken)
+                    self._materialize_unreachable(broken)
                     break
             else:
                 return
 
-    def _window(self, node: Node) -> StridedView:
+    def _memory_view(self, node: Node) -> StridedView:
         """The memory layout of a materialized value."""
-        return self._gaps.get(id(node)) or contiguous_view(node.shape)
+        return self._strided.get(id(node)) or contiguous_view(node.shape)
 
-    def _impossible(self, leaf: Node, chain: Chain) -> Node | None:
+    def _find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
         """The first movement of a chain that strides cannot express; None if there is none."""
-        window = self._window(leaf)
+        window = self._memory_view(leaf)
         for node in chain:
             after = apply_movement(window, node)
             if after is None:
@@ -209,7 +209,7 @@ class Fusion:
 
     # ------------------------------------------------------------------------- grouping
 
-    def _place(self, node: Node) -> None:
+    def _assign_to_group(self, node: Node) -> None:
         """Add a materialized node to a group that it fits, or to a new group."""
         read = self.read(node)
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
@@ -225,8 +225,8 @@ class Fusion:
                     joined = group
                     break
         elif node.op in MULTI_RESULT:
-            joined = self._companions(node, read, list(sources.values()))
-        group = joined or self._new(node)
+            joined = self._find_sibling_group(node, read, list(sources.values()))
+        group = joined or self._open_group(node)
         group.nodes.append(node)
         group.axes = group.axes or (domain(node)[1] if group.contraction is None else ())
         self.group_of[id(node)] = group
@@ -234,13 +234,13 @@ class Fusion:
         for source in sources.values():
             if source is not group:
                 before |= source.before | 1 << source.position
-        self.follow(group, before)
+        self.run_after(group, before)
         for leaf, _ in read:
             known = self.readers.setdefault(id(leaf), [])
             if group not in known:
                 known.append(group)
 
-    def _companions(
+    def _find_sibling_group(
         self, node: Node, read: list[tuple[Node, Chain]], sources: list[FusionGroup]
     ) -> FusionGroup | None:
         """The group whose kernel also computes this node: another result of the same attention or
@@ -257,7 +257,7 @@ class Fusion:
                 return group
         return None
 
-    def _new(self, node: Node) -> FusionGroup:
+    def _open_group(self, node: Node) -> FusionGroup:
         shape, axes = domain(node)
         group = FusionGroup(shape, axes, position=len(self.groups))
         if node.op in CONTRACTIONS:
@@ -267,14 +267,14 @@ class Fusion:
         self.groups.append(group)
         return group
 
-    def follow(self, group: FusionGroup, before: int) -> None:
+    def run_after(self, group: FusionGroup, before: int) -> None:
         """Order a group, and everything after it, behind the groups in the bit set `before`."""
         if before & ~group.before == 0:
             return
         group.before |= before
-        self._led |= before
+        self._with_successors |= before
         bit = 1 << group.position
-        for other in self.groups if self._led & bit else ():
+        for other in self.groups if self._with_successors & bit else ():
             if other.before & bit:
                 other.before |= before
 
@@ -291,7 +291,7 @@ class Fusion:
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
             return False  # the group would have to run before itself
-        if any(self.group_of.get(id(table)) is group for table in self._tables(node)):
+        if any(self.group_of.get(id(table)) is group for table in self._gathered_tables(node)):
             return False  # the node reads elements that the kernel has not computed yet
         everything = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
         if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
@@ -300,7 +300,7 @@ class Fusion:
             return self._fits_epilogue(group, node)
         return self._fits_loops(group, node, read)
 
-    def _tables(self, node: Node) -> list[Node]:
+    def _gathered_tables(self, node: Node) -> list[Node]:
         """The materialized tables that a node gathers from."""
         result = []
         for item in fused_nodes(node, self.materialized):
@@ -327,7 +327,7 @@ class Fusion:
                 reads_group = True
                 if not is_identity(group.shape, rebase_chain(leaf, group.shape, movements)):
                     return False
-            elif self._impossible(leaf, movements) is not None:
+            elif self._find_inexpressible(leaf, movements) is not None:
                 return False
         return reads_group
 
@@ -377,7 +377,7 @@ class Fusion:
                     return False
                 if not is_identity(group.rows, rebase_chain(leaf, group.rows, chain)):
                     return False
-            elif self._impossible(leaf, chain) is not None:
+            elif self._find_inexpressible(leaf, chain) is not None:
                 return False
         return True
 

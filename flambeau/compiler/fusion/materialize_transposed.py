@@ -32,10 +32,10 @@ def transposed_window_operands(
                 or not _is_window_operand(operand, node)
             ):
                 continue
-            turned = list(_transposed_sources(operand, materialized))
-            if turned:
+            transposed = list(_transposed_sources(operand, materialized))
+            if transposed:
                 yield operand
-                yield from turned
+                yield from transposed
 
 
 def _is_window_operand(single: Node, node: Node) -> bool:

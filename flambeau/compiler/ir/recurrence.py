@@ -13,16 +13,16 @@ from .graph import Node, Op, Shape
 Array = np.ndarray
 
 
-def recurrence(cell: str, given: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
+def recurrence(cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
     """A result of a layer's steps; absent inputs are None."""
-    return _node(Op.RECURRENCE, cell, given, reverse, of)
+    return _node(Op.RECURRENCE, cell, inputs, reverse, of)
 
 
 def recurrence_gradient(
-    cell: str, given: Mapping[str, Node | None], reverse: bool, of: str
+    cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str
 ) -> Node:
     """A cotangent of a layer's steps; absent inputs are None."""
-    return _node(Op.RECURRENCE_GRADIENT, cell, given, reverse, of)
+    return _node(Op.RECURRENCE_GRADIENT, cell, inputs, reverse, of)
 
 
 def _node(op: Op, cell: str, supplied: Mapping[str, Node | None], reverse: bool, of: str) -> Node:

@@ -73,20 +73,20 @@ class ContractionKernel:
         body: list[Statement] = []
         late: list[Statement] = []
         values.enter(at)
-        values.held[id(self.node)] = total
+        values.at_hand[id(self.node)] = total
         for node in self.group.nodes:
             chain = reshape_chain(element(node), self.group.shape)
             if node.op is Op.SUM_PARTS:
-                body += [values.added(node, place.memory, chain, self.group.shape)
+                body += [values.add_to_part(node, place.memory, chain, self.group.shape)
                          for place in self.layout.targets(node)]
                 continue
             if node is not self.node:
-                values.held[id(node)] = values.compute(node, chain)
-            value = values.held[id(node)]
+                values.at_hand[id(node)] = values.compute(node, chain)
+            value = values.at_hand[id(node)]
             body += values.stores(self.layout.targets(node), value, chain, late)
         return body + late
 
-    def _sum(self) -> Accumulator:
+    def _new_sum(self) -> Accumulator:
         return Accumulator(ReduceOp.SUM, self.node.type)
 
     def _matmul(self) -> list[Statement]:
@@ -97,9 +97,9 @@ class ContractionKernel:
         indices = [Index(f"batch{i}") for i in range(len(batch))]
         outer: list[At] = [along(i) if e != 1 else FIXED
                            for i, e in zip(indices, batch, strict=True)]
-        left = self._stretched(a, (*batch, rows, depth))
-        right = self._stretched(b, (*batch, depth, columns))
-        total = self._sum()
+        left = self._broadcast_operand(a, (*batch, rows, depth))
+        right = self._broadcast_operand(b, (*batch, depth, columns))
+        total = self._new_sum()
         first = self.load(left, [*outer, along(m), along(k)])
         second = self.load(right, [*outer, along(k), along(n)])
         body = self.epilogue(total, [*outer, along(m), along(n)])
@@ -113,7 +113,9 @@ class ContractionKernel:
                 nest = [Loop(index, extent, nest, LoopKind.PARALLEL)]
         return nest
 
-    def _stretched(self, node: Node, shape: tuple[int, ...]) -> tuple[Allocation, StridedView]:
+    def _broadcast_operand(
+        self, node: Node, shape: tuple[int, ...]
+    ) -> tuple[Allocation, StridedView]:
         memory, window = self.operand(node)
         moved = view_through(window, broadcast_chain(node, shape, ()))
         assert moved is not None
@@ -129,7 +131,7 @@ class ContractionKernel:
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
         feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
         channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
-        total = self._sum()
+        total = self._new_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [along(n), down, right, channel])
         b = self.load(w, [along(i), along(j), along(c), feature])
@@ -175,7 +177,7 @@ class ContractionKernel:
         if parts > 1:  # a loop over them, as over groups
             image, images = (0, ((g, images // parts), (n, 1))), images // parts
         result: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
-        total = self._sum()
+        total = self._new_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [image, down, right, channel])
         b = self.load(y, [image, along(h), along(v), feature])

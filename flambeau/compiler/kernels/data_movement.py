@@ -36,10 +36,12 @@ def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
         values.enter(at)
         return [values.store(target, values.load(source, ()))]
 
-    return _written("copy", values, _over(target.window.shape, body))
+    return _finish_kernel("copy", values, _loop_over(target.window.shape, body))
 
 
-def _over(shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]) -> list[Statement]:
+def _loop_over(
+    shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]
+) -> list[Statement]:
     """Loops over a shape, in vectors along its last axis."""
     wide = [i for i, n in enumerate(shape) if n != 1]
     at: list[At] = [FIXED] * len(shape)
@@ -59,12 +61,12 @@ def _over(shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]])
     return nest
 
 
-def _written(name: str, values: ExpressionBuilder, body: list[Statement]) -> KernelWithMemory:
+def _finish_kernel(name: str, values: ExpressionBuilder, body: list[Statement]) -> KernelWithMemory:
     buffers = [values.buffers[id(m)] for m in values.memories]
     return Kernel(name, buffers, body), values.memories
 
 
-def _values(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
+def _builder_for(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
     return ExpressionBuilder(
         lambda single: layout.place(single) if id(single) in fusion.materialized else None
     )
@@ -91,13 +93,13 @@ def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
 
 
 def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) -> KernelWithMemory:
-    values = _values(fusion, layout)
+    values = _builder_for(fusion, layout)
 
     def body(at: Sequence[At]) -> list[Statement]:
         values.enter(at)
         return [values.store(target, values.value(node))]
 
-    return _written("copy", values, _over(node.shape, body))
+    return _finish_kernel("copy", values, _loop_over(node.shape, body))
 
 
 def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
@@ -111,7 +113,7 @@ def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
 
 
 def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    values = _values(fusion, layout)
+    values = _builder_for(fusion, layout)
     shape, axis = node.shape, node.axis
     step = Index("step")
     total = Accumulator(node.fold, node.type)
@@ -124,18 +126,18 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
         stores = [values.store(place, total) for place in layout.targets(node)]
         return [Begin(total), Loop(step, shape[axis], [Update(total, value), *stores])]
 
-    nest = _over(rest, body)
+    nest = _loop_over(rest, body)
     if axis == len(shape) - 1:  # rows: one running number each
-        nest = _in_parallel(nest)
-    return [_written("scan", values, nest)]
+        nest = _make_parallel(nest)
+    return [_finish_kernel("scan", values, nest)]
 
 
-def _in_parallel(nest: list[Statement]) -> list[Statement]:
+def _make_parallel(nest: list[Statement]) -> list[Statement]:
     for statement in nest:
         if isinstance(statement, Loop) and statement.kind is LoopKind.VECTORIZED:
             statement.kind = LoopKind.PARALLEL
         elif isinstance(statement, Loop) and statement.kind is LoopKind.PARALLEL:
-            _in_parallel(statement.body)
+            _make_parallel(statement.body)
     return nest
 
 
@@ -143,7 +145,7 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
     """Zeros, then each row of values added to the one that its index names."""
     width = prod(node.shape[1:])
     block = next((b for b in (64, 32, 16) if width % b == 0), width)
-    values = _values(fusion, layout)
+    values = _builder_for(fusion, layout)
     chunk, lane, row, i = Index("chunk"), Index("lane"), Index("row"), Index("i")
     column: At = (0, ((chunk, block), (lane, 1)))
     body: list[Statement] = []
@@ -153,11 +155,12 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
         buffer = values.buffer(target.memory)
         clear = Store(buffer, values.affine(flat, [along(row), column]), Constant(node.type, 0))
         body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], LoopKind.VECTORIZED)]))
-        body.append(_added(node, values, flat, (i, chunk, lane), block, target))
-    return [_written("add_rows", values, [Loop(chunk, width // block, body, LoopKind.PARALLEL)])]
+        body.append(_scatter_loop(node, values, flat, (i, chunk, lane), block, target))
+    loop = Loop(chunk, width // block, body, LoopKind.PARALLEL)
+    return [_finish_kernel("add_rows", values, [loop])]
 
 
-def _added(
+def _scatter_loop(
     node: Node, values: ExpressionBuilder, flat: StridedView,
     indices: tuple[Index, Index, Index], block: int, target: Place,
 ) -> Loop:

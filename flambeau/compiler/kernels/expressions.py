@@ -28,13 +28,13 @@ FIXED: At = (0, ())  # an axis of extent 1
 
 
 class ExpressionBuilder:
-    """Expressions at one point of a kernel's domain; buffers are added as they are met."""
+    """Expressions at one point of a kernel's domain; buffers are add_to_part as they are met."""
 
     def __init__(self, places: Callable[[Node], Place | None]) -> None:
         self.places = places
         self.buffers: dict[int, Buffer] = {}
         self.memories: list[Allocation] = []
-        self.held: dict[int, Expression] = {}  # nodes whose value is at hand, wherever it is read
+        self.at_hand: dict[int, Expression] = {}  # values of nodes that need no load
         self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
         self.at: Sequence[At] = ()
         self._known: dict[tuple[int, tuple[int, ...]], Expression] = {}
@@ -82,30 +82,30 @@ class ExpressionBuilder:
         for (low, high), n, (base, steps) in zip(
             window.valid, window.shape, self.at, strict=True
         ):
-            position = self._position(base, steps)
+            position = self._index_value(base, steps)
             if low > 0:
-                result = _both(result, position, Scalar.GE, low)
+                result = _and_compare(result, position, Scalar.GE, low)
             if high < n:
-                result = _both(result, position, Scalar.LT, high)
+                result = _and_compare(result, position, Scalar.LT, high)
         return result
 
-    def _position(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
+    def _index_value(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
         return IndexValue(Affine(base, tuple(steps)))
 
     # ------------------------------------------------------------------------------ nodes
 
     def value(self, node: Node, chain: Chain = ()) -> Expression:
         """A node's element at the point, seen through a chain."""
-        stored = self.held.get(id(node))
+        stored = self.at_hand.get(id(node))
         if stored is not None:
             return stored
         key = (id(node), tuple(map(id, chain)))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._made(node, chain)
+            known = self._known[key] = self._load_or_compute(node, chain)
         return known
 
-    def _made(self, node: Node, chain: Chain) -> Expression:
+    def _load_or_compute(self, node: Node, chain: Chain) -> Expression:
         if node.op in (Op.CONSTANT, Op.IOTA):
             return self.compute(node, chain)
         place = self.places(node)
@@ -121,7 +121,7 @@ class ExpressionBuilder:
             return self._iota(node, chain)
         if node.op in MOVEMENTS:
             inner = self.value(node.inputs[0], (node, *chain))
-            return self._padded(node, chain, inner) if node.op is Op.PAD else inner
+            return self._mask_padding(node, chain, inner) if node.op is Op.PAD else inner
         if node.op is Op.APPLY:
             inputs = tuple(
                 self.value(operand, broadcast_chain(operand, node.shape, chain))
@@ -129,9 +129,9 @@ class ExpressionBuilder:
             )
             return Apply(node.operation, inputs, node.type)
         assert node.op in (Op.TAKE, Op.TAKE_ALONG), node
-        return self._taken(node, chain)
+        return self._load_from_table(node, chain)
 
-    def _padded(self, node: Node, chain: Chain, inner: Expression) -> Expression:
+    def _mask_padding(self, node: Node, chain: Chain, inner: Expression) -> Expression:
         window = view_through(
             contiguous_view(node.inputs[0].shape).padded(node.low, node.high), chain
         )
@@ -155,7 +155,7 @@ class ExpressionBuilder:
             return position
         return Apply(Scalar.WHERE, (mask, position, Constant(Type.I64, 0)), Type.I64)
 
-    def _taken(self, node: Node, chain: Chain) -> Expression:
+    def _load_from_table(self, node: Node, chain: Chain) -> Expression:
         table, index = node.inputs
         movements: list[Node] = []
         while (place := self.places(table)) is None:
@@ -201,9 +201,9 @@ class ExpressionBuilder:
         assert window is not None, (place, chain)
         return Store(self.buffer(place.memory), self.affine(window), value)
 
-    def added(self, node: Node, memory: Allocation, chain: Chain, shape: Shape) -> Statement:
+    def add_to_part(self, node: Node, memory: Allocation, chain: Chain, shape: Shape) -> Statement:
         """Adds the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
-        what is added to the domain's, which is `shape`."""
+        what is add_to_part to the domain's, which is `shape`."""
         window = partial_sum_view(node, shape)
         assert window is not None, node
         rows = node.shape[0]
@@ -212,6 +212,6 @@ class ExpressionBuilder:
         return Store(buffer, self.affine(window), self.value(node.inputs[0], chain), add=True)
 
 
-def _both(result: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:
+def _and_compare(result: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:
     new = Apply(test, (a, Constant(Type.I64, limit)), Type.BOOL)
     return new if result is None else Apply(Scalar.AND, (result, new), Type.BOOL)

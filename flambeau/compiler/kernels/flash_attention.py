@@ -126,14 +126,14 @@ class _Blocks:
         self.triangle = node.causal and self.rows == self.columns
         self.mask: Place | None = None
 
-    def see(self, width: int, mask: Node | None) -> None:
+    def choose_block(self, width: int, mask: Node | None) -> None:
         """Settles what depends on the values' width."""
         self.width = width
         self.size = block_extent(
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
         )
-        self.several = self.columns > self.size
-        self.turns = self.several or (self.triangle and self.size > STEP)
+        self.has_column_blocks = self.columns > self.size
+        self.transposes_rows = self.has_column_blocks or (self.triangle and self.size > STEP)
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
         if mask is not None:
             place = self.layout.seen(mask)
@@ -171,26 +171,26 @@ class _Blocks:
     def apply(self, operation: Scalar, *operands: Expression) -> Apply:
         return Apply(operation, operands, self.type)
 
-    def turned(self, node: Node, rows: _Block, buffer: Buffer) -> list[Statement]:
+    def transpose_rows(self, node: Node, rows: _Block, buffer: Buffer) -> list[Statement]:
         """Rows of an operand with its axes in the other order, where several products read them."""
-        if not self.turns:
+        if not self.transposes_rows:
             return []
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
                       self.load(node, rows.element(r), along(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
-    def across(
+    def load_transposed(
         self, node: Node, rows: _Block, part: _Part, buffer: Buffer, row: Index, depth: Index
     ) -> Load:
         """An element of such rows, for a product that has them as columns."""
-        if self.turns:
+        if self.transposes_rows:
             return Load(buffer, Affine(part.rows[0], ((depth, self.size), (row, 1))))
         return self.load(node, rows.part(*part.rows).element(row), along(depth))
 
     # -------------------------------------------------------------------- loops
 
-    def over_batch(self, body: list[Statement]) -> list[Statement]:
+    def loop_over_batch(self, body: list[Statement]) -> list[Statement]:
         """Loops over what comes before rows and columns."""
         for index, n in reversed(list(zip(self.indices, self.batch, strict=True))):
             if n != 1:
@@ -200,7 +200,7 @@ class _Blocks:
             body = [Loop(Index("once"), 1, body, LoopKind.PARALLEL)]  # blocks are one thread's own
         return body
 
-    def visits(self, rows: _Block, number: Index | None, last: bool) -> list[_Visit]:
+    def column_visits(self, rows: _Block, number: Index | None, last: bool) -> list[_Visit]:
         """The blocks of columns that a block of rows has to do with."""
         full, tail = divmod(self.columns, self.size)
         j = Index("j")
@@ -235,17 +235,17 @@ class _Blocks:
             result.append((_Block((full * self.size, ()), tail), None, 1, True))
         return result
 
-    def _steps(self, visit: _Visit, rows: _Block, step: int) -> list[tuple[int, int]]:
+    def _diagonal_steps(self, visit: _Visit, rows: _Block, step: int) -> list[tuple[int, int]]:
         """Of a block on the diagonal, so many rows or columns at a time, as (first, how many)."""
         n = rows.count
         if not (self.triangle and visit.hidden):
             return []
         return [(first, min(step, n - first)) for first in range(0, n, step)]
 
-    def scored(self, visit: _Visit, rows: _Block) -> list[_Part]:
+    def visible_parts(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """Parts that together have all that is not hidden: wide ones, of two steps of rows."""
         result: list[_Part] = []
-        for first, count in self._steps(visit, rows, 2 * STEP):
+        for first, count in self._diagonal_steps(visit, rows, 2 * STEP):
             near = min(STEP, count)
             result.append(_Part((0, first + near), (first, count)))
             if count > near:
@@ -254,16 +254,17 @@ class _Blocks:
 
     def by_rows(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few rows each, with all columns that they see."""
-        result = [_Part((0, first + n), (first, n)) for first, n in self._steps(visit, rows, STEP)]
+        result = [_Part((0, first + n), (first, n))
+                  for first, n in self._diagonal_steps(visit, rows, STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few columns each, with all rows that see them."""
         result = [_Part((first, n), (first, rows.count - first))
-                 for first, n in self._steps(visit, rows, STEP)]
+                 for first, n in self._diagonal_steps(visit, rows, STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
-    def visited(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
+    def loop_over_visit(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
         return body if visit.index is None else [Loop(visit.index, visit.rounds, body)]
 
     # ------------------------------------------------------------------- scores
@@ -274,10 +275,10 @@ class _Blocks:
     ) -> Contract:
         return Contract((Axis(*rows),), Axis(*columns), (Axis(*depth),), a, b, total, body)
 
-    def total(self) -> Accumulator:
+    def new_sum(self) -> Accumulator:
         return Accumulator(ReduceOp.SUM, self.type)
 
-    def shown(
+    def scale_and_mask(
         self, total: Expression, rows: _Block, columns: _Block, r: Index, k: Index, hidden: bool
     ) -> Expression:
         """A score from its product: scaled and masked."""
@@ -293,7 +294,7 @@ class _Blocks:
             value = self.apply(Scalar.ADD, value, mask)
         return value
 
-    def made(self, name: str, body: list[Statement]) -> KernelWithMemory:
+    def finish_kernel(self, name: str, body: list[Statement]) -> KernelWithMemory:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(name, buffers, body), self.values.memories
 
@@ -314,9 +315,9 @@ class _Forward(_Blocks):
         self.q, self.k = self.node.inputs[:2]
         at = 3 if self.node.op is Op.ATTENTION else 2
         mask = self.node.inputs[at] if len(self.node.inputs) > at else None
-        self.see(0 if self.y is None else self.y.shape[-1], mask)
+        self.choose_block(0 if self.y is None else self.y.shape[-1], mask)
         local = {"q": self.depth, "y": self.width, "top": 1, "sum": 1, "factor": 1}
-        self.q_turned, self.made_y, self.top, self.sum, self.factor = (
+        self.q_turned, self.partial_y, self.top, self.sum, self.factor = (
             Buffer(self.type, name, local=max(1, n) * self.size) for name, n in local.items()
         )
 
@@ -324,54 +325,55 @@ class _Forward(_Blocks):
         """A thread does some blocks of rows."""
         body: list[Statement] = []
         for rows, index, rounds, last in self.row_blocks():
-            inner = self._block(rows, index, last)
+            inner = self._process_rows(rows, index, last)
             if index is not None:
                 inner = [Loop(index, rounds, inner, LoopKind.PARALLEL)]
-            body += self.over_batch(inner)
-        return self.made("attention", body)
+            body += self.loop_over_batch(inner)
+        return self.finish_kernel("attention", body)
 
-    def _block(self, rows: _Block, number: Index | None, last: bool) -> list[Statement]:
-        visits = self.visits(rows, number, last)
+    def _process_rows(self, rows: _Block, number: Index | None, last: bool) -> list[Statement]:
+        visits = self.column_visits(rows, number, last)
         alone = len(visits) == 1 and visits[0].first
-        body = self.turned(self.q, rows, self.q_turned)
+        body = self.transpose_rows(self.q, rows, self.q_turned)
         if not visits[0].first:
-            body += self._nothing_yet(rows)
+            body += self._clear_statistics(rows)
         for visit in visits:
-            steps = [self._scores(visit, rows, part) for part in self.scored(visit, rows)]
+            steps = [self._compute_scores(visit, rows, part)
+                     for part in self.visible_parts(visit, rows)]
             by_rows = self.by_rows(visit, rows)
-            steps += [self._softmax(visit, part) for part in by_rows]
+            steps += [self._exponentiate(visit, part) for part in by_rows]
             if alone:
-                steps.append(self._ends(rows))
+                steps.append(self._finish_statistics(rows))
             if self.y is not None:
-                steps += [self._values(visit, rows, part, alone) for part in by_rows]
-            body += self.visited(visit, steps)
+                steps += [self._accumulate_values(visit, rows, part, alone) for part in by_rows]
+            body += self.loop_over_visit(visit, steps)
         if not alone:
-            body.append(self._ends(rows))
-            body += self._result(rows)
+            body.append(self._finish_statistics(rows))
+            body += self._store_result(rows)
         return body
 
-    def _nothing_yet(self, rows: _Block) -> list[Statement]:
+    def _clear_statistics(self, rows: _Block) -> list[Statement]:
         r, c, row = Index("r"), Index("c"), Index("r")
         at = Affine(0, ((r, 1),))
         begin = [Store(self.top, at, self.number(-math.inf)), Store(self.sum, at, self.number(0))]
         body: list[Statement] = [Loop(r, rows.count, list(begin), LoopKind.VECTORIZED)]
         if self.y is not None:
-            clear = Store(self.made_y, Affine(0, ((row, self.width), (c, 1))), self.number(0))
+            clear = Store(self.partial_y, Affine(0, ((row, self.width), (c, 1))), self.number(0))
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
-    def _scores(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
+    def _compute_scores(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
-        value = self.shown(total, rows.part(*part.rows), columns, r, k, visit.hidden)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
+        value = self.scale_and_mask(total, rows.part(*part.rows), columns, r, k, visit.hidden)
         return self.product(
             (k, columns.count), (r, part.rows[1]), (c, self.depth),
             self.load(self.k, columns.element(k), along(c)),
-            self.across(self.q, rows, part, self.q_turned, r, c),
+            self.load_transposed(self.q, rows, part, self.q_turned, r, c),
             total, [Store(self.scores, self.score(part, k, r), value)],
         )
 
-    def _softmax(self, visit: _Visit, part: _Part) -> Statement:
+    def _exponentiate(self, visit: _Visit, part: _Part) -> Statement:
         """Scores become their exponentials; maxima and sums take them in."""
         r, k, n = Index("r"), Index("k"), part.columns[1]
         at = Affine(part.rows[0], ((r, 1),))
@@ -382,7 +384,7 @@ class _Forward(_Blocks):
             Begin(top, None if visit.first else Load(self.top, at)),
             Loop(k, n, [Update(top, score)]),
         ]
-        base = self._finite(top)
+        base = self._finite_maximum(top)
         start: Expression | None = None
         if not visit.first:
             before = self.apply(Scalar.SUB, Load(self.top, at), base)
@@ -399,35 +401,37 @@ class _Forward(_Blocks):
         ]
         return Loop(r, part.rows[1], body, LoopKind.VECTORIZED)
 
-    def _finite(self, top: Expression) -> Expression:
+    def _finite_maximum(self, top: Expression) -> Expression:
         """A maximum that can be subtracted: 0 as long as all scores are -inf."""
         nothing = Apply(Scalar.EQ, (top, self.number(-math.inf)), Type.BOOL)
         return self.apply(Scalar.WHERE, nothing, self.number(0), top)
 
-    def _values(self, visit: _Visit, rows: _Block, part: _Part, alone: bool) -> Statement:
+    def _accumulate_values(
+        self, visit: _Visit, rows: _Block, part: _Part, alone: bool
+    ) -> Statement:
         """Adds the probabilities' product with the values."""
         assert self.y is not None
         v = self.y.inputs[2]
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
         first, count = part.rows
         at, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
         if alone:
             value = self.apply(Scalar.MUL, total, Load(self.factor, row))
             body = self.stores(self.y, value, rows.part(first, count).element(r), along(c))
         elif visit.first:
-            body = [Store(self.made_y, at, total)]
+            body = [Store(self.partial_y, at, total)]
         else:
-            so_far = Load(self.made_y, at)
+            so_far = Load(self.partial_y, at)
             value = self.apply(Scalar.FMA, so_far, Load(self.factor, row), total)
-            body = [Store(self.made_y, at, value)]
+            body = [Store(self.partial_y, at, value)]
         return self.product(
             (r, count), (c, self.width), (k, columns.count),
             Load(self.scores, self.score(part, k, r)), self.load(v, columns.element(k), along(c)),
             total, body,
         )
 
-    def _ends(self, rows: _Block) -> Statement:
+    def _finish_statistics(self, rows: _Block) -> Statement:
         """The sums' logarithms, and what to multiply rows by."""
         r = Index("r")
         at = Affine(0, ((r, 1),))
@@ -436,7 +440,7 @@ class _Forward(_Blocks):
         if self.mask is not None:  # rows may be masked everywhere: they give 0
             none = Apply(Scalar.EQ, (total, self.number(0)), Type.BOOL)
             total = self.apply(Scalar.WHERE, none, self.number(1), total)
-            top = self._finite(top)
+            top = self._finite_maximum(top)
         body: list[Statement] = []
         if self.y is not None:
             body.append(Store(self.factor, at, self.apply(Scalar.DIV, self.number(1), total)))
@@ -445,11 +449,11 @@ class _Forward(_Blocks):
             body += self.stores(self.sums, value, rows.element(r))
         return Loop(r, rows.count, body, LoopKind.VECTORIZED)
 
-    def _result(self, rows: _Block) -> list[Statement]:
+    def _store_result(self, rows: _Block) -> list[Statement]:
         if self.y is None:
             return []
         r, c = Index("r"), Index("c")
-        value = self.apply(Scalar.MUL, Load(self.made_y, Affine(0, ((r, self.width), (c, 1)))),
+        value = self.apply(Scalar.MUL, Load(self.partial_y, Affine(0, ((r, self.width), (c, 1)))),
                            Load(self.factor, Affine(0, ((r, 1),))))
         body = self.stores(self.y, value, rows.element(r), along(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]
@@ -461,7 +465,7 @@ class _Backward(_Blocks):
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
         self.q, self.k, self.v, self.g, self.sums, self.inner, *mask = self.node.inputs
-        self.see(self.v.shape[-1], mask[0] if mask else None)
+        self.choose_block(self.v.shape[-1], mask[0] if mask else None)
         self.wanted: dict[int, Node] = {node.of: node for node in nodes}
         self.q_turned = Buffer(self.type, "q", local=self.depth * self.size)
         self.g_turned = Buffer(self.type, "g", local=self.width * self.size)
@@ -473,62 +477,64 @@ class _Backward(_Blocks):
         many_rows = len(blocks) > 1 or blocks[0][1] is not None
         if not self.triangle:
             for of, node in self.wanted.items():
-                if many_rows if of else self.several:
+                if many_rows if of else self.has_column_blocks:
                     body.append(self._clear(node))
         for rows, index, rounds, last in blocks:
-            inner = self._block(rows, index, last, many_rows)
+            inner = self._process_rows(rows, index, last, many_rows)
             body += inner if index is None else [Loop(index, rounds, inner)]
-        return self.made("attention_backward", self.over_batch(body))
+        return self.finish_kernel("attention_backward", self.loop_over_batch(body))
 
     def _clear(self, node: Node) -> Statement:
         r, c = Index("r"), Index("c")
         body = self.stores(node, self.number(0), along(r), along(c))
         return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, LoopKind.VECTORIZED)])
 
-    def _block(
+    def _process_rows(
         self, rows: _Block, number: Index | None, last: bool, many_rows: bool
     ) -> list[Statement]:
-        body = self.turned(self.q, rows, self.q_turned)
+        body = self.transpose_rows(self.q, rows, self.q_turned)
         if 0 in self.wanted or 1 in self.wanted:
-            body += self.turned(self.g, rows, self.g_turned)
-        for visit in self.visits(rows, number, last):
+            body += self.transpose_rows(self.g, rows, self.g_turned)
+        for visit in self.column_visits(rows, number, last):
             fresh = self.triangle and visit.first
-            add_rows, add_columns = self.several and not fresh, many_rows and not fresh
-            scored = self.scored(visit, rows)
+            add_rows, add_columns = self.has_column_blocks and not fresh, many_rows and not fresh
+            parts = self.visible_parts(visit, rows)
             by_columns = self.by_columns(visit, rows)
-            steps: list[Statement] = [self._probabilities(visit, rows, part) for part in scored]
+            steps: list[Statement] = [
+                self._recompute_probabilities(visit, rows, part) for part in parts
+            ]
             if 2 in self.wanted:
-                steps += [self._columns(2, self.g, visit, rows, part, add_columns)
+                steps += [self._add_column_gradients(2, self.g, visit, rows, part, add_columns)
                           for part in by_columns]
             if 0 in self.wanted or 1 in self.wanted:
-                steps += [self._slopes(visit, rows, part) for part in scored]
+                steps += [self._score_gradients(visit, rows, part) for part in parts]
             if 1 in self.wanted:
-                steps += [self._columns(1, self.q, visit, rows, part, add_columns)
+                steps += [self._add_column_gradients(1, self.q, visit, rows, part, add_columns)
                           for part in by_columns]
             if 0 in self.wanted:
-                steps += [self._rows(visit, rows, part, add_rows)
+                steps += [self._add_row_gradients(visit, rows, part, add_rows)
                           for part in self.by_rows(visit, rows)]
-            body += self.visited(visit, steps)
+            body += self.loop_over_visit(visit, steps)
         return body
 
-    def _probabilities(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
+    def _recompute_probabilities(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
         some = rows.part(*part.rows)
-        value = self.shown(total, some, columns, r, k, visit.hidden)
+        value = self.scale_and_mask(total, some, columns, r, k, visit.hidden)
         value = self.apply(Scalar.SUB, value, self.load(self.sums, some.element(r)))
         value = self.apply(Scalar.EXP, value)
         return self.product(
             (k, columns.count), (r, some.count), (c, self.depth),
             self.load(self.k, columns.element(k), along(c)),
-            self.across(self.q, rows, part, self.q_turned, r, c),
+            self.load_transposed(self.q, rows, part, self.q_turned, r, c),
             total, [Store(self.scores, self.score(part, k, r), value)],
         )
 
-    def _slopes(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
+    def _score_gradients(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         """The gradient of the scores, in their place."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
         at, some = self.score(part, k, r), rows.part(*part.rows)
         value = self.apply(Scalar.SUB, total, self.load(self.inner, some.element(r)))
         value = self.apply(Scalar.MUL, value, Load(self.scores, at))
@@ -536,16 +542,16 @@ class _Backward(_Blocks):
         return self.product(
             (k, columns.count), (r, some.count), (c, self.width),
             self.load(self.v, columns.element(k), along(c)),
-            self.across(self.g, rows, part, self.g_turned, r, c),
+            self.load_transposed(self.g, rows, part, self.g_turned, r, c),
             total, [Store(self.scores, at, value)],
         )
 
-    def _columns(
+    def _add_column_gradients(
         self, of: int, other: Node, visit: _Visit, rows: _Block, part: _Part, add: bool
     ) -> Statement:
         """Adds to the gradient of keys or values."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
         some = rows.part(*part.rows)
         body = self.stores(self.wanted[of], total, columns.element(k), along(c), add=add)
         return self.product(
@@ -554,10 +560,10 @@ class _Backward(_Blocks):
             total, body,
         )
 
-    def _rows(self, visit: _Visit, rows: _Block, part: _Part, add: bool) -> Statement:
+    def _add_row_gradients(self, visit: _Visit, rows: _Block, part: _Part, add: bool) -> Statement:
         """Adds to the gradient of queries."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns.part(*part.columns)
+        total, columns = self.new_sum(), visit.columns.part(*part.columns)
         some = rows.part(*part.rows)
         body = self.stores(self.wanted[0], total, some.element(r), along(c), add=add)
         return self.product(

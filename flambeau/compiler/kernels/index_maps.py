@@ -23,7 +23,7 @@ def coordinates(
     for node in reversed(chain):
         inner = node.inputs[0].shape
         if node.op is Op.RESHAPE:
-            result = _unravelled(_number(result, node.shape), inner)
+            result = _unravel(_ravel(result, node.shape), inner)
         elif node.op is Op.PERMUTE:
             result = [result[i] for i in inverse_permutation(node.axes)]
         elif node.op is Op.EXPAND:
@@ -34,8 +34,8 @@ def coordinates(
         else:
             result = [_plus(x, -low) for x, low in zip(result, node.low, strict=True)]
             for x, n, low, high in zip(result, inner, node.low, node.high, strict=True):
-                mask = _and(mask, x, Scalar.GE, 0) if low else mask
-                mask = _and(mask, x, Scalar.LT, n) if high else mask
+                mask = _and_compare(mask, x, Scalar.GE, 0) if low else mask
+                mask = _and_compare(mask, x, Scalar.LT, n) if high else mask
     return result, mask
 
 
@@ -51,7 +51,7 @@ def _times(x: Expression, value: int) -> Expression:
     return Apply(Scalar.MUL, (x, _integer(value)), Type.I64) if value != 1 else x
 
 
-def _number(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
+def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The row-major number of an element."""
     total: Expression | None = None
     for x, step, n in zip(result, row_major_strides(tuple(shape)), shape, strict=True):
@@ -61,7 +61,7 @@ def _number(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
     return _integer(0) if total is None else total
 
 
-def _unravelled(number: Expression, shape: Sequence[int]) -> list[Expression]:
+def _unravel(number: Expression, shape: Sequence[int]) -> list[Expression]:
     """The coordinates of an element from its row-major number."""
     result, first = [], True
     for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
@@ -74,6 +74,6 @@ def _unravelled(number: Expression, shape: Sequence[int]) -> list[Expression]:
     return result
 
 
-def _and(mask: Expression | None, x: Expression, test: Scalar, limit: int) -> Expression:
+def _and_compare(mask: Expression | None, x: Expression, test: Scalar, limit: int) -> Expression:
     result = Apply(test, (x, _integer(limit)), Type.BOOL)
     return result if mask is None else Apply(Scalar.AND, (mask, result), Type.BOOL)

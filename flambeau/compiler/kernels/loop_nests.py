@@ -69,20 +69,22 @@ class LoopKernel:
         """The loops, their buffers in the order of `values.memories`."""
         group = self.group
         self._assign_stages()
-        bundles = _bundles(group.shape, group.axes, self._windows(), self._fixed_axes())
-        free = [b for b in bundles if b[-1] not in group.axes]
-        folded = [b for b in bundles if b[-1] in group.axes]
+        merged_axes = _mergeable_axes(
+            group.shape, group.axes, self._accessed_views(), self._positions_are_values()
+        )
+        free = [b for b in merged_axes if b[-1] not in group.axes]
+        folded = [b for b in merged_axes if b[-1] in group.axes]
         self.columns = group.by_columns or self._is_narrow(free, folded)
         if len(self.nodes) == 1 and is_blocked_transpose(self.nodes[0]):
-            body = self._turned()
+            body = self._transpose_in_blocks()
         elif not group.axes:
-            body = self._pointwise(free)
+            body = self._loop_over_elements(free)
         elif self.columns:
-            body = self._by_columns(free, folded)
+            body = self._loop_over_columns(free, folded)
         else:
-            body = self._by_rows(free, folded)
+            body = self._loop_over_rows(free, folded)
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
-        return Kernel(_name(group), buffers, body)
+        return Kernel(_name_kernel(group), buffers, body)
 
     # ------------------------------------------------------------------------------ stages
 
@@ -103,7 +105,7 @@ class LoopKernel:
 
     # ------------------------------------------------------------------------------- loops
 
-    def _windows(self) -> list[StridedView]:
+    def _accessed_views(self) -> list[StridedView]:
         """How the loops' domain lies on all that is read and written."""
         shape, rows = self.group.shape, self.group.rows
         result: list[StridedView | None] = []
@@ -128,7 +130,7 @@ class LoopKernel:
                     result.append(window.expanded(shape))
         return [w for w in result if w is not None]
 
-    def _fixed_axes(self) -> bool:
+    def _positions_are_values(self) -> bool:
         """Whether positions themselves are values, so that axes must stay as they are."""
         fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
         inside = (part for node in self.nodes for part in fused_nodes(node, self.materialized))
@@ -150,24 +152,25 @@ class LoopKernel:
             prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK == 0
         )
 
-    def _pointwise(self, bundles: list[list[int]]) -> list[Statement]:
+    def _loop_over_elements(self, merged_axes: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
         at = [FIXED] * len(shape)
-        if not bundles:
-            return self._stages(at, [])
-        outer, last = bundles[:-1], bundles[-1]
-        indices = [self._take(at, axes) for axes in outer]
+        if not merged_axes:
+            return self._compute_stages(at, [])
+        outer, last = merged_axes[:-1], merged_axes[-1]
+        indices = [self._open_axis(at, axes) for axes in outer]
         extent = _extent(shape, last)
         lane = Index("lane")
         if outer or extent <= self.chunk:
             at[last[-1]] = along(lane)
-            body: list[Statement] = [Loop(lane, extent, self._stages(at, []), LoopKind.VECTORIZED)]
+            stages = self._compute_stages(at, [])
+            body: list[Statement] = [Loop(lane, extent, stages, LoopKind.VECTORIZED)]
             for index, axes in zip(reversed(indices), reversed(outer), strict=True):
                 body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
             return body
-        return self._chunks(at, last[-1], extent)
+        return self._split_in_chunks(at, last[-1], extent)
 
-    def _turned(self) -> list[Statement]:
+    def _transpose_in_blocks(self) -> list[Statement]:
         """Axes in another order, in blocks of features and channels that the caches hold."""
         shape = self.group.shape
         *_, j, i = self.nodes[0].inputs[0].shape  # the source's last axes: channels and features
@@ -177,9 +180,9 @@ class LoopKernel:
         at[i_axis] = (0, ((block, CACHE_LINE_ELEMENTS), (inner, 1)))
         at[j_axis] = (0, ((across, CACHE_LINE_ELEMENTS), (lane, 1)))
         rest = [axis for axis in range(len(shape)) if axis not in (i_axis, j_axis)]
-        indices = [self._take(at, [axis]) for axis in rest]
+        indices = [self._open_axis(at, [axis]) for axis in rest]
         body: list[Statement] = [
-            Loop(lane, CACHE_LINE_ELEMENTS, self._stages(at, []), LoopKind.VECTORIZED)
+            Loop(lane, CACHE_LINE_ELEMENTS, self._compute_stages(at, []), LoopKind.VECTORIZED)
         ]
         body = [Loop(inner, CACHE_LINE_ELEMENTS, body)]
         for index, axis in zip(reversed(indices), reversed(rest), strict=True):
@@ -187,38 +190,38 @@ class LoopKernel:
         body = [Loop(across, j // CACHE_LINE_ELEMENTS, body, LoopKind.PARALLEL)]
         return [Loop(block, i // CACHE_LINE_ELEMENTS, body, LoopKind.PARALLEL)]
 
-    def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
+    def _split_in_chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
         """A long axis in pieces that the threads share, and what is left over."""
         chunk, lane = Index("chunk"), Index("lane")
         at[axis] = (0, ((chunk, self.chunk), (lane, 1)))
-        inner = Loop(lane, self.chunk, self._stages(at, []), LoopKind.VECTORIZED)
+        inner = Loop(lane, self.chunk, self._compute_stages(at, []), LoopKind.VECTORIZED)
         body: list[Statement] = [Loop(chunk, extent // self.chunk, [inner], LoopKind.PARALLEL)]
         rest = extent % self.chunk
         if rest:
             lane = Index("lane")
             at[axis] = along(lane, 1, extent - rest)
-            self._again()
-            body.append(Loop(lane, rest, self._stages(at, []), LoopKind.VECTORIZED))
+            self._forget_values()
+            body.append(Loop(lane, rest, self._compute_stages(at, []), LoopKind.VECTORIZED))
         return body
 
-    def _again(self) -> None:
+    def _forget_values(self) -> None:
         """The same values are computed once more, elsewhere."""
-        self.values.held = {}
+        self.values.at_hand = {}
         self.done = set()
 
-    def _by_rows(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+    def _loop_over_rows(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
         at = [FIXED] * len(self.group.shape)
-        indices = [self._take(at, axes) for axes in free]
-        body = self._stages(at, folded)
+        indices = [self._open_axis(at, axes) for axes in free]
+        body = self._compute_stages(at, folded)
         for index, axes in zip(reversed(indices), reversed(free), strict=True):
             body = [Loop(index, _extent(self.group.shape, axes), body, LoopKind.PARALLEL)]
         return body
 
-    def _by_columns(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+    def _loop_over_columns(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
         at = [FIXED] * len(shape)
         outer, last = free[:-1], free[-1]
-        indices = [self._take(at, axes) for axes in outer]
+        indices = [self._open_axis(at, axes) for axes in outer]
         extent = _extent(shape, last)
         rounds = prod(_extent(shape, axes) for axes in outer)
         lane, chunk = Index("lane"), Index("chunk")
@@ -226,48 +229,48 @@ class LoopKernel:
         if width and rounds < 8 and prod(shape) > CHUNK_ELEMENTS:
             at[last[-1]] = (0, ((chunk, width), (lane, 1)))
             body: list[Statement] = [
-                Loop(lane, width, self._stages(at, folded), LoopKind.VECTORIZED)
+                Loop(lane, width, self._compute_stages(at, folded), LoopKind.VECTORIZED)
             ]
             body = [Loop(chunk, extent // width, body, LoopKind.PARALLEL)]
         else:
             at[last[-1]] = along(lane)
-            body = [Loop(lane, extent, self._stages(at, folded), LoopKind.VECTORIZED)]
+            body = [Loop(lane, extent, self._compute_stages(at, folded), LoopKind.VECTORIZED)]
         for index, axes in zip(reversed(indices), reversed(outer), strict=True):
             body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
         return body
 
-    def _take(self, at: list[At], axes: list[int]) -> Index:
+    def _open_axis(self, at: list[At], axes: list[int]) -> Index:
         index = Index(f"i{axes[-1]}")
         at[axes[-1]] = along(index)
         return index
 
     # -------------------------------------------------------------------------------- body
 
-    def _stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
+    def _compute_stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
         """The stages of one row, or of one element where nothing is folded."""
         body: list[Statement] = []
         for stage in range(self.stages):
             inside = list(at)
-            indices = [self._take(inside, axes) for axes in folded]
+            indices = [self._open_axis(inside, axes) for axes in folded]
             members = [n for n in self.nodes if self.stage.get(id(n)) == stage]
-            sums = self._begin([n for n in members if n.op is Op.REDUCE], body)
-            loop = self._stage(members, sums, inside, folded, indices)
+            sums = self._begin_sums([n for n in members if n.op is Op.REDUCE], body)
+            loop = self._compute_stage(members, sums, inside, folded, indices)
             for k in range(len(folded) - 1, -1, -1):
                 innermost = k == len(folded) - 1 and not self.columns
                 kind = LoopKind.VECTORIZED if innermost else LoopKind.SERIAL
                 loop = [Loop(indices[k], _extent(self.group.shape, folded[k]), loop, kind)]
             body += loop
-            self._numbers(at, sums, stage + 1, body)
+            self._compute_row_numbers(at, sums, stage + 1, body)
         return body
 
-    def _begin(self, nodes: list[Node], body: list[Statement]) -> dict[int, Accumulator]:
+    def _begin_sums(self, nodes: list[Node], body: list[Statement]) -> dict[int, Accumulator]:
         sums = {}
         for k, node in enumerate(nodes):
             sums[id(node)] = Accumulator(node.fold, node.type, f"{node.fold.name.lower()}{k}")
             body.append(Begin(sums[id(node)]))
         return sums
 
-    def _stage(
+    def _compute_stage(
         self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
         folded: list[list[int]], indices: list[Index],
     ) -> list[Statement]:
@@ -276,47 +279,47 @@ class LoopKernel:
         body: list[Statement] = []
         late: list[Statement] = []
         values.enter(at)
-        self._recall(folded, indices)
+        self._load_scratch(folded, indices)
         full = []
         for node in members:
             if node.op is Op.REDUCE:
                 value = values.value(node.inputs[0])
-                where = self._position(node, at) if node.fold in _POSITIONS else None
+                where = self._index_along(node, at) if node.fold in _POSITIONS else None
                 body.append(Update(sums[id(node)], value, where))
                 continue
             if node.op is Op.SUM_PARTS:
-                body += [values.added(node, place.memory, (), self.group.shape)
+                body += [values.add_to_part(node, place.memory, (), self.group.shape)
                          for place in self.layout.targets(node)]
                 continue
-            value = values.held[id(node)] = values.compute(node)
+            value = values.at_hand[id(node)] = values.compute(node)
             full.append(node)
             body += values.stores(self.layout.targets(node), value, (), late)
-            if self._wants_scratch(node, folded):
+            if self._needs_scratch(node, folded):
                 extent = prod(_extent(self.group.shape, axes) for axes in folded)
                 buffer = self.scratch[id(node)] = Buffer(node.type, "row", local=extent)
-                body.append(Store(buffer, self._in_row(folded, indices), value))
+                body.append(Store(buffer, self._scratch_index(folded, indices), value))
         for node in full:
             if folded or self.group.axes:
-                del values.held[id(node)]
+                del values.at_hand[id(node)]
                 if self.layout.targets(node):
                     self.done.add(id(node))
         for key in self.scratch:
-            values.held.pop(key, None)
+            values.at_hand.pop(key, None)
         return body + late
 
-    def _recall(self, folded: list[list[int]], indices: list[Index]) -> None:
+    def _load_scratch(self, folded: list[list[int]], indices: list[Index]) -> None:
         """Values that an earlier stage left in the kernel's own scratch."""
         for key, buffer in self.scratch.items():
-            self.values.held[key] = Load(buffer, self._in_row(folded, indices))
+            self.values.at_hand[key] = Load(buffer, self._scratch_index(folded, indices))
 
-    def _in_row(self, folded: list[list[int]], indices: list[Index]) -> Affine:
+    def _scratch_index(self, folded: list[list[int]], indices: list[Index]) -> Affine:
         terms, step = [], 1
         for axes, index in zip(reversed(folded), reversed(indices), strict=True):
             terms.append((index, step))
             step *= _extent(self.group.shape, axes)
         return Affine(0, tuple(terms))
 
-    def _wants_scratch(self, node: Node, folded: list[list[int]]) -> bool:
+    def _needs_scratch(self, node: Node, folded: list[list[int]]) -> bool:
         """Whether a later stage reads a costly value that is not stored anyway."""
         if not folded or self.columns or self.layout.targets(node):
             return False
@@ -331,7 +334,7 @@ class LoopKernel:
             for leaf, _ in self.read(other)
         )
 
-    def _numbers(
+    def _compute_row_numbers(
         self, at: list[At], sums: dict[int, Accumulator], stage: int, body: list[Statement]
     ) -> None:
         """The numbers of a row that are known from a stage on."""
@@ -345,11 +348,11 @@ class LoopKernel:
             number: Expression = (
                 sums[id(node)] if node.op is Op.REDUCE else values.compute(node, chain)
             )
-            values.held[id(node)] = number
+            values.at_hand[id(node)] = number
             body += values.stores(self.layout.targets(node), number, chain, late)
         body += late
 
-    def _position(self, node: Node, at: list[At]) -> Expression:
+    def _index_along(self, node: Node, at: list[At]) -> Expression:
         base, steps = at[node.axes[0]]
         return IndexValue(Affine(base, tuple(steps)))
 
@@ -361,7 +364,7 @@ def _extent(shape: Sequence[int], axes: list[int]) -> int:
     return prod(shape[i] for i in axes)
 
 
-def _bundles(
+def _mergeable_axes(
     shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
 ) -> list[list[int]]:
     """The domain's axes, those that lie one behind the other everywhere taken as one."""
@@ -383,7 +386,7 @@ def _bundles(
     return result
 
 
-def _name(group: FusionGroup) -> str:
+def _name_kernel(group: FusionGroup) -> str:
     names = []
     for node in group.nodes:
         name = node.origin.split(" ")[0] if node.origin else node.op.name.lower()

@@ -69,11 +69,11 @@ class _Layer:
         memories = self.all_memories(result, blocks)
         return [first, (result.kernel.name, result.kernel, memories)]
 
-    def all_memories(self, made: Recurrence, blocks: int) -> list[Allocation]:
+    def all_memories(self, recurrence: Recurrence, blocks: int) -> list[Allocation]:
         """The memory of every buffer of the second kernel."""
-        for buffer, elements in made.work.items():
+        for buffer, elements in recurrence.work.items():
             self.memories[buffer] = self.memory(elements * blocks, buffer.name)
-        return [self.memories[buffer] for buffer in made.kernel.buffers]
+        return [self.memories[buffer] for buffer in recurrence.kernel.buffers]
 
     def memory(self, elements: int, name: str) -> Allocation:
         return Allocation(Home.ARENA, self.node.type, elements, name=name)

@@ -22,9 +22,9 @@ def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
     return "\n".join(explain_text(step, measure_figures(step, values), level))
 
 
-def explain_text(step: Step, found: StepFigures, level: int) -> Iterator[str]:
+def explain_text(step: Step, figures: StepFigures, level: int) -> Iterator[str]:
     """The lines about a step that was measured."""
-    yield from _times(found)
+    yield from _times(figures)
     if level >= GRAPH:
         yield from ("", "graph", *graph_lines(step.graph))
     if level >= GROUPS:

@@ -21,30 +21,32 @@ from ..schedule.tasks import Task
 _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 
 
-def render_page(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> str:
+def render_page(programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> str:
     """The text of the page about a step: its programs, one after another."""
-    text = json.dumps(page_data(found, name, calls), separators=(",", ":"))
+    text = json.dumps(page_data(programs, name, calls), separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # so that no string ends the script
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     return template.replace("TITLE", html.escape(name), 1).replace("DATA", text, 1)
 
 
-def page_data(found: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> dict[str, Any]:
+def page_data(
+    programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()
+) -> dict[str, Any]:
     """What the page draws: the step's figures and its kernels in order, times in seconds."""
     loops: dict[str, int] = {}
     kernels: list[dict[str, Any]] = []
-    for k, item in enumerate(found):
+    for k, item in enumerate(programs):
         for line, task in zip(item.lines, item.tasks, strict=True):
             phase = PHASES[1] if k else line.phase  # the second program is the backward pass
             kernels.append(_kernel(line, task, phase, k, loops))
-    flops, moved = found[0].limits
-    lines = [line for element in found for line in element.lines]
+    flops, moved = programs[0].limits
+    lines = [line for element in programs for line in element.lines]
     return {
         "name": name,
-        "total": sum(element.total for element in found),
-        "least": sum(element.least for element in found),
-        "arena": sum(element.arena for element in found),
-        "threads": max(element.threads for element in found),
+        "total": sum(element.total for element in programs),
+        "least": sum(element.least for element in programs),
+        "arena": sum(element.arena for element in programs),
+        "threads": max(element.threads for element in programs),
         "peak": flops,
         "bandwidth": moved,
         "unique": len(

@@ -25,11 +25,11 @@ class KernelOrder:
         self, groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
     ) -> None:
         self.groups = groups
-        self.memories = [self._in_arena(touched(group)) for group in groups]
-        self.left: dict[int, set[int]] = {}  # by memory: the groups that have yet to touch it
+        self.memories = [self._arena_bytes(touched(group)) for group in groups]
+        self.untouched_by: dict[int, set[int]] = {}  # groups, by memory
         for position, memories in enumerate(self.memories):
             for key in memories:
-                self.left.setdefault(key, set()).add(position)
+                self.untouched_by.setdefault(key, set()).add(position)
         self.written: dict[int, int] = {}  # by memory: the time at which it was first touched
         self.heap: list[QueueEntry] = []
         self.entry: dict[int, QueueEntry] = {}  # of the groups that can be next
@@ -37,13 +37,13 @@ class KernelOrder:
         self.missing = (1 << len(groups)) - 1  # bit i: group i is still to come
 
     @staticmethod
-    def _in_arena(memories: Iterable[Allocation]) -> dict[int, int]:
+    def _arena_bytes(memories: Iterable[Allocation]) -> dict[int, int]:
         return {id(memory): memory.bytes for memory in memories if memory.home is Home.ARENA}
 
     def run(self) -> list[FusionGroup]:
         """The groups in a legal order."""
         for position in range(len(self.groups)):
-            self._look(position)
+            self._enter_when_ready(position)
         result: list[FusionGroup] = []
         while self.heap:
             entry = heapq.heappop(self.heap)
@@ -53,42 +53,42 @@ class KernelOrder:
             del self.entry[position]
             result.append(self.groups[position])
             self.missing ^= 1 << position
-            self._touch(position, len(result))
+            self._mark_run(position, len(result))
             for later in self.waiting.pop(position, ()):
-                self._look(later)
+                self._enter_when_ready(later)
         assert len(result) == len(self.groups), "the groups wait for one another in a circle"
         return result
 
-    def _look(self, position: int) -> None:
+    def _enter_when_ready(self, position: int) -> None:
         last = (self.groups[position].before & self.missing).bit_length() - 1
         if last < 0:
-            self._enter(position)
+            self._push(position)
         else:
             self.waiting.setdefault(last, []).append(position)
 
-    def _enter(self, position: int) -> None:
+    def _push(self, position: int) -> None:
         freed, time = 0, 0
         for key, size in self.memories[position].items():
             time = max(time, self.written.get(key, 0))
             if key not in self.written:
                 freed -= size
-            if len(self.left[key]) == 1:
+            if len(self.untouched_by[key]) == 1:
                 freed += size
         special = self.groups[position].special
         turn = 0 if special is None else special.attributes.get(EXCHANGE_TURN, 0)
         entry = self.entry[position] = (turn, -freed, -time, position)
         heapq.heappush(self.heap, entry)
 
-    def _touch(self, position: int, time: int) -> None:
+    def _mark_run(self, position: int, time: int) -> None:
         """Account for a group that has run: its allocations are live, or have a reader less."""
         for key in self.memories[position]:
-            left = self.left[key]
-            left.discard(position)
+            untouched_by = self.untouched_by[key]
+            untouched_by.discard(position)
             first = self.written.setdefault(key, time) == time
-            if first or len(left) == 1:
-                for other in left if first else list(left):
+            if first or len(untouched_by) == 1:
+                for other in untouched_by if first else list(untouched_by):
                     if other in self.entry:
-                        self._enter(other)
+                        self._push(other)
 
 
 def order_kernels(

@@ -41,10 +41,10 @@ def plan_memory(tasks: Sequence[Task], layout: BufferAssignment) -> MemoryPlan:
     for k, memories in enumerate(uses):
         for memory in memories:
             if memory.home is Home.ARENA and id(memory) not in offsets:
-                offsets[id(memory)] = arena.take(_round_up(memory.bytes))
+                offsets[id(memory)] = arena.allocate(_round_up(memory.bytes))
         for memory in {id(m): m for m in memories}.values():
             if memory.home is Home.ARENA and last[id(memory)] == k:
-                arena.give(offsets[id(memory)], _round_up(memory.bytes))
+                arena.free_stretch(offsets[id(memory)], _round_up(memory.bytes))
     return MemoryPlan(arena.size, offsets, _place_barriers(tasks, layout, offsets))
 
 
@@ -67,7 +67,7 @@ class _FreeList:
         self.free: list[tuple[int, int, int]] = []  # (offset, size, when it was freed)
         self.size = self.clock = 0
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """The most recently freed stretch that fits without much waste, as it is still cached;
         else the smallest that fits; else new memory at the end."""
         fits = [item for item in self.free if item[1] >= size]
@@ -86,7 +86,7 @@ class _FreeList:
         self.size += size
         return self.size - size
 
-    def give(self, at: int, size: int) -> None:
+    def free_stretch(self, at: int, size: int) -> None:
         """Free a stretch and merge it with its free neighbors."""
         self.clock += 1
         place = bisect(self.free, (at,))
@@ -113,7 +113,7 @@ def _place_barriers(
                 result[k - 1] = True
             continue
         stored = written_memories(task)
-        spans = [(_span(m, offsets), id(m) in stored) for m in task.memories]
+        spans = [(_memory_span(m, offsets), id(m) in stored) for m in task.memories]
         mine = [span for span, store in spans if store]
         clash = any(_overlap(s, w) for s, _ in spans for w in writes) or any(
             _overlap(s, r) for s in mine for r in reads
@@ -128,7 +128,7 @@ def _place_barriers(
     return result
 
 
-def _span(memory: Allocation, offsets: dict[int, int]) -> tuple:
+def _memory_span(memory: Allocation, offsets: dict[int, int]) -> tuple:
     if memory.home is Home.ARENA:
         start = offsets[id(memory)]
         return (Home.ARENA, 0, start, start + memory.bytes)

@@ -67,7 +67,7 @@ class _States:
             i for i, array in self.arrays.items() if self.recorded[i] is not array
             and (i in written or not same_bits(array, self.recorded[i]))
         ]
-        self.kept: dict[int, np.ndarray] = {}
+        self.saved: dict[int, np.ndarray] = {}
         self.moved = 0.0
         for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
             if slot in self.arrays and _is_updated(step, bindings, slot):
@@ -78,17 +78,17 @@ class _States:
         """Puts the recorded values there, and lets go of them: there are as many again."""
         for i in self.changed:
             array = self.arrays[i]
-            self.kept[i] = array.copy()
+            self.saved[i] = array.copy()
             array[...] = self.recorded[i]
             self.recorded[i] = None
 
     def leave(self) -> None:
         """What the program wrote is to stay."""
-        self.kept = {i: value for i, value in self.kept.items() if i not in self.written}
+        self.saved = {i: value for i, value in self.saved.items() if i not in self.written}
 
     def restore(self) -> None:
         """Puts back what was there."""
-        for i, value in self.kept.items():
+        for i, value in self.saved.items():
             self.arrays[i][...] = value
 
 
@@ -114,7 +114,7 @@ def _first_mismatch(
 
 
 def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
-    """(found, wanted) for the cotangents that the second program gives."""
+    """(actual, wanted) for the cotangents that the second program gives."""
     second = bindings.backward
     if second is None:
         return []
@@ -134,7 +134,7 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
             continue
         actual = states.arrays[slot]
         if wanted is None:  # what the recorded call left, as no other has been there since
-            wanted = states.kept[slot]
+            wanted = states.saved[slot]
         name = step.edges.sources[slot].name
         if name == "grad":
             gradients.append((actual, wanted))
@@ -211,18 +211,18 @@ def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float
         return float(np.max(np.abs(actual - wanted))) <= bound * most < np.inf
 
 
-def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
+def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
     """Whether two arrays are equal within what rounding explains, at magnitudes up to `scale`."""
-    if found.shape != wanted.shape:
+    if actual.shape != wanted.shape:
         return False
     if wanted.dtype.kind in "iub":
-        return bool(np.mean(found != wanted) <= 0.02) if wanted.size else True
+        return bool(np.mean(actual != wanted) <= 0.02) if wanted.size else True
     # products of bfloat16 numbers
     rough = MatmulPrecision.parts == 1 and wanted.dtype.name == "float32"
     bound = _TOLERANCE.get("float16" if rough else wanted.dtype.name, 1e-2)
-    if wanted.size > _SHORT and _is_close(found, wanted, bound, scale):
+    if wanted.size > _SHORT and _is_close(actual, wanted, bound, scale):
         return True
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    a, b = actual.astype(np.float64), wanted.astype(np.float64)
     scale = max(scale, max_magnitude(wanted))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 

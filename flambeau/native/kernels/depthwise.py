@@ -114,7 +114,7 @@ class _BlockNest:
         self.x, self.weight, self.y = (Buffer(type, name) for name in ("x", "weight", "y"))
         self.offsets = Buffer(Type.I64, "offsets")
         self.tile = Buffer(type, "tile", MAX_TILE_ELEMENTS[type.size] + 2 * FLAT_LANES)
-        self.made = Buffer(type, "made", MAX_BLOCK_ELEMENTS[type.size] + 2 * FLAT_LANES)
+        self.padded_block = Buffer(type, "padded", MAX_BLOCK_ELEMENTS[type.size] + 2 * FLAT_LANES)
         self.zero = Constant(type, 0.0)
 
     def kernel(self, name: str, buffers: list[Buffer], body: list[Statement]) -> Kernel:
@@ -228,8 +228,8 @@ class _BlockNest:
         )
         each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
         place = self.block_position("room")
-        return self.flat(Begin(total, Load(self.made, place)), each,
-                         Store(self.made, place, total))
+        return self.flat(Begin(total, Load(self.padded_block, place)), each,
+                         Store(self.padded_block, place, total))
 
     def store_results(self, bias: Buffer) -> Statement:
         """The results of a block, and the channel's bias."""
@@ -237,7 +237,7 @@ class _BlockNest:
         there = self.below(self.position((self.down, "block"), (r, 1)), "height")
         known = self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width")
         step = [(v, LANES), (lane, 1)] if self.step == 1 else self.strided_terms(v, lane)
-        value = Load(self.made, self.at((self.g, "room"), (r, "pitch"), *step))
+        value = Load(self.padded_block, self.at((self.g, "room"), (r, "pitch"), *step))
         shift = Load(bias, self.at((self.c, "each"), (self.k, 1)))
         place = self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1))
         put = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=known)
@@ -253,14 +253,14 @@ class _BlockNest:
         )
         value = Load(self.y, self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1)), mask=known)
         place = self.at((self.g, "room"), (r, "pitch"), *self.strided_terms(v, lane))
-        put = Store(self.made, place, value, mask=known)
-        clear = self.flat(Store(self.made, self.block_position("room"), self.zero))
+        put = Store(self.padded_block, place, value, mask=known)
+        clear = self.flat(Store(self.padded_block, self.block_position("room"), self.zero))
         return [clear, self.rows(v, "y_vectors", r, "block", lane, put, there)]
 
 
 def _over_blocks(name: str, b: _BlockNest, fill: Sequence[Statement]) -> Kernel:
     bias = Buffer(b.type, "bias")
-    clear = b.flat(Store(b.made, b.block_position("room"), b.zero))
+    clear = b.flat(Store(b.padded_block, b.block_position("room"), b.zero))
     body = [
         b.each_image(clear),
         b.loop(b.m, "sums", [b.each_image(*fill), b.each_image(b.accumulate_taps())]),
@@ -295,7 +295,7 @@ def weight(type: Type, step: int | None) -> Kernel:
     t, z, lane = (Index(name) for name in ("t", "z", "lane"))
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
     met = Load(b.tile, b.block_position("tile"), ((Load(b.offsets, b.at((t, 1))), 1),))
-    product = Apply(Scalar.MUL, (met, Load(b.made, b.block_position("room"))), type)
+    product = Apply(Scalar.MUL, (met, Load(b.padded_block, b.block_position("room"))), type)
     place = b.at((b.c, "w_c"), (b.k, "w_k"), (t, 1))
     taps = b.loop(t, "taps", [
         Begin(total), b.each_image(b.flat(Update(total, product))),

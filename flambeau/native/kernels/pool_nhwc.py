@@ -56,7 +56,7 @@ class Pixels:
         self.rows, self.columns = Buffer(Type.I64, "rows"), Buffer(Type.I64, "columns")
         self.row = Load(self.rows, self.at((self.r, "taps"), (self.i, 1)))
         self.column = Load(self.columns, self.at((self.q, "window"), (self.j, 1)))
-        self.one = all_of(
+        self.inside = all_of(
             *[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)]
         )
         self.known = compare(Scalar.LT, IndexValue(self.at((self.v, LANES), (self.lane, 1))),
@@ -85,13 +85,13 @@ class Pixels:
 
     @property
     def met(self) -> Load:
-        return Load(self.x, self.channels("x_image"), self.steps, all_of(self.one, self.known))
+        return Load(self.x, self.channels("x_image"), self.steps, all_of(self.inside, self.known))
 
     @property
     def largest(self) -> Expression:
         """What is met, -inf where that is padding."""
         lowest = Constant(self.type, -inf)
-        return Apply(Scalar.WHERE, (self.one, self.met, lowest), self.type)
+        return Apply(Scalar.WHERE, (self.inside, self.met, lowest), self.type)
 
     def windows(self, body: list[Statement]) -> Statement:
         """All that a window meets."""
@@ -147,11 +147,11 @@ def maxima_backward(type: Type) -> Kernel:
     number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)
     place_of_maximum = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
     place_of_maximum = Apply(
-        Scalar.WHERE, (p.one, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
+        Scalar.WHERE, (p.inside, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
     )
     chosen = compare(Scalar.EQ, place, number_of)
     share = Apply(Scalar.WHERE, (chosen, Load(gy, p.place, mask=p.known), zero), type)
-    put = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.one, p.known), add=True)
+    put = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.inside, p.known), add=True)
     spread = p.lanes([Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([put])])
     pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
     vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)

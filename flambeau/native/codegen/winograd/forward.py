@@ -77,7 +77,7 @@ class _WinogradEmitter:
         low, high = split_units(b, self.context, -(-cut.count // cut.panels) * cut.units)
         with borrow_scratch(b, self.context.tid) as memory:
             (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
-             self.made) = (offset_bytes(b, memory, place) for place in self.places)
+             self.output_block) = (offset_bytes(b, memory, place) for place in self.places)
             if cut.once:
                 self._spread(constant(0), constant(cut.tiles))
             if self.images is not None:
@@ -177,7 +177,7 @@ class _WinogradEmitter:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
         b, each = self.b, self.turned.bytes * self.cut.images
-        start = offset_bytes(b, self.made, b.mul(b.sub(which, panel), constant(each)))
+        start = offset_bytes(b, self.output_block, b.mul(b.sub(which, panel), constant(each)))
         return self.turned.place(b, start, image, y, x)
 
     def _batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
