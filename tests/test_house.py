@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house_figures import (
+
+from .house_figures import (
     CORE, circles, class_lengths, code_lines, floors, folder_sizes, imports, numeric_constants,
     report,
 )
