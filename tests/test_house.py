@@ -44,7 +44,6 @@ LONG_CLASSES = {
     "flambeau/fx/graph.py:Graph": 330,
     "flambeau/fx/node.py:Node": 320,
     "flambeau/native/codegen/conv/direct.py:_DirectConvEmitter": 340,
-    "flambeau/native/codegen/gemm/macro_kernel.py:MacroKernel": 590,
     "flambeau/native/codegen/llvm/builder.py:Builder": 330,
     "flambeau/native/codegen/winograd/forward.py:_WinogradEmitter": 340,
     "flambeau/native/loop_ir/verify.py:_Check": 330,

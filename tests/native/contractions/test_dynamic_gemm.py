@@ -10,7 +10,7 @@ import pytest
 from llvmlite import ir
 
 from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
-from flambeau.native.codegen.gemm import macro_kernel
+from flambeau.native.codegen.gemm import tile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.jit.compile import compile_for
@@ -94,7 +94,7 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
     def mark(b: ir.IRBuilder, place: ir.Value) -> None:
         b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
 
-    monkeypatch.setattr(macro_kernel, "_prefetch_line", mark)
+    monkeypatch.setattr(tile_kernel, "_prefetch_line", mark)
     kernel, name = sized(GemmForm(Type.F32, True, False)), f"asking_{n}"
     address = load_codes({name: (name, *compile_for(kernel, name, host()))})[name]
     m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly

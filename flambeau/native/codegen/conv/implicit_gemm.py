@@ -1,8 +1,8 @@
 """Convolutions whose sizes are known at run time: a product whose panels are windows of an image.
 
 Rows of the product are output channels, columns the positions of all images in a row, the depth is
-(channel, row, place) of a window. Weights and results may lie in any order; where they lie as
-usual they are packed and written by whole vectors, which is decided when the kernel runs.
+(channel, row, place) of a window. Weights and results may lie in any order; when the kernel
+runs, it tests whether whole vectors can be packed and written.
 """
 
 from __future__ import annotations
@@ -13,80 +13,118 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
 from ..loops.epilogue import emit_epilogue
-from ..gemm.macro_kernel_dynamic import DynamicMacroKernel, plan_dynamic
-from ..gemm.blocking import GemmProblem
+from ..gemm.blocking import GemmProblem, plan_dynamic
 from .image_loads import WindowedImage, match_image
 from ..gemm.pack import min_of
-from ..gemm.macro_kernel import PanelColumns
+from ..gemm.macro_kernel import MacroKernel, packed_panel_bytes
+from ..gemm.operand_packer import OperandPacker
+from ..gemm.partial_sums import PartialSums
+from ..gemm.product import PanelColumns, Product
+from ..gemm.tile_epilogue import TileEpilogue
+from ..gemm.tile_kernel import TileKernel
+from ..gemm.tile_loops import TileLoops
+from ..gemm.workspace import Workspace
 from ..gemm.micro_kernel import MicroTile, Sums
 from ..llvm.loop import emit_loop
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number, memory_type
 from .im2col_panels import Im2colPacker
+from .result_layout import all_equal, only_store, store_along
 
 
 def emit_implicit_gemm(context: Any, statement: Contract) -> None:
     """Emits a convolution of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.rows, statement.depth)
-    ImplicitGemmConv(context, statement, image).emit()
+    b, weights = context.builder, _Weights(context, statement, image)
+    each = b.mul(image.rows.outputs, image.columns.outputs)
+    product = _as_product(context, statement, weights, each)
+    workspace = Workspace(product, packed_panel_bytes(product))
+    windows = Im2colPacker(context, image, product.tile)
+    weights.find_order(b)
+    layout = _ResultLayout(context, statement, image)
+    loops = TileLoops(product, narrow_edges=False)
+    packer = ConvPacker(product, workspace, loops, windows, weights)
+    partial_sums = PartialSums(product, workspace)
+    epilogue = PositionEpilogue(product, workspace, partial_sums, image, each, layout)
+    tiles = TileKernel(product, workspace, partial_sums, epilogue)
+    MacroKernel(product, workspace, loops, packer, tiles).emit()
 
 
-class ImplicitGemmConv(DynamicMacroKernel):
-    """Emits one convolution as a GEMM over im2col panels."""
+class _Weights:
+    """Where weights lie: the strides of (output channel, channel, row, place)."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
-        b, size, self.image = context.builder, context.extent, image
-        weights, rows = statement.b, (image.rows, image.columns)
-        at = [size(weights.at.stride(axis.index)) for axis in (
-            statement.column, image.channel, *(line.entry for line in rows))]
-        self.weight_apart = [multiply(b, stride, weights.type.size) for stride in at]
-        taps = b.mul(image.rows.entries, image.columns.entries)
-        self.each = b.mul(image.rows.outputs, image.columns.outputs)
-        zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
-        start = context.address(weights.buffer, weights.at, zero)
-        column = Axis(Index("position"), Size("positions"))
-        turned = Contract((statement.column,), column, statement.depth, statement.a, weights,
-                          statement.sum, statement.body)
-        kind = statement.sum.type
-        p = GemmProblem(
-            statement.column.index, size(statement.column.extent), b.mul(image.images, self.each),
-            b.mul(image.channels, taps), start, image.start, self.weight_apart[0],
-            weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3, False,
+        b, load, self.image = context.builder, statement.b, image
+        self.strides = [context.extent(load.at.stride(axis.index)) for axis in (
+            statement.column, image.channel, image.rows.entry, image.columns.entry)]
+        self.apart = [multiply(b, stride, load.type.size) for stride in self.strides]
+        self.taps = b.mul(image.rows.entries, image.columns.entries)
+
+    def find_order(self, b: ir.IRBuilder) -> None:
+        """Emit the test whether they lie in the order of the depth."""
+        wanted = (self.taps, self.image.columns.entries, constant(1))
+        self.in_order = all_equal(b, *zip(self.strides[1:], wanted, strict=True))
+
+
+def _as_product(
+    context: Any, statement: Contract, weights: _Weights, each: ir.Value
+) -> Product:
+    """The product of weights and windows; `each`: the positions of an image."""
+    b, image, load = context.builder, weights.image, statement.b
+    zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
+    start = context.address(load.buffer, load.at, zero)
+    column = Axis(Index("position"), Size("positions"))
+    turned = Contract((statement.column,), column, statement.depth, statement.a, load,
+                      statement.sum, statement.body)
+    kind = statement.sum.type
+    p = GemmProblem(
+        statement.column.index, context.extent(statement.column.extent),
+        b.mul(image.images, each), b.mul(image.channels, weights.taps), start, image.start,
+        weights.apart[0], load.type.size, image.columns.apart, image.columns.apart, kind, kind,
+        kind, 3, False,
+    )
+    return Product(context, turned, p, plan_dynamic(context, p))
+
+
+class _ResultLayout:
+    """Whether results lie in the order of positions, and the epilogue for when they do."""
+
+    def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
+        line, store = image.columns, only_store(statement)
+        apart = [context.extent(store.at.stride(axis.output.index)) for axis in (image.rows, line)]
+        self.flat = all_equal(
+            context.builder, *zip(apart, (line.outputs, constant(1)), strict=True)
         )
-        super().__init__(context, turned, p, plan_dynamic(context, p))
-        self.panel = Im2colPacker(context, image, self.tile)
-        self._layouts(at, taps)
+        self.flat_body = store_along(statement, line.output.index)
 
-    def _layouts(self, weights: list[ir.Value], taps: ir.Value) -> None:
-        """Whether weights lie in the order of the depth, and results in that of positions."""
-        line = self.image.columns
-        wanted = (taps, line.entries, constant(1))
-        self.in_order = self.same(*zip(weights[1:], wanted, strict=True))
-        store = self.only_store()
-        apart = [self.context.extent(store.at.stride(axis.output.index))
-                 for axis in (self.image.rows, line)]
-        self.flat = self.same(*zip(apart, (line.outputs, constant(1)), strict=True))
-        self.flat_body = self.in_lanes(line.output.index)
 
-    # ----------------------------------------------------------------------------- packing
+class ConvPacker(OperandPacker):
+    """Packs weights as rows, and windows of the image as columns."""
 
-    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+    def __init__(
+        self, product: Product, workspace: Workspace, loops: TileLoops, panel: Im2colPacker,
+        weights: _Weights,
+    ) -> None:
+        super().__init__(product, workspace, loops)
+        self.panel, self.weights = panel, weights
+
+    def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         """Packs the weights of a block, group by group."""
-        with self.builder.if_else(self.in_order) as (usual, other):
+        with self.builder.if_else(self.weights.in_order) as (usual, other):
             with usual:
-                super()._pack_a(g0, g1, start, depth)
+                super().pack_a(g0, g1, start, depth)
             with other:
                 self._pack_weights(g0, g1, start, depth)
 
     def _pack_weights(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         """One weight after another, tap by tap."""
         b, p, rows, panel = self.builder, self.p, self.tile.rows, self.panel
-        _, channel, down, right = self.weight_apart
-        columns = self.image.columns.entries
+        _, channel, down, right = self.weights.apart
+        columns = self.weights.image.columns.entries
 
         def group(g: Number) -> None:
-            local = multiply(b, b.sub(constant(g), constant(g0)), self.group_bytes)
-            into = offset_bytes(b, self.memory, local)
+            local = multiply(b, b.sub(constant(g), constant(g0)), self.workspace.group_bytes)
+            into = offset_bytes(b, self.workspace.memory, local)
             first, last = multiply(b, g, rows), add(b, p.m, -1)
             sources = [
                 offset_bytes(b, p.a, multiply(b, min_of(b, add(b, first, i), last), p.a_row))
@@ -115,15 +153,27 @@ class ImplicitGemmConv(DynamicMacroKernel):
 
             emit_loop(b, panel.taps, [], tap)
 
-        self._between(g0, g1, group)
+        self.loops.between(g0, g1, group)
 
-    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_panel(
+        self, columns: PanelColumns, local: Number, start: Number, depth: Number
+    ) -> None:
         self.panel.place(columns.first, columns.count)
-        self.panel.pack(start, depth, self._packed(local))
+        self.panel.pack(start, depth, self.workspace.packed_panel(local))
 
-    # ------------------------------------------------------------------------------ results
 
-    def _finish(
+class PositionEpilogue(TileEpilogue):
+    """Stores results whose columns are positions of several images."""
+
+    def __init__(
+        self, product: Product, workspace: Workspace, partial_sums: PartialSums,
+        image: WindowedImage, each: ir.Value, layout: _ResultLayout,
+    ) -> None:
+        super().__init__(product, workspace, partial_sums)
+        self.image, self.each, self.layout = image, each, layout
+        self.p, self.tile = product.p, product.tile
+
+    def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Whole vectors where all of a tile's positions lie in a row, else one number at a time."""
@@ -132,27 +182,28 @@ class ImplicitGemmConv(DynamicMacroKernel):
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
                              constant(tile.rows + tile.columns))
         inside = b.icmp_signed("<=", add(b, at, tile.columns), self.each)
-        with b.if_else(b.and_(self.flat, b.and_(full, inside))) as (whole, edge):
+        with b.if_else(b.and_(self.layout.flat, b.and_(full, inside))) as (whole, edge):
             with whole:
-                self._vectors(tile, sums, first, number, at)
+                self._store_vectors(tile, sums, first, number, at)
             with edge:
-                slot = self._tile_slot()
-                self._keep(tile, sums, slot)
-                self._numbers(slot, first, valid, columns.count, number, at)
+                slot = self.workspace.tile_slot()
+                self.partial_sums.store(tile, sums, slot)
+                self._store_elements(slot, first, valid, columns.count, number, at)
 
-    def _vectors(self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
-                 ) -> None:
+    def _store_vectors(
+        self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
+    ) -> None:
         b, image = self.builder, self.image
         known = {image.image.index: number, image.rows.output.index: constant(0)}
         for i in range(tile.rows):
             known[self.row] = constant(add(b, first, i))
             for j in range(tile.vectors):
                 start = constant(add(b, at, j * tile.lanes))
-                emit_epilogue(self.context, self.flat_body, known,
+                emit_epilogue(self.context, self.layout.flat_body, known,
                               (image.columns.output.index, start),
                                       tile.lanes, sums[i * tile.vectors + j])
 
-    def _numbers(self, slot: ir.Value, first: Number, valid: Number, count: Number,
+    def _store_elements(self, slot: ir.Value, first: Number, valid: Number, count: Number,
                  number: ir.Value, at: ir.Value) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
@@ -180,4 +231,3 @@ class ImplicitGemmConv(DynamicMacroKernel):
                     b.select(over, zero, column)]
 
         emit_loop(b, count, [number, row, column], position)
-

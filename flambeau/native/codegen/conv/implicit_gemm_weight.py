@@ -14,18 +14,25 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
 from ..loops.epilogue import emit_epilogue
-from ..gemm.macro_kernel_dynamic import DynamicMacroKernel, plan_dynamic
-from ..gemm.blocking import GemmProblem
+from ..gemm.blocking import GemmProblem, plan_dynamic
 from .image_loads import WindowedImage, match_image
 from ..gemm.pack import PackedPanel, min_of, pack_panel
 from ..gemm.pack_panels import transpose_into
-from ..gemm.macro_kernel import DepthBlock, PanelColumns, subtract
+from ..gemm.macro_kernel import MacroKernel
+from ..gemm.operand_packer import OperandPacker
+from ..gemm.partial_sums import PartialSums
+from ..gemm.product import DepthBlock, PanelColumns, Product
+from ..gemm.tile_epilogue import TileEpilogue
+from ..gemm.tile_kernel import TileKernel
+from ..gemm.tile_loops import TileLoops
+from ..gemm.workspace import Workspace
 from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
 from ..llvm.loop import emit_loop
 from ..llvm.vectors import first_lanes, load_vector
-from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes, subtract
 from ..llvm.types import Number, memory_type
 from .im2col_panels import Im2colPacker
+from .result_layout import all_equal, only_store, store_along
 
 _BLOCK_POSITIONS = 256  # positions of a block, about
 
@@ -33,59 +40,91 @@ _BLOCK_POSITIONS = 256  # positions of a block, about
 def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
     """Emits a weight gradient of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.depth, statement.rows)
-    ImplicitGemmWeight(context, statement, image).emit()
+    cotangent = _Cotangent(context, statement, image)
+    product = _as_product(context, statement, cotangent)
+    workspace = Workspace(  # panels of positions are as wide as ever at the end of a block
+        product, lambda depth, width, _: product.plan.depth * width * product.size
+    )
+    windows = Im2colPacker(context, image, product.tile)
+    cotangent.find_order(context.builder)
+    layout = _WeightLayout(context, statement, cotangent, workspace)
+    loops = TileLoops(product, narrow_edges=False)
+    packer = GradientPacker(product, workspace, loops, windows, cotangent)
+    partial_sums = PartialSums(product, workspace)
+    epilogue = WeightEpilogue(product, workspace, partial_sums, windows, layout)
+    tiles = GradientTileKernel(product, workspace, partial_sums, epilogue, packer)
+    MacroKernel(product, workspace, loops, packer, tiles).emit()
 
 
-class ImplicitGemmWeight(DynamicMacroKernel):
-    """Emits one weight gradient."""
+class _Cotangent:
+    """Where the cotangent lies: bytes between channels, images, rows and places."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, self.image = context.builder, image
-        lines, result = (image.rows, image.columns), statement.b
-        taps = b.mul(image.rows.entries, image.columns.entries)
+        lines, load = (image.rows, image.columns), statement.b
+        self.taps = b.mul(image.rows.entries, image.columns.entries)
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
-        strides = [context.extent(result.at.stride(axis.index)) for axis in (
+        self.strides = [context.extent(load.at.stride(axis.index)) for axis in (
             statement.column, image.image, *(line.output for line in lines))]
-        apart = [multiply(b, stride, result.type.size) for stride in strides]
+        apart = [multiply(b, stride, load.type.size) for stride in self.strides]
         self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
-        zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
-        start = context.address(result.buffer, result.at, zero)
-        row = Axis(Index("entry"), Size("entries"))
-        turned = Contract((row,), statement.column, statement.depth, statement.a, result,
-                          statement.sum, statement.body)
-        kind = statement.sum.type
-        p = GemmProblem(
-            row.index, b.mul(image.channels, taps), context.extent(statement.column.extent),
-            b.mul(image.images, self.each), image.start, start, image.columns.apart,
-            image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3, False,
+
+    def find_order(self, b: ir.IRBuilder) -> None:
+        """Emit the test whether the positions of an image follow one another."""
+        self.flat = all_equal(
+            b, (self.strides[2], self.image.columns.outputs), (self.strides[3], constant(1))
         )
-        super().__init__(context, turned, p, plan_dynamic(context, p, _BLOCK_POSITIONS))
-        self.panel = Im2colPacker(context, image, self.tile)
-        self._layouts(strides, taps)
 
-    def _layouts(self, strides: list[ir.Value], taps: ir.Value) -> None:
-        """Whether images' positions follow one another, and weights lie as rows do."""
-        line = self.image.columns
-        store, unit = self.only_store(), constant(1)
-        self.flat = self.same((strides[2], line.outputs), (strides[3], unit))
-        axes = (self.image.channel, self.image.rows.entry, line.entry)
-        apart = [self.context.extent(store.at.stride(axis.index)) for axis in axes]
-        self.in_order = self.same((apart[0], taps), (apart[1], line.entries), (apart[2], unit))
-        self.ordered_body = self.in_lanes(line.entry.index)
-        self.square = self._stack(self.tile.lanes * self.tile.lanes * self.size)
 
-    def bytes_of_panel(self, depth: Number, width: int, stored: Any) -> Number:
-        """Of a whole block: panels of positions are as wide as ever at its end."""
-        return self.plan.depth * width * self.size
+def _as_product(context: Any, statement: Contract, cotangent: _Cotangent) -> Product:
+    """The product of windows and cotangent."""
+    b, image, result = context.builder, cotangent.image, statement.b
+    zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
+    start = context.address(result.buffer, result.at, zero)
+    row = Axis(Index("entry"), Size("entries"))
+    turned = Contract((row,), statement.column, statement.depth, statement.a, result,
+                      statement.sum, statement.body)
+    kind = statement.sum.type
+    p = GemmProblem(
+        row.index, b.mul(image.channels, cotangent.taps), context.extent(statement.column.extent),
+        b.mul(image.images, cotangent.each), image.start, start, image.columns.apart,
+        image.columns.apart, cotangent.place_apart, cotangent.channel_apart, kind, kind, kind, 3,
+        False,
+    )
+    return Product(context, turned, p, plan_dynamic(context, p, _BLOCK_POSITIONS))
 
-    def costs(self) -> tuple[int, int, int]:
-        """Windows are packed once for each panel of channels, those for each group of rows."""
-        tile = self.tile
-        return tile.rows * tile.vectors, 2 * tile.columns, tile.rows
 
-    # ----------------------------------------------------------------------------- packing
+class _WeightLayout:
+    """Whether weights lie as rows of the product do, and the epilogue for when they do."""
 
-    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+    def __init__(
+        self, context: Any, statement: Contract, cotangent: _Cotangent, workspace: Workspace
+    ) -> None:
+        image, store = cotangent.image, only_store(statement)
+        line = image.columns
+        axes = (image.channel, image.rows.entry, line.entry)
+        apart = [context.extent(store.at.stride(axis.index)) for axis in axes]
+        self.image = image
+        self.in_order = all_equal(
+            context.builder, (apart[0], cotangent.taps), (apart[1], line.entries),
+            (apart[2], constant(1)),
+        )
+        self.ordered_body = store_along(statement, line.entry.index)
+        lanes = workspace.tile.lanes
+        self.square = workspace.allocate_on_stack(lanes * lanes * workspace.size)
+
+
+class GradientPacker(OperandPacker):
+    """Packs windows as rows, and stretches of the cotangent's images as columns."""
+
+    def __init__(
+        self, product: Product, workspace: Workspace, loops: TileLoops, windows: Im2colPacker,
+        cotangent: _Cotangent,
+    ) -> None:
+        super().__init__(product, workspace, loops)
+        self.windows, self.cotangent = windows, cotangent
+
+    def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         """Packs the windows of a block, some positions after others."""
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
@@ -96,56 +135,61 @@ class ImplicitGemmWeight(DynamicMacroKernel):
         def some(i: ir.Value, _: Sums) -> Sums:
             done = multiply(b, i, columns)
             left = min_of(b, columns, b.sub(constant(depth), constant(done)))
-            self.panel.place(add(b, start, done), left)
-            self.panel.pack(first, there, offset_bytes(b, self.memory, multiply(b, i, self.apart)))
+            self.windows.place(add(b, start, done), left)
+            into = offset_bytes(b, self.workspace.memory, multiply(b, i, self.apart))
+            self.windows.pack(first, there, into)
             return []
 
         emit_loop(b, ceil_divide(b, depth, columns), [], some)
 
-    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_panel(
+        self, columns: PanelColumns, local: Number, start: Number, depth: Number
+    ) -> None:
         """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
-        b, p = self.builder, self.p
-        source = offset_bytes(b, p.b, multiply(b, columns.first, self.channel_apart))
-        first, last = (b.udiv(constant(bound), self.each) for bound in (
+        b, p, cotangent = self.builder, self.p, self.cotangent
+        source = offset_bytes(b, p.b, multiply(b, columns.first, cotangent.channel_apart))
+        first, last = (b.udiv(constant(bound), cotangent.each) for bound in (
             start, add(b, add(b, start, depth), -1)))
 
         def image(i: ir.Value, _: Sums) -> Sums:
             number = b.add(first, i)
-            begin = b.mul(number, self.each)
+            begin = b.mul(number, cotangent.each)
             low = b.intrinsic("smax", begin.type, (begin, constant(start)))
-            end = min_of(b, b.add(begin, self.each), add(b, start, depth))
+            end = min_of(b, b.add(begin, cotangent.each), add(b, start, depth))
             done = b.sub(low, constant(start))
-            into = offset_bytes(
-                b, self._packed(local), multiply(b, done, self.tile.columns * self.size)
-            )
-            here = offset_bytes(b, source, b.mul(number, self.image_apart))
-            with b.if_else(self.flat) as (runs, other):
+            into = self.workspace.packed_panel(local)
+            into = offset_bytes(b, into, multiply(b, done, self.tile.columns * self.size))
+            here = offset_bytes(b, source, b.mul(number, cotangent.image_apart))
+            with b.if_else(cotangent.flat) as (runs, other):
                 with runs:
                     at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
-                    panel = PackedPanel(at, self.channel_apart, self.size, p.b_type, p.type,
+                    panel = PackedPanel(at, cotangent.channel_apart, self.size, p.b_type, p.type,
                                   self.tile.columns, columns.count, b.sub(end, low),
                                   self.tile.lanes)
                     pack_panel(b, panel, into)
                 with other:
-                    self._elements(here, b.sub(low, begin), b.sub(end, low), columns.count, into)
+                    first_position, many = b.sub(low, begin), b.sub(end, low)
+                    self._pack_elements(here, first_position, many, columns.count, into)
             return []
 
         emit_loop(b, b.add(b.sub(last, first), constant(1)), [], image)
 
-    def _elements(self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number,
-                  into: ir.Value) -> None:
+    def _pack_elements(
+        self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number, into: ir.Value
+    ) -> None:
         """Some positions of an image, one number after another."""
-        b, kind, line = self.builder, memory_type(self.p.type), self.image.columns
+        b, kind, cotangent = self.builder, memory_type(self.p.type), self.cotangent
+        line = cotangent.image.columns
 
         def position(i: ir.Value, carried: Sums) -> Sums:
             row, place = carried
-            at = offset_bytes(
-                b, image, b.add(b.mul(row, self.row_apart), b.mul(place, self.place_apart))
-            )
+            offset = b.mul(row, cotangent.row_apart)
+            offset = b.add(offset, b.mul(place, cotangent.place_apart))
+            at = offset_bytes(b, image, offset)
             target = offset_bytes(b, into, multiply(b, i, self.tile.columns * self.size))
 
             def channel(j: ir.Value, _: Sums) -> Sums:
-                value = b.load(offset_bytes(b, at, b.mul(j, self.channel_apart)), typ=kind,
+                value = b.load(offset_bytes(b, at, b.mul(j, cotangent.channel_apart)), typ=kind,
                                align=self.size)
                 b.store(value, offset_bytes(b, target, multiply(b, j, self.size)), align=self.size)
                 return []
@@ -158,50 +202,78 @@ class ImplicitGemmWeight(DynamicMacroKernel):
 
         emit_loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
 
-    # ------------------------------------------------------------------------------- tiles
 
-    def _tile(
+class GradientTileKernel(TileKernel):
+    """Multiplies tiles whose rows are runs of packed positions."""
+
+    def __init__(
+        self, product: Product, workspace: Workspace, partial_sums: PartialSums,
+        epilogue: TileEpilogue, packer: GradientPacker,
+    ) -> None:
+        super().__init__(product, workspace, partial_sums, epilogue)
+        self.packer = packer
+
+    def costs(self) -> tuple[int, int, int]:
+        """Windows are packed once for each panel of channels, those for each group of rows."""
+        tile = self.tile
+        return tile.rows * tile.vectors, 2 * tile.columns, tile.rows
+
+    def emit(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
     ) -> None:
         """One tile: its sums over a block of positions, and what becomes of them."""
         b, tile, p = self.builder, self.tile, self.p
         run, step = tile.columns * self.size, self.tile.columns * self.size
-        local = subtract(b, group, work.g0)
-        a = offset_bytes(b, self.memory, multiply(b, local, rows * run))
-        at = self._packed(subtract(b, panel, work.near))
-        partial_sums = self._kept(local, panel, work)
+        local = subtract(b, group, work.first_group)
+        a = offset_bytes(b, self.workspace.memory, multiply(b, local, rows * run))
+        at = self.workspace.packed_panel(subtract(b, panel, work.first_packed))
+        partial_sums = self.partial_sums.address(local, panel, work)
         assert work.ends is not None
-        sums = self._resumed(tile, partial_sums, work.ends[0])
+        sums = self.partial_sums.load(tile, partial_sums, work.ends[0])
         offsets = [i * run for i in range(rows)]
         full = b.udiv(constant(work.depth), constant(tile.columns))
         rest = b.urem(constant(work.depth), constant(tile.columns))
-        whole = [DepthLoop(full, self.apart, tile.columns * step),
+        whole = [DepthLoop(full, self.packer.apart, tile.columns * step),
                  DepthLoop(tile.columns, self.size, step)]
         source = TileSource(a, offsets, at, p.type, p.type)
         sums = emit_accumulation(b, tile, source, whole, sums, self.plan.unroll)
-        source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.apart)),
+        source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.packer.apart)),
                          b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))
         sums = emit_accumulation(b, tile, source, [DepthLoop(rest, self.size, step)], sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
-                self._finish(tile, sums, multiply(b, group, rows), valid, columns)
+                self.epilogue.finish(tile, sums, multiply(b, group, rows), valid, columns)
             with more:
-                self._keep(tile, sums, partial_sums)
+                self.partial_sums.store(tile, sums, partial_sums)
 
-    def _finish(
+
+class WeightEpilogue(TileEpilogue):
+    """Stores gradients of weights, which may lie in any order."""
+
+    def __init__(
+        self, product: Product, workspace: Workspace, partial_sums: PartialSums,
+        windows: Im2colPacker, layout: _WeightLayout,
+    ) -> None:
+        super().__init__(product, workspace, partial_sums)
+        self.windows, self.layout, self.image = windows, layout, layout.image
+        self.p, self.tile = product.p, product.tile
+
+    def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         """Runs of rows where weights lie so, else one number at a time."""
-        b, slot = self.builder, self._tile_slot()
-        self._keep(tile, sums, slot)
-        with b.if_else(self.in_order) as (runs, other):
+        b, slot = self.builder, self.workspace.tile_slot()
+        self.partial_sums.store(tile, sums, slot)
+        with b.if_else(self.layout.in_order) as (runs, other):
             with runs:
-                self._runs(slot, first, valid, columns)
+                self._store_runs(slot, first, valid, columns)
             with other:
-                self._numbers(slot, first, valid, columns)
+                self._store_elements(slot, first, valid, columns)
 
-    def _runs(self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns) -> None:
+    def _store_runs(
+        self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
+    ) -> None:
         """Squares of rows by columns are turned, so that lanes run along the rows."""
         b, tile = self.builder, self.tile
         lanes, stride = tile.lanes, tile.columns * self.size
@@ -214,36 +286,39 @@ class ImplicitGemmWeight(DynamicMacroKernel):
                 source = offset_bytes(b, slot, begin * stride)
                 source = offset_bytes(b, source, multiply(b, done, self.size))
                 rows = min(lanes, tile.rows - begin)
-                transpose_into(b, tile.type, lanes, source, stride, rows, lanes, self.square)
+                transpose_into(b, tile.type, lanes, source, stride, rows, lanes, self.layout.square)
                 mask = first_lanes(b, constant(add(b, valid, -begin)), lanes)
-                self._turned(column, left, constant(add(b, first, begin)), mask)
+                self._store_square(column, left, constant(add(b, first, begin)), mask)
             return []
 
         emit_loop(b, ceil_divide(b, constant(columns.count), lanes), [], square)
 
-    def _turned(self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
-                ) -> None:
+    def _store_square(
+        self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
+    ) -> None:
         """The lines of the square: `count` columns, with rows in lanes."""
         b, tile, image = self.builder, self.tile, self.image
         known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
 
         def channel(c: ir.Value, _: Sums) -> Sums:
-            line = offset_bytes(b, self.square, multiply(b, c, tile.lanes * self.size))
+            line = offset_bytes(b, self.layout.square, multiply(b, c, tile.lanes * self.size))
             value = load_vector(b, line, tile.type, tile.lanes)
             at = {**known, self.column: constant(add(b, c, column))}
-            emit_epilogue(self.context, self.ordered_body, at, (image.columns.entry.index, row),
-                                  tile.lanes, value, mask)
+            emit_epilogue(self.context, self.layout.ordered_body, at,
+                          (image.columns.entry.index, row), tile.lanes, value, mask)
             return []
 
         emit_loop(b, count, [], channel)
 
-    def _numbers(self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns) -> None:
+    def _store_elements(
+        self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
+    ) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         entries = image.columns.entries
 
         def row(i: ir.Value, _: Sums) -> Sums:
             at = add(b, i, first)
-            channel, tap = (f(constant(at), self.panel.taps) for f in (b.udiv, b.urem))
+            channel, tap = (f(constant(at), self.windows.taps) for f in (b.udiv, b.urem))
             known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
                      image.columns.entry.index: b.urem(tap, entries)}
             source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))

@@ -6,56 +6,78 @@ The loops are those of any product. A tile whose panels hold values that the ter
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Type
-from ..loops.epilogue_prefetch import prefetch_tile
 from .blocking import GemmPlan, GemmProblem
 from .amx_tiles import (
     SIDE, TILE_BYTES, configured_tiles, count_tile_steps, declare_multiplier, term_products,
 )
 from .pack import min_of
 from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
-from .macro_kernel import DepthBlock, MacroKernel, PanelColumns, subtract
-from ..loops.work_partition import TileRange
+from .macro_kernel import MacroKernel
+from .operand_packer import OperandPacker
+from .partial_sums import PartialSums
+from .product import DepthBlock, PanelColumns, Product
+from .tile_epilogue import TileEpilogue
+from .tile_kernel import TileKernel
+from .tile_loops import TileLoops
+from .workspace import Workspace
 from .micro_kernel import MicroTile, Sums
 from ..llvm.loop import emit_loop
-from ..llvm.address import add, constant, multiply, offset_bytes
+from ..llvm.address import add, constant, multiply, offset_bytes, subtract
 from ..llvm.types import I64, Number
 
 
-class AmxMacroKernel(MacroKernel):
-    """Emits one product in bfloat16 terms."""
+@dataclass(frozen=True)
+class _Terms:
+    """How many bfloat16 terms each operand has; `checked`: several, so that they may not do."""
 
-    def __init__(self, context: Any, statement: Contract, p: GemmProblem, plan: GemmPlan) -> None:
-        self.parts = (
-            count_bf16_terms(p.a_type, p.precision),
-            count_bf16_terms(p.b_type, p.precision),
+    parts: tuple[int, int]
+
+    @property
+    def checked(self) -> bool:  # what is not finite is so in a single term
+        return max(self.parts) > 1
+
+
+class _FallbackFlags:
+    """For each packed panel, whether its terms do not represent its values."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.groups_at = workspace.reserve(8 * int(workspace.block_groups))
+        self.panels_at = workspace.reserve(8 * int(workspace.near_panels))
+
+    def of_group(self, i: Number) -> ir.Value:
+        """The flag of a packed group of rows."""
+        return self._flag(self.groups_at, i)
+
+    def of_panel(self, i: Number) -> ir.Value:
+        """The flag of a packed panel of columns."""
+        return self._flag(self.panels_at, i)
+
+    def _flag(self, first: int, i: Number) -> ir.Value:
+        b = self.workspace.builder
+        return offset_bytes(
+            b, offset_bytes(b, self.workspace.memory, first), multiply(b, i, 8)
         )
-        self.checked = max(self.parts) > 1  # what is not finite is so in a single part
-        super().__init__(context, statement, p, plan)
-        self.a_flags_at = self.bytes
-        self.b_flags_at = self.a_flags_at + 8 * int(self.block_groups)
-        self.bytes = self.b_flags_at + 8 * int(self.near_panels)
 
-    def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
-        """Of a panel: for each step of the depth two tiles of each part."""
-        parts = count_bf16_terms(stored, self.p.precision)
-        return multiply(self.builder, count_tile_steps(self.builder, depth), 2 * TILE_BYTES * parts)
 
-    def costs(self) -> tuple[int, int, int]:
-        """In half cycles a step of the depth, as for register tiles."""
-        return 4 * len(term_products(*self.parts)), 8 * self.parts[1], 8 * self.parts[0]
+class AmxPacker(OperandPacker):
+    """Packs panels of bfloat16 terms."""
 
-    def _share(self, share: TileRange) -> None:
-        with configured_tiles(self.builder):
-            super()._share(share)
+    def __init__(
+        self, product: Product, workspace: Workspace, loops: TileLoops, terms: _Terms,
+        flags: _FallbackFlags,
+    ) -> None:
+        super().__init__(product, workspace, loops)
+        self.terms, self.flags = terms, flags
 
-    # -------------------------------------------------------------------- packing
-
-    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+    def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
         source = offset_bytes(b, p.a, multiply(b, start, p.a_depth))
 
@@ -64,25 +86,27 @@ class AmxMacroKernel(MacroKernel):
             valid = min_of(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
             operand = SplitOperand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
-                              self.parts[0], False, self.checked)
-            into = offset_bytes(b, self.memory, multiply(b, i, self.group_bytes))
-            self._packed_parts(operand, into, self._flag(self.a_flags_at, i))
+                              self.terms.parts[0], False, self.terms.checked)
+            into = self.workspace.packed_group(i)
+            self._split_into(operand, into, self.flags.of_group(i))
             return []
 
         emit_loop(b, subtract(b, g1, g0), [], pack_group)
 
-    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        self._pack_each(q0, q1, q0, start, depth)
+    def pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
+        self.pack_each(q0, q1, q0, start, depth)
 
-    def _pack_b(self, columns: PanelColumns, local: Number, start: Number, depth: Number) -> None:
+    def _pack_panel(
+        self, columns: PanelColumns, local: Number, start: Number, depth: Number
+    ) -> None:
         b, p = self.builder, self.p
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
                    multiply(b, start, p.b_depth))
         operand = SplitOperand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
-                          self.parts[1], True, self.checked)
-        self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
+                          self.terms.parts[1], True, self.terms.checked)
+        self._split_into(operand, self.workspace.packed_panel(local), self.flags.of_panel(local))
 
-    def _packed_parts(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
+    def _split_into(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
         """Packs a panel and records whether it needs the fallback."""
         b = self.builder
         along = operand.depth_stride == operand.stored.size
@@ -90,35 +114,45 @@ class AmxMacroKernel(MacroKernel):
         arguments = [operand.pointer, *map(constant, (stride, operand.valid, operand.depth)), into]
         b.store(b.call(declare_packer(b.module, operand), arguments), flag, align=8)
 
-    def _flag(self, first: int, i: Number) -> ir.Value:
-        b = self.builder
-        return offset_bytes(b, offset_bytes(b, self.memory, first), multiply(b, i, 8))
 
-    # ---------------------------------------------------------------------- tiles
+class AmxTileKernel(TileKernel):
+    """Multiplies tiles on the matrix unit."""
 
-    def _tile(
+    def __init__(
+        self, product: Product, workspace: Workspace, partial_sums: PartialSums,
+        epilogue: TileEpilogue, terms: _Terms, flags: _FallbackFlags,
+    ) -> None:
+        super().__init__(product, workspace, partial_sums, epilogue)
+        self.terms, self.flags = terms, flags
+
+    def costs(self) -> tuple[int, int, int]:
+        """In half cycles a step of the depth, as for register tiles."""
+        parts = self.terms.parts
+        return 4 * len(term_products(*parts)), 8 * parts[1], 8 * parts[0]
+
+    def configure(self) -> AbstractContextManager[None]:
+        """Tiles are configured while they are in use."""
+        return configured_tiles(self.builder)
+
+    def emit(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
     ) -> None:
         b = self.builder
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, Type.F32)
-        local, near = subtract(b, group, work.g0), subtract(b, panel, work.near)
+        local, near = subtract(b, group, work.first_group), subtract(b, panel, work.first_packed)
         first = multiply(b, group, self.tile.rows)
         if work.ends is None:
-            prefetch_tile(self.context, self.streams, (self.row, first, rows),
-                  (self.column, columns.first, tile.columns))
-            sums = self._tile_slot()
+            self.product.prefetch_epilogue(first, rows, columns.first, tile.columns)
+            sums = self.workspace.tile_slot()
             self._multiply(tile, local, near, work.depth, sums, constant(0))
-            self._looped(tile, sums, first, valid, columns)
+            self.epilogue.run_on_memory(tile, sums, first, valid, columns)
             return
-        index = add(b, multiply(b, local, self.block_panels), subtract(b, panel, work.p0))
-        partial_sums = offset_bytes(
-            b, offset_bytes(b, self.memory, self.sums_at), multiply(b, index, self.tile_bytes)
-        )
+        partial_sums = self.partial_sums.address(local, panel, work)
         resume = b.zext(b.not_(work.ends[0]), I64)
         self._multiply(tile, local, near, work.depth, partial_sums, resume)
         with b.if_then(work.ends[1]):
-            self._looped(tile, partial_sums, first, valid, columns)
+            self.epilogue.run_on_memory(tile, partial_sums, first, valid, columns)
 
     def _multiply(
         self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
@@ -126,22 +160,43 @@ class AmxMacroKernel(MacroKernel):
     ) -> None:
         """The sums of a tile, by AMX or by the fallback."""
         b = self.builder
-        a, panel = (
-            offset_bytes(b, self.memory, multiply(b, local, self.group_bytes)),
-            self._packed(near),
-        )
+        a, panel = self.workspace.packed_group(local), self.workspace.packed_panel(near)
         steps = constant(count_tile_steps(b, depth))
         arguments = [a, panel, steps, sums, resume]
-        unit = declare_multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.parts)
-        if not self.checked:
+        unit = declare_multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.terms.parts)
+        if not self.terms.checked:
             b.call(unit, arguments)
             return
-        flags = [b.load(self._flag(at, i), typ=I64, align=8)
-                 for at, i in ((self.a_flags_at, local), (self.b_flags_at, near))]
+        flags = [b.load(flag(i), typ=I64, align=8)
+                 for flag, i in ((self.flags.of_group, local), (self.flags.of_panel, near))]
         odd = b.icmp_signed("!=", b.or_(*flags), constant(0))
         with b.if_else(odd, likely=False) as (rare, usual):
             with rare:
                 shape = [constant(tile.rows), constant(tile.vectors)]
-                b.call(declare_fallback(b.module, self.parts), [*arguments, *shape])
+                b.call(declare_fallback(b.module, self.terms.parts), [*arguments, *shape])
             with usual:
                 b.call(unit, arguments)
+
+
+def emit_amx_product(
+    context: Any, statement: Contract, p: GemmProblem, plan: GemmPlan
+) -> None:
+    """Emit a product in bfloat16 terms."""
+    terms = _Terms((
+        count_bf16_terms(p.a_type, p.precision), count_bf16_terms(p.b_type, p.precision),
+    ))
+    product = Product(context, statement, p, plan)
+
+    def panel_bytes(depth: Number, width: int, stored: Type) -> Number:
+        """Of a panel: for each step of the depth two tiles of each term."""
+        steps = count_tile_steps(product.builder, depth)
+        size = 2 * TILE_BYTES * count_bf16_terms(stored, p.precision)
+        return multiply(product.builder, steps, size)
+
+    workspace, loops = Workspace(product, panel_bytes), TileLoops(product)
+    flags = _FallbackFlags(workspace)
+    packer = AmxPacker(product, workspace, loops, terms, flags)
+    partial_sums = PartialSums(product, workspace)
+    epilogue = TileEpilogue(product, workspace, partial_sums)
+    tiles = AmxTileKernel(product, workspace, partial_sums, epilogue, terms, flags)
+    MacroKernel(product, workspace, loops, packer, tiles).emit()

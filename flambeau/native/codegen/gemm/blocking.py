@@ -244,3 +244,13 @@ def is_cheap_epilogue(body: list) -> bool:
     ]
     costly = any(step.operation in _COSTLY_OPERATIONS for step in steps)
     return not costly and len(steps) <= MAX_UNROLLED_EPILOGUE_OPERATIONS and len(body) <= 2
+
+
+def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_GEMM_UNCUT_DEPTH) -> GemmPlan:
+    """A plan for run-time extents: it packs everything, and cuts a depth above about `depth`."""
+    registers = context.target.vector_registers
+    rows, vectors = (8, 3) if registers == 32 else (6, 2)
+    tile = MicroTile(rows, vectors, context.target.lanes(p.type), p.type)
+    whole = depth // tile.columns * tile.columns
+    unroll = choose_unroll(rows, vectors, registers, whole, False)
+    return GemmPlan(tile, True, True, whole, True, unroll)

@@ -11,8 +11,9 @@ from .dot_products import DotProductKernel, is_few_row_product
 from .blocking import GemmProblem, is_known, match_gemm, plan_gemm
 from .pack import min_of
 from .amx_blocking import is_profitable, plan_amx
-from .amx_gemm import AmxMacroKernel
-from .macro_kernel import MacroKernel
+from .amx_gemm import emit_amx_product
+from .macro_kernel import emit_product
+from .product import Product
 from ..llvm.address import constant
 
 
@@ -36,7 +37,7 @@ def _emit_best(context: Any, statement: Contract, p: GemmProblem) -> None:
     if is_few_row_product(p, context.target):
         DotProductKernel(context, statement, p).emit()
     elif is_profitable(p, context.target):
-        AmxMacroKernel(context, statement, p, plan_amx(p)).emit()
+        emit_amx_product(context, statement, p, plan_amx(p))
     else:
         plan = plan_gemm(p, context.target, 1 if context.parallel else statement.shares)
-        MacroKernel(context, statement, p, plan).emit()
+        emit_product(Product(context, statement, p, plan))

@@ -32,6 +32,15 @@ def add(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return x if isinstance(y, int) and y == 0 else b.add(constant(x), constant(y))
 
 
+def subtract(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+    """x - y, folded if both are known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    if isinstance(y, int):
+        return add(b, x, -y)
+    return b.sub(constant(x), y)
+
+
 def ceil_divide(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
     """extent / size, rounded up."""
     if isinstance(size, int) and size == 1:

@@ -1,0 +1,170 @@
+"""Multiplies the tiles of a product: a tile's sums over a stretch of the depth.
+
+While a tile multiplies, it prefetches rows for the tiles after it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+
+from llvmlite import ir
+
+from ...loop_ir.ir import Type
+from ...target.cost_model import PREFETCHES_PER_TILE_ROUND, split_costs
+from ..llvm.address import add, constant, multiply, offset_bytes, subtract
+from ..llvm.loop import emit_loop
+from ..llvm.types import Number
+from ..llvm.vectors import first_lanes
+from ..loops.epilogue_prefetch import L2_LOCALITY, emit_prefetch
+from .bf16_pairs import dot_accumulate, dot_accumulate_first
+from .blocking import is_known
+from .micro_kernel import (
+    DepthLoop, MicroTile, PrefetchPlan, Sums, TileSource, emit_accumulation, emit_step, zero_sums,
+)
+from .pack import min_of
+from .partial_sums import PartialSums
+from .product import DepthBlock, PanelColumns, Product
+from .tile_epilogue import TileEpilogue
+from .workspace import Workspace
+
+
+class TileKernel:
+    """Emits tiles of one product."""
+
+    def __init__(
+        self, product: Product, workspace: Workspace, partial_sums: PartialSums,
+        epilogue: TileEpilogue,
+    ) -> None:
+        self.product, self.workspace = product, workspace
+        self.partial_sums, self.epilogue = partial_sums, epilogue
+        self.builder, self.p, self.plan = product.builder, product.p, product.plan
+        self.tile, self.size = product.tile, product.size
+
+    def costs(self) -> tuple[int, int, int]:
+        """Of a tile, and of bringing a panel of columns and a group of rows near."""
+        tile, panel, group = split_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
+        if not is_known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
+            group //= 4  # its rows are asked for meanwhile; known sizes gain nothing by it
+        return tile, panel, group
+
+    def configure(self) -> AbstractContextManager[None]:
+        """The state of the machine in which tiles are computed."""
+        return nullcontext()
+
+    def emit(
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
+        work: DepthBlock,
+    ) -> None:
+        """One tile: its sums over this stretch of the depth, and what becomes of them."""
+        b, p, plan = self.builder, self.p, self.plan
+        tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
+        local = subtract(b, group, work.first_group)
+        near = subtract(b, panel, work.first_packed)
+        first = multiply(b, group, self.tile.rows)
+        a, offsets, a_step, a_type = self._locate_rows(first, local, rows, valid, work.start)
+        mask = None
+        if plan.pack_b:
+            at = self.workspace.packed_panel(near)
+            b_step, b_type = tile.columns * self.size, self.product.packed_type
+        else:
+            at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                       multiply(b, work.start, p.b_depth))
+            b_step, b_type = p.b_depth, p.b_type
+            left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
+            mask = first_lanes(b, left, tile.lanes)
+        source = TileSource(
+            a, offsets, at, a_type, b_type, mask, dot_accumulate if plan.pairs else None
+        )
+        axis = DepthLoop(self.product.count_steps(work.depth), a_step, b_step)
+        ahead = self._plan_prefetch(tile, a, near, work)
+        if work.ends is None:
+            self.product.prefetch_epilogue(first, tile.rows, columns.first, tile.columns)
+            sums = self._accumulate(tile, source, axis, work.depth, zero_sums(tile), ahead)
+            self.epilogue.finish(tile, sums, first, valid, columns)
+            return
+        partial_sums = self.partial_sums.address(local, panel, work)
+        sums = self.partial_sums.load(tile, partial_sums, work.ends[0])
+        sums = self._accumulate(tile, source, axis, work.depth, sums, ahead)
+        with b.if_else(work.ends[1]) as (last, more):
+            with last:
+                self.epilogue.finish(tile, sums, first, valid, columns)
+            with more:
+                self.partial_sums.store(tile, sums, partial_sums)
+
+    def _locate_rows(
+        self, first: Number, local: Number, rows: int, valid: Number, start: Number
+    ) -> tuple[ir.Value, list[Number], Number, Type]:
+        """A group's rows of a: where they are, each row's offset, bytes of a step, its type."""
+        b, p = self.builder, self.p
+        if self.plan.pack_a:
+            packed = self.workspace.packed_group(local)
+            offsets: list[Number] = [i * self.size for i in range(rows)]
+            return packed, offsets, self.tile.rows * self.size, self.product.packed_type
+        a = offset_bytes(
+            b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
+        )
+        if self.plan.pairs:  # they lie in memory as they are wanted
+            return a, self._row_offsets(rows, valid), 2 * p.a_type.size, self.product.packed_type
+        return a, self._row_offsets(rows, valid), p.a_depth, p.a_type
+
+    def _accumulate(
+        self, tile: MicroTile, source: TileSource, axis: DepthLoop, depth: Number, sums: Sums,
+        ahead: PrefetchPlan | None,
+    ) -> Sums:
+        """A tile's sums over a stretch of the depth, added to those so far."""
+        b, plan = self.builder, self.plan
+        if plan.pack_a or not plan.pairs:
+            return emit_accumulation(b, tile, source, [axis], sums, plan.unroll, ahead)
+        whole = depth // 2 if is_known(depth) else b.lshr(depth, constant(1))
+        odd = depth % 2 if is_known(depth) else b.and_(depth, constant(1))
+        sums = emit_accumulation(
+            b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead
+        )
+        # What follows a row's last number is another row's, or nobody's.
+        last = replace(
+            source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
+            b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=dot_accumulate_first,
+        )
+        return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
+
+    def _row_offsets(self, rows: int, valid: Number) -> list[Number]:
+        """Where a tile's rows of a begin; one that is not there repeats the last one."""
+        b = self.builder
+        last = add(b, valid, -1)
+        return [multiply(b, min_of(b, i, last), self.p.a_row) for i in range(rows)]
+
+    def _plan_prefetch(
+        self, tile: MicroTile, a: ir.Value, panel: Number, work: DepthBlock
+    ) -> PrefetchPlan | None:
+        """Prefetches, while a tile multiplies, the rows of a after the tile's.
+
+        The hardware prefetcher stops at the end of each row or page. The tiles of a group split its
+        rows; `panel` is the tile's index among the packed panels.
+        """
+        b, p, rows = self.builder, self.p, tile.rows
+        near = self.workspace.a_near or p.near
+        if near or rows < self.tile.rows or not (self.plan.pack_a or p.a_depth == p.a_type.size):
+            return None
+        if self.plan.pack_a:
+            group = offset_bytes(b, a, self.workspace.group_bytes)
+            return PrefetchPlan(1, 1, rows * self.size, lambda _: group, partial(_prefetch_line, b))
+        first = multiply(b, panel, multiply(b, work.turns, PREFETCHES_PER_TILE_ROUND))
+        last = max(rows - PREFETCHES_PER_TILE_ROUND, 0)
+
+        def start(turn: ir.Value) -> ir.Value:
+            row = min_of(b, add(b, first, multiply(b, turn, PREFETCHES_PER_TILE_ROUND)), last)
+            return offset_bytes(b, a, multiply(b, add(b, row, rows), p.a_row))
+
+        def ask(place: ir.Value) -> None:
+            for i in range(min(rows, PREFETCHES_PER_TILE_ROUND)):
+                _prefetch_line(b, offset_bytes(b, place, multiply(b, i, p.a_row)))
+
+        size = self.size if self.plan.pairs else p.a_type.size
+        return PrefetchPlan(work.turns, -(-rows // PREFETCHES_PER_TILE_ROUND), size, start, ask)
+
+
+def _prefetch_line(b: ir.IRBuilder, place: ir.Value) -> None:
+    """Asks for the line of an address."""
+    emit_prefetch(b, place, False, L2_LOCALITY)

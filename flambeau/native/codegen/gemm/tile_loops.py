@@ -1,0 +1,126 @@
+"""Loops over the row groups and column panels of a product, with code of their own for edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from llvmlite import ir
+
+from ..llvm.address import add, ceil_divide, constant, multiply
+from ..llvm.loop import emit_loop
+from ..llvm.types import Number
+from .blocking import is_known
+from .micro_kernel import Sums
+from .pack import min_of
+from .product import PanelColumns, Product
+
+
+class TileLoops:
+    """Emits the loops of one product.
+
+    `narrow_edges`: the last of an unknown number of panels has tiles of its own, by its vectors.
+    """
+
+    def __init__(self, product: Product, narrow_edges: bool = True) -> None:
+        self.builder, self.p, self.tile = product.builder, product.p, product.tile
+        self.narrow_edges = narrow_edges
+
+    def in_blocks(
+        self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
+    ) -> None:
+        """body(start, end) for stretches of at most `step` between first and last."""
+        b = self.builder
+        count = ceil_divide(b, b.sub(constant(last), constant(first)), step)
+
+        def round(i: ir.Value, _: Sums) -> Sums:
+            start = add(b, first, multiply(b, i, step))
+            body(start, min_of(b, add(b, start, step), last))
+            return []
+
+        emit_loop(b, count, [], round)
+
+    def between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+        """body(i) for first <= i < last."""
+        b = self.builder
+        if isinstance(first, int) and isinstance(last, int):
+            extent: Number = last - first
+        else:
+            extent = b.sub(constant(last), constant(first))
+
+        def round(i: ir.Value, _: Sums) -> Sums:
+            body(add(b, first, i))
+            return []
+
+        emit_loop(b, extent, [], round)
+
+    def over_panels(
+        self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
+    ) -> None:
+        """body(panel, its columns); the edge panel has a body of its own, by its vectors."""
+        b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
+        if not is_known(n):
+            self._over_panels_of_unknown(first, last, body)
+            return
+        full, tail = divmod(n, width)
+        if full:
+            self.between(first, min_of(b, last, full), lambda i: body(
+                i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))
+        if tail:
+            edge = PanelColumns(full * width, tail, -(-tail // lanes))
+            self._if_beyond(last, full, lambda: body(full, edge))
+
+    def _over_panels_of_unknown(
+        self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
+    ) -> None:
+        """Panels whose last vector may be partly used; then one of fewer vectors."""
+        b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
+        most = self.tile.vectors
+
+        def panel(i: Number) -> None:
+            start = multiply(b, i, width)
+            body(i, PanelColumns(start, min_of(b, width, b.sub(n, constant(start))), most))
+
+        if not self.narrow_edges:
+            self.between(first, last, panel)
+            return
+        wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
+        self.between(first, min_of(b, last, wide), panel)
+        left = b.sub(n, b.mul(wide, constant(width)))
+        for vectors in range(1, most):
+            edge = PanelColumns(multiply(b, wide, width), left, vectors)
+            low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
+            fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
+            self._if_beyond(last, wide, partial(body, wide, edge), fits)
+
+    def over_groups(
+        self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
+    ) -> None:
+        """body(group, rows of the tile, rows that exist)."""
+        b, m, rows = self.builder, self.p.m, self.tile.rows
+        if not (is_known(m) or self.p.near):
+            self.between(first, last, lambda g: body(
+                g, rows, min_of(b, rows, b.sub(m, constant(multiply(b, g, rows))))))
+            return
+        if is_known(m):
+            full, tail = divmod(m, rows)
+            edge = tail
+        else:  # the last tile goes beyond the rows that there are
+            full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
+        if full != 0:
+            self.between(first, min_of(b, last, full), lambda g: body(g, rows, rows))
+        if tail != 0:
+            self._if_beyond(last, full, lambda: body(full, edge, tail))
+
+    def _if_beyond(
+        self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None = None
+    ) -> None:
+        """The edge part, for the thread whose share reaches over it, where it `fits`."""
+        if isinstance(end, int) and isinstance(start, int):
+            if end > start:
+                body()
+            return
+        b = self.builder
+        beyond = b.icmp_signed(">", constant(end), constant(start))
+        with b.if_then(beyond if fits is None else b.and_(beyond, fits)):
+            body()
