@@ -11,6 +11,10 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import Scalar
+from ...native.target.graph_costs import (
+    CACHE_LINE_ELEMENTS, EXPENSIVE_OPERATION, MAX_BUFFERS_READ, MAX_NARROW_COLUMNS,
+    MAX_RECOMPUTE_OPERATIONS, MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
+)
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import (
     ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
@@ -29,12 +33,6 @@ EXPENSIVE_OPERATIONS = frozenset(
         "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
     ).split()
 )
-MAX_RECOMPUTE_COST = 5  # operations per element; beyond, a shared value is stored
-MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
-CACHE_LINE_ELEMENTS = 16
-MIN_TRANSPOSED_ELEMENTS = 1 << 14  # from here on a transpose runs in square blocks
-MAX_NARROW_COLUMNS = 4  # far too few to fill a vector
-MAX_SERIAL_ELEMENTS = 1 << 15  # of a domain that one thread may iterate over alone
 
 
 class Fusion:
@@ -129,7 +127,7 @@ class Fusion:
             if (
                 shared
                 and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG)
-                and cost[id(node)] > MAX_RECOMPUTE_COST
+                and cost[id(node)] > MAX_RECOMPUTE_OPERATIONS
             ):
                 self.materialized[id(node)] = node
                 cost[id(node)] = 0
@@ -148,9 +146,10 @@ class Fusion:
         if node.op in MOVEMENTS:
             return below
         full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
-        own = 10 if node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS else 1
+        is_expensive = node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS
+        own = EXPENSIVE_OPERATION if is_expensive else 1
         if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
-            own += MAX_RECOMPUTE_COST  # compute it once, in the contraction's epilogue
+            own += MAX_RECOMPUTE_OPERATIONS  # compute it once, in the contraction's epilogue
         return own + below + (len(full) > 1)
 
     @staticmethod
@@ -398,7 +397,7 @@ def is_blocked_transpose(node: Node) -> bool:
     return (
         channels % CACHE_LINE_ELEMENTS == 0
         and features % CACHE_LINE_ELEMENTS == 0
-        and prod(node.shape) >= MIN_TRANSPOSED_ELEMENTS
+        and prod(node.shape) >= MIN_BLOCKED_TRANSPOSE_ELEMENTS
     )
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from ...native.target.graph_costs import MIN_TRANSPOSED_COPY_ELEMENTS
 from ..ir.graph import Node, Op
 from .fusion_group import INLINE, MOVEMENTS, leaves, view_through
 from ..ir.strided_view import contiguous_view
-
-MIN_ELEMENTS = 1 << 15
 
 
 def transposed_window_operands(
@@ -23,7 +22,7 @@ def transposed_window_operands(
 ) -> Iterator[Node]:
     """The operands that are expanded over windows and read against their memory order."""
     for node in nodes:
-        if node.op is not Op.APPLY or prod(node.shape) < 2 * MIN_ELEMENTS:
+        if node.op is not Op.APPLY or prod(node.shape) < 2 * MIN_TRANSPOSED_COPY_ELEMENTS:
             continue
         for operand in node.inputs:
             if (
@@ -41,7 +40,7 @@ def transposed_window_operands(
 def _is_window_operand(single: Node, node: Node) -> bool:
     """Whether an operand is expanded along an axis other than the innermost."""
     lanes = [i for i, n in enumerate(node.shape) if n != 1][-1]
-    few = MIN_ELEMENTS <= prod(single.shape) <= prod(node.shape) // 2
+    few = MIN_TRANSPOSED_COPY_ELEMENTS <= prod(single.shape) <= prod(node.shape) // 2
     return few and single.shape[lanes] == node.shape[lanes]
 
 
@@ -51,7 +50,8 @@ def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[
     seen: set[int] = set()
     for leaf, chain in leaves(share, materialized):
         window = view_through(contiguous_view(leaf.shape), chain)
-        if window is None or prod(leaf.shape) < MIN_ELEMENTS or window.strides[lanes] in (0, 1):
+        small = prod(leaf.shape) < MIN_TRANSPOSED_COPY_ELEMENTS
+        if window is None or small or window.strides[lanes] in (0, 1):
             continue
         bottom = _first_pointwise(share, leaf, materialized)
         if id(bottom) not in seen:

@@ -17,17 +17,16 @@ from ...native.loop_ir.ir import (
     ReduceOp, Index, Kernel, LoopKind, Load, Loop, IndexValue, Scalar, Statement, Store, Type,
     Update,
 )
+from ...native.target.graph_costs import (
+    ATTENTION_BLOCK, ATTENTION_DIAGONAL_STEP, ATTENTION_LANES, ATTENTION_LOCAL_BYTES,
+    MAX_UNBLOCKED_ATTENTION,
+)
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Place
 from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
 
-LOCAL_BYTES = 60 * 1024  # for the blocks of one thread
-LANES = 16  # extents of blocks are whole vectors
-BLOCK = 64  # rows and columns of a block, where so many fit
-STEP = 16  # rows or columns by which products on the diagonal grow or shrink
-MAX_UNBLOCKED = 96  # rows and columns up to this are one block, where they fit
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
 
@@ -56,17 +55,17 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
     scores, and four numbers a row are to fit."""
 
     def fits(n: int) -> bool:
-        return size * n * (depth + width + n + 4) <= LOCAL_BYTES
+        return size * n * (depth + width + n + 4) <= ATTENTION_LOCAL_BYTES
 
     extent = max(rows, columns)
     triangle = causal and rows == columns
-    if extent <= (BLOCK if triangle else MAX_UNBLOCKED) and fits(extent):
+    if extent <= (ATTENTION_BLOCK if triangle else MAX_UNBLOCKED_ATTENTION) and fits(extent):
         return extent
-    most = next((n for n in range(BLOCK, 0, -LANES) if fits(n)), 0)
+    most = next((n for n in range(ATTENTION_BLOCK, 0, -ATTENTION_LANES) if fits(n)), 0)
     if not most:
         return 0
     each = -(-extent // -(-extent // most))
-    return min(-(-each // LANES) * LANES, most)
+    return min(-(-each // ATTENTION_LANES) * ATTENTION_LANES, most)
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,9 @@ class _Blocks:
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
         )
         self.has_column_blocks = self.columns > self.size
-        self.transposes_rows = self.has_column_blocks or (self.triangle and self.size > STEP)
+        self.transposes_rows = self.has_column_blocks or (
+            self.triangle and self.size > ATTENTION_DIAGONAL_STEP
+        )
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
         if mask is not None:
             place = self.layout.seen(mask)
@@ -245,8 +246,8 @@ class _Blocks:
     def visible_parts(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """Parts that together have all that is not hidden: wide ones, of two steps of rows."""
         result: list[_Part] = []
-        for first, count in self._diagonal_steps(visit, rows, 2 * STEP):
-            near = min(STEP, count)
+        for first, count in self._diagonal_steps(visit, rows, 2 * ATTENTION_DIAGONAL_STEP):
+            near = min(ATTENTION_DIAGONAL_STEP, count)
             result.append(_Part((0, first + near), (first, count)))
             if count > near:
                 result.append(_Part((first + near, count - near), (first + near, count - near)))
@@ -255,13 +256,13 @@ class _Blocks:
     def by_rows(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few rows each, with all columns that they see."""
         result = [_Part((0, first + n), (first, n))
-                  for first, n in self._diagonal_steps(visit, rows, STEP)]
+                  for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few columns each, with all rows that see them."""
         result = [_Part((first, n), (first, rows.count - first))
-                 for first, n in self._diagonal_steps(visit, rows, STEP)]
+                 for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def loop_over_visit(self, visit: _Visit, body: list[Statement]) -> list[Statement]:

@@ -16,21 +16,21 @@ from ...native.loop_ir.ir import (
 )
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
+from ...native.target.graph_costs import (
+    CACHE_LINE_ELEMENTS, CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_NARROW_COLUMNS,
+    MAX_ROW_SCRATCH_ELEMENTS,
+)
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import (
     FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
 )
 from ..fusion.placement import Place
 from ..fusion.fusion import (
-    CACHE_LINE_ELEMENTS, EXPENSIVE_OPERATIONS, MAX_NARROW_COLUMNS, Fusion, is_blocked_transpose,
+    EXPENSIVE_OPERATIONS, Fusion, is_blocked_transpose,
 )
 from ..ir.strided_view import StridedView
 from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
-
-CHUNK_ELEMENTS = 8192  # elements that one thread takes at a time
-COLUMN_BLOCK = 64  # columns that are folded side by side
-MAX_SCRATCH_BYTES = 8192  # elements of a row that a kernel keeps from one stage to the next
 
 
 def chunk_for(extent: int, count: int) -> int:
@@ -148,8 +148,8 @@ class LoopKernel:
         ):
             return False
         rows = _extent(shape, free[-1])
-        return rows >= COLUMN_BLOCK // 4 and (
-            prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK == 0
+        return rows >= COLUMN_BLOCK_ELEMENTS // 4 and (
+            prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK_ELEMENTS == 0
         )
 
     def _loop_over_elements(self, merged_axes: list[list[int]]) -> list[Statement]:
@@ -225,7 +225,8 @@ class LoopKernel:
         extent = _extent(shape, last)
         rounds = prod(_extent(shape, axes) for axes in outer)
         lane, chunk = Index("lane"), Index("chunk")
-        width = next((c for c in (COLUMN_BLOCK, 32, 16) if extent % c == 0 and extent > c), 0)
+        widths = (COLUMN_BLOCK_ELEMENTS, 32, 16)
+        width = next((c for c in widths if extent % c == 0 and extent > c), 0)
         if width and rounds < 8 and prod(shape) > CHUNK_ELEMENTS:
             at[last[-1]] = (0, ((chunk, width), (lane, 1)))
             body: list[Statement] = [
@@ -323,7 +324,7 @@ class LoopKernel:
         """Whether a later stage reads a costly value that is not stored anyway."""
         if not folded or self.columns or self.layout.targets(node):
             return False
-        if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_SCRATCH_BYTES:
+        if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_ROW_SCRATCH_ELEMENTS:
             return False
         costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
                      for item in fused_nodes(node, self.materialized))

@@ -10,16 +10,14 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import Type
+from ...native.target.graph_costs import (
+    HUGE_WEIGHT_ELEMENTS, LARGE_WEIGHT_ELEMENTS, MAX_MATMUL_PIXELS, MAX_MATMUL_PIXELS_INFERENCE,
+    MAX_MATMUL_TAPS,
+)
 from ..ir.graph import (
     Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite, strided_slice, with_inputs,
     with_origin,
 )
-
-LARGE_WEIGHT_ELEMENTS = 1 << 17  # from here on packing the weight dominates
-HUGE_WEIGHT_ELEMENTS = 1 << 20
-MAX_PIXELS = 128  # of all images
-MAX_PIXELS_INFERENCE = 256  # no weight gradient reads the result channels-last, weight not huge
-MAX_TAPS = 25  # windows are written out one tap at a time
 
 
 def convert_small_conv_to_matmul(graph: Graph) -> Graph:
@@ -27,7 +25,7 @@ def convert_small_conv_to_matmul(graph: Graph) -> Graph:
     operations = {node.op for node in graph.nodes()}
     if Op.CONV not in operations:
         return graph
-    max_pixels = MAX_PIXELS if Op.CONV_WEIGHT in operations else MAX_PIXELS_INFERENCE
+    max_pixels = MAX_MATMUL_PIXELS if Op.CONV_WEIGHT in operations else MAX_MATMUL_PIXELS_INFERENCE
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
         node = with_inputs(node, inputs)
@@ -45,10 +43,10 @@ def _is_profitable(node: Node, max_pixels: int) -> bool:
     """
     _, w = node.inputs
     pixels, size = prod(node.shape[:3]), prod(w.shape)
-    limit = MAX_PIXELS if size >= HUGE_WEIGHT_ELEMENTS else max_pixels
+    limit = MAX_MATMUL_PIXELS if size >= HUGE_WEIGHT_ELEMENTS else max_pixels
     return (
         node.type in (Type.F32, Type.F64) and node.groups == 1
-        and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= MAX_TAPS
+        and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= MAX_MATMUL_TAPS
         and size >= LARGE_WEIGHT_ELEMENTS and 1 < pixels <= limit
     )
 

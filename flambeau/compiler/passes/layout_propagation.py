@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from math import prod
 
+from ...native.target.graph_costs import NEGLIGIBLE_PERMUTE_RATIO
 from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Graph, Node, Op, permute, rewrite, reshape, with_inputs
 from ..ir.strided_view import match_axis_groups
-
-NEGLIGIBLE_RATIO = 32  # an input this many times smaller than the result costs nothing to permute
 
 
 def propagate_layouts(graph: Graph) -> Graph:
@@ -43,7 +42,7 @@ def _apply(node: Node) -> Node:
     weights: dict[tuple[int, ...] | None, int] = {}
     for a in node.inputs:
         count = prod(a.shape)
-        if count * NEGLIGIBLE_RATIO >= size:
+        if count * NEGLIGIBLE_PERMUTE_RATIO >= size:
             sinks = a.op is Op.PERMUTE and a.inputs[0].op is not Op.CONV_WEIGHT
             axes = a.axes if sinks else None
             weights[axes] = weights.get(axes, 0) + count

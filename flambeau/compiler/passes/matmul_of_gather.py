@@ -9,14 +9,12 @@ directions.
 from __future__ import annotations
 
 from ...native.loop_ir.ir import ReduceOp, Type
+from ...native.target.graph_costs import MIN_GATHERED_DEPTH, MIN_GATHER_REPEATS
 from ..ir.axis_order import inverse_permutation
 from ..ir.graph import (
     Graph, Node, Op, cast, matmul, permute, reduce, reshape, rewrite, users, with_inputs,
     with_origin,
 )
-
-MIN_REPEATS_PER_ROW = 4  # how often a table row is gathered, on average
-MIN_DEPTH = 16  # multiplications saved per gathered element
 
 
 def move_matmul_before_gather(graph: Graph) -> Graph:
@@ -57,7 +55,7 @@ def _match_gather(node: Node) -> tuple[Node, Node] | None:
     if below.op is not Op.TAKE or len(below.inputs[0].shape) != 2:
         return None
     table, index = below.inputs
-    if not node.shape[0] or table.shape[0] * MIN_REPEATS_PER_ROW > node.shape[0]:
+    if not node.shape[0] or table.shape[0] * MIN_GATHER_REPEATS > node.shape[0]:
         return None
     for move in reversed(chain):
         if move.op is Op.PERMUTE:
@@ -71,7 +69,7 @@ def _rewrite_gathered_lhs(node: Node) -> Node | None:
     """take(table, i) @ b as take(table @ b, i)."""
     a, b = node.inputs
     gather = _match_gather(a)
-    if gather is None or b.shape[0] < MIN_DEPTH:
+    if gather is None or b.shape[0] < MIN_GATHERED_DEPTH:
         return None
     table, index = gather
     product = matmul(table, b, node.precision)
@@ -81,7 +79,7 @@ def _rewrite_gathered_lhs(node: Node) -> Node | None:
 def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | None:
     """a @ take(table, i), or take(table, i).T @ b: scatter the other operand, then multiply."""
     a, b = node.inputs
-    if node.type not in (Type.F32, Type.F64) or min(node.shape) < MIN_DEPTH:
+    if node.type not in (Type.F32, Type.F64) or min(node.shape) < MIN_GATHERED_DEPTH:
         return None
     gather = _match_gather(b)
     if gather is not None:
@@ -104,9 +102,9 @@ def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | 
     if below.op is not Op.MATMUL or len(below.shape) != 2 or len(node.shape) != 2:
         return None
     a, b = below.inputs
-    if len(index.shape) != 1 or b.shape[1] < MIN_DEPTH:
+    if len(index.shape) != 1 or b.shape[1] < MIN_GATHERED_DEPTH:
         return None
-    if node.shape[0] * MIN_REPEATS_PER_ROW > index.shape[0]:
+    if node.shape[0] * MIN_GATHER_REPEATS > index.shape[0]:
         return None
     for move in chain:
         if move.op is Op.PERMUTE:

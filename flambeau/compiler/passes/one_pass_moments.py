@@ -11,13 +11,13 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
+from ...native.target.graph_costs import (
+    MIN_OUTPUTS_PER_WEIGHT, MOMENT_SAMPLE_ROWS, SECOND_PASS_CACHED_BYTES,
+)
 from ..ir.graph import (
     Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs, with_origin,
 )
 
-MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached for the second pass
-SAMPLE_ROWS = 8  # neighboring rows whose mean is the estimate
-MIN_OUTPUTS_PER_WEIGHT = 16  # below, recomputing a convolution's sample costs too much
 Moments = tuple[Node, Node]
 
 
@@ -42,9 +42,11 @@ def compute_moments_in_one_pass(graph: Graph) -> Graph:
 
 def _match_variance(node: Node) -> tuple[Node, Node | None]:
     """sum((x - mean)^2) with the sum that the mean comes from; None for any other node."""
-    if not _is_row_sum(node) or prod(node.inputs[0].shape) < MIN_ELEMENTS:
+    if not _is_row_sum(node):
         return node, None
     square = node.inputs[0]
+    if square.type.size * prod(square.shape) < SECOND_PASS_CACHED_BYTES:
+        return node, None
     if square.op is not Op.APPLY or square.operation is not Scalar.MUL:
         return node, None
     a, b = square.inputs
@@ -90,7 +92,7 @@ def _shifted_moments(total: Node) -> Moments:
 def _sample_rows(x: Node) -> Node:
     """Neighboring rows from the middle; rows of a convolution are computed from its inputs."""
     *outer, wide, columns = x.shape
-    count = min(SAMPLE_ROWS, wide)
+    count = min(MOMENT_SAMPLE_ROWS, wide)
     starts = [*(n // 2 for n in outer), (wide - count) // 2]
     shape = (*(1 for _ in outer), count, columns)
     if x.op is not Op.CONV or prod(x.inputs[1].shape) * MIN_OUTPUTS_PER_WEIGHT > prod(x.shape):

@@ -14,12 +14,11 @@ from math import prod
 import numpy as np
 
 from ...native.loop_ir.ir import ReduceOp, Scalar
+from ...native.target.graph_costs import MAX_GATHERED_ARRAYS
 from ..ir.graph import (
     Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
     with_inputs, with_origin,
 )
-
-MAX_GATHERED_ARRAYS = 2  # that a factor may be computed from
 
 
 def factor_pool_backward(graph: Graph) -> Graph:

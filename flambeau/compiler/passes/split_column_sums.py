@@ -11,13 +11,10 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
+from ...native.target.graph_costs import MAX_SUM_CHAIN, SECOND_PASS_CACHED_BYTES, VECTOR_COLUMNS
 from ..ir.graph import (
     CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs, with_origin,
 )
-
-MIN_ELEMENTS = 1 << 16  # smaller arrays are still cached when they are read again
-MIN_COLUMNS = 16  # a full vector
-MAX_CHAIN_LENGTH = 4096  # of additions in sequence: rounding errors grow with it
 
 
 def split_column_sums(graph: Graph) -> Graph:
@@ -32,10 +29,10 @@ def _split(node: Node, parts: int) -> Node:
     (a,) = node.inputs
     last = len(a.shape) - 1
     result_axes = [i for i, n in enumerate(node.shape) if n != 1]
-    if result_axes != [last] or last in node.axes or node.shape[last] < MIN_COLUMNS:
+    if result_axes != [last] or last in node.axes or node.shape[last] < VECTOR_COLUMNS:
         return node
     rows = prod(a.shape[:last])
-    if prod(a.shape) < MIN_ELEMENTS or rows < MIN_COLUMNS * parts:
+    if a.type.size * prod(a.shape) < SECOND_PASS_CACHED_BYTES or rows < VECTOR_COLUMNS * parts:
         return node
     axes = _inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
     if axes is None:
@@ -57,9 +54,9 @@ def _inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
     """The axes to sum within a part; one axis is left for later where a chain would be too long."""
     axes = list(range(len(shape) - 1))
     rows = prod(shape[:-1]) // parts
-    if rows <= MAX_CHAIN_LENGTH:
+    if rows <= MAX_SUM_CHAIN:
         return axes
     for axis in axes[1:]:
-        if rows // shape[axis] <= MAX_CHAIN_LENGTH:
+        if rows // shape[axis] <= MAX_SUM_CHAIN:
             return [i for i in axes if i != axis]
     return None

@@ -12,14 +12,12 @@ from math import prod
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS, utilization
+from ...native.target.graph_costs import (
+    MAX_ADDED_PARTS, MAX_WEIGHT_PARTS, MIN_READ_RATIO, RELATIVE_COST_PER_ROUND,
+)
 from ..ir.graph import (
     Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs, with_origin,
 )
-
-MAX_ADDED_PARTS = 8  # more parts are reduced by a kernel of their own
-MAX_PARTS = 64
-COST_PER_ROUND = 0.04  # relative to the time of all parts
-MIN_READ_RATIO = 16  # operands are at least this many times larger than two parts together
 
 
 def split_conv_weight_gradients(graph: Graph) -> Graph:
@@ -32,8 +30,13 @@ def choose_part_count(images: int, threads: int) -> int:
     """How many equal parts keep the threads evenly busy in few rounds; 1 where none does."""
     if threads <= TYPICAL_THREADS:
         return threads if images % threads == 0 else 1
-    divisors = [p for p in range(1, min(4 * threads, images, MAX_PARTS) + 1) if images % p == 0]
-    return max(divisors, key=lambda p: utilization(p, threads) - COST_PER_ROUND * -(-p // threads))
+    most = min(4 * threads, images, MAX_WEIGHT_PARTS)
+    divisors = [p for p in range(1, most + 1) if images % p == 0]
+
+    def gain(parts: int) -> float:
+        return utilization(parts, threads) - RELATIVE_COST_PER_ROUND * -(-parts // threads)
+
+    return max(divisors, key=gain)
 
 
 def _split(node: Node, threads: int) -> Node:

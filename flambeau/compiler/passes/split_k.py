@@ -13,17 +13,12 @@ from math import prod
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
+from ...native.target.graph_costs import (
+    MAX_SPLIT_K_RELATIVE_COST, MIN_SPLIT_K_DEPTH, split_cost, unsplit_cost,
+)
 from ..ir.graph import (
     Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs, with_origin,
 )
-
-MIN_DEPTH_PER_PART = 256
-MAX_RELATIVE_COST = 0.85  # splitting must cost less than this share of the unsplit product
-ROWS, COLUMNS = 8, 48  # of a register tile
-# Relative costs: a step of a tile, loading one column or one row for a step, and writing or reading
-# one partial sum.
-TILE, COLUMN, ROW, SUM = 24, 1, 1, 1
-KERNEL_LAUNCH_COST = 1 << 14
 
 
 def split_k(graph: Graph) -> Graph:
@@ -44,33 +39,14 @@ def _split(node: Node, count: int) -> Node:
 
 def choose_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
     """(parts of the depth, row blocks of each part); (1, 1) where splitting does not pay."""
-    best, best_cost = (1, 1), MAX_RELATIVE_COST * unsplit_cost(m, n, k, threads)
-    depths = [p for p in range(2, threads + 1) if k % p == 0 and k // p >= MIN_DEPTH_PER_PART]
+    best, best_cost = (1, 1), MAX_SPLIT_K_RELATIVE_COST * unsplit_cost(m, n, k, threads)
+    depths = [p for p in range(2, threads + 1) if k % p == 0 and k // p >= MIN_SPLIT_K_DEPTH]
     for parts, blocks in product(depths, [r for r in range(1, threads + 1) if m % r == 0]):
         if threads // 2 < parts * blocks <= 2 * threads:
             cost = split_cost(m, n, k, threads, parts, blocks)
             if cost < best_cost:
                 best, best_cost = (parts, blocks), cost
     return best
-
-
-def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:
-    """The cost of the busiest thread when threads share rows and columns on the best grid."""
-    groups, panels = -(-m // ROWS), -(-n // COLUMNS)
-    return min(_tile_cost(-(-groups // down), -(-panels // across), k)
-               for across in range(1, threads + 1) for down in [threads // across])
-
-
-def split_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:
-    """The cost of a thread's parts of the depth and of its share of the final addition."""
-    rounds = -(-parts * blocks // threads)
-    part_cost = _tile_cost(-(-m // blocks // ROWS), -(-n // COLUMNS), k // parts)
-    return rounds * part_cost + 2 * SUM * m * n * parts / threads + KERNEL_LAUNCH_COST
-
-
-def _tile_cost(groups: int, panels: int, depth: int) -> float:
-    loads = groups * ROWS * ROW + panels * COLUMNS * COLUMN
-    return depth * (groups * panels * TILE + loads)
 
 
 def split_matmul(node: Node, parts: int, blocks: int) -> Node:

@@ -10,14 +10,12 @@ from __future__ import annotations
 from math import prod
 
 from ...native.loop_ir.ir import ReduceOp
+from ...native.target.graph_costs import (
+    MIN_EXTENT_PER_PART, MIN_SPLIT_ELEMENTS, MIN_WIDE_SPLIT_ELEMENTS, PART_COUNTS,
+    PREFERRED_PARTS, WIDE_COLUMNS,
+)
 from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite, with_inputs, with_origin
 
-MIN_ELEMENTS = 1 << 15  # below, one thread is as fast
-MIN_ELEMENTS_MANY_COLUMNS = 1 << 20  # with this many, even columns that threads could share
-MANY_COLUMNS = 256
-PREFERRED_PARTS = 16
-PART_COUNTS = (PREFERRED_PARTS, 32, 8, 24, 12, 10, 6, 4, 2)  # in order of preference
-MIN_EXTENT_PER_PART = 32
 _SPLITTABLE = (
     ReduceOp.SUM,
     ReduceOp.PRODUCT,
@@ -37,7 +35,7 @@ def _split(node: Node) -> Node:
     if node.op is not Op.REDUCE or node.fold not in _SPLITTABLE:
         return node
     (a,) = node.inputs
-    if prod(a.shape) < MIN_ELEMENTS or prod(node.shape) * 4 > prod(a.shape):
+    if prod(a.shape) < MIN_SPLIT_ELEMENTS or prod(node.shape) * 4 > prod(a.shape):
         return node
     last = len(a.shape) - 1
     wide = [i for i in node.axes if a.shape[i] != 1]
@@ -51,7 +49,7 @@ def _split(node: Node) -> Node:
     parts = next((p for p in PART_COUNTS if extent % p == 0), None)
     if parts is None or extent // parts < MIN_EXTENT_PER_PART:
         return node
-    if prod(node.shape) >= MANY_COLUMNS and prod(a.shape) < MIN_ELEMENTS_MANY_COLUMNS:
+    if prod(node.shape) >= WIDE_COLUMNS and prod(a.shape) < MIN_WIDE_SPLIT_ELEMENTS:
         return node
     shape = (*a.shape[:first], parts, extent // parts, *a.shape[first + 1 :])
     inner_axes = [i + (i >= first) for i in wide if i != first] + [first + 1]

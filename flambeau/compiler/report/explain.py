@@ -44,11 +44,12 @@ def _times(result: StepFigures) -> Iterator[str]:
            f"{flops / total / 1e9:.0f} GFLOP/s, {moved / total / 1e9:.1f} GB/s, "
            f"{result.least / total:.0%} of what the machine can do, "
            f"arena {result.arena / 1e6:.1f} MB")
-    yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
+    yield f"{'us':>9} {'predicted':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
         origin = f"  {relative_origin(line.main)}" + (f" and {others} more" if others else "")
-        yield (f"{line.seconds * 1e6:9.1f} {line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
+        yield (f"{line.seconds * 1e6:9.1f} {line.predicted * 1e6:9.1f} "
+               f"{line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
                f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")
 
 

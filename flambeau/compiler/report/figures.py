@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...native.runtime.roofline import measure_peaks
+from ...native.target.graph_costs import predict_seconds
 from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import fused_nodes
 from ..fusion.placement import Allocation
@@ -26,6 +27,7 @@ MIN_BUSY_SHARE = 0.6  # the threads' share at work below which a kernel counts a
 class KernelFigures:
     """A kernel's figures.
 
+    `predicted`: seconds that the cost model expects of its flops and bytes at the machine's limits.
     `share`: of its time what its flops, or its bytes unless they come from caches, take at least.
     `busy`: the threads' mean share of the time at work. `main`: the one of `origins` that says
     most. `code`: the same for kernels that are the same function; -1 for eager calls.
@@ -33,6 +35,7 @@ class KernelFigures:
 
     name: str
     seconds: float
+    predicted: float
     bytes: int
     flops: int
     share: float
@@ -82,9 +85,12 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
         share, bound = _bound(task, moved / most[1], task.flops / most[0], seconds, busy)
         code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
         before = lines[-1].phase if lines else PHASES[0]
-        lines.append(KernelFigures(task.name, seconds, moved, task.flops, share, bound, busy,
-                          _phase(task, phases) or before, origins(task, step, places),
-                          _main(task), code))
+        predicted = predict_seconds(task.flops, moved, most)
+        phase = _phase(task, phases) or before
+        lines.append(KernelFigures(
+            task.name, seconds, predicted, moved, task.flops, share, bound, busy, phase,
+            origins(task, step, places), _main(task), code,
+        ))
     return StepFigures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
 
 

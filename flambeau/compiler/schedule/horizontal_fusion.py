@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...native.target.graph_costs import MAX_FUSED_LOOPS
 from ..fusion.fusion_group import FusionGroup
-
-MAX_LOOPS = 64  # groups of one kernel
 
 
 def fuse_horizontally(
@@ -47,7 +46,7 @@ def _append_to_last(
     """Add groups to the last kernel if that is pointwise work which they do not depend on."""
     last = result[-1] if result else []
     alone = any(_follows(item, before) for item in some for before in last)
-    if last and not alone and len(last) + len(some) <= MAX_LOOPS and all(map(plain, last)):
+    if last and not alone and len(last) + len(some) <= MAX_FUSED_LOOPS and all(map(plain, last)):
         last += some
     else:
         result.append(some)
@@ -59,4 +58,4 @@ def _follows(group: FusionGroup, other: FusionGroup) -> bool:
 
 
 def _chunks(groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
-    return [[*groups[i : i + MAX_LOOPS]] for i in range(0, len(groups), MAX_LOOPS)]
+    return [[*groups[i : i + MAX_FUSED_LOOPS]] for i in range(0, len(groups), MAX_FUSED_LOOPS)]

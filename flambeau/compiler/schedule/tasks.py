@@ -14,6 +14,9 @@ from ...native.loop_ir.ir import (
 )
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
+from ...native.target.graph_costs import (
+    MAX_DELAYED_BYTES, MIN_PARALLEL_ELEMENTS, MIN_PARALLEL_EXTENT,
+)
 from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, FusionGroup
 from ..fusion.placement import Home, Allocation, Place
@@ -26,10 +29,6 @@ from ..fusion.buffer_assignment import BufferAssignment
 from ..kernels.loop_nests import LoopKernel
 from ..kernels.recurrent import recurrent_flops, recurrent_kernels
 from ..kernels.data_movement import copy_kernel, special_kernels
-
-MAX_DELAYED_BYTES = 1 << 14  # of the arena that a kernel may occupy while it is delayed
-MIN_PARALLEL_EXTENT = 256  # of a loop in a merged kernel that threads share
-MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task runs on one thread
 
 
 @dataclass(eq=False)

@@ -17,7 +17,9 @@ ROWS, COLUMNS = 192, 48
 
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.MIN_ELEMENTS", ROWS * COLUMNS)
+    monkeypatch.setattr(
+        "flambeau.compiler.passes.split_column_sums.SECOND_PASS_CACHED_BYTES", 4 * ROWS * COLUMNS
+    )
     monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.threads", lambda: 4)
 
 

@@ -10,10 +10,13 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
-from flambeau.compiler.passes.split_k import choose_split, split_cost, split_k, unsplit_cost
+from flambeau.compiler.passes.split_k import choose_split, split_k
 from flambeau.compiler.passes.split_conv_weight import choose_part_count
-from flambeau.compiler.kernels.loop_nests import CHUNK_ELEMENTS, chunk_for
-from flambeau.compiler.schedule.tasks import MIN_PARALLEL_ELEMENTS, serial_limit
+from flambeau.compiler.kernels.loop_nests import chunk_for
+from flambeau.compiler.schedule.tasks import serial_limit
+from flambeau.native.target.graph_costs import (
+    CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, split_cost, unsplit_cost,
+)
 from flambeau.compiler.runtime.executable import LITTLE
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.native.target.load_balance import TYPICAL_THREADS, utilization

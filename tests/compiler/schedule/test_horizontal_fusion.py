@@ -9,7 +9,8 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.ir.graph import Graph, Node, apply, constant, matmul, reduce, reshape
 from flambeau.compiler.fusion.fusion_group import FusionGroup
-from flambeau.compiler.schedule.horizontal_fusion import MAX_LOOPS, fuse_horizontally
+from flambeau.compiler.schedule.horizontal_fusion import fuse_horizontally
+from flambeau.native.target.graph_costs import MAX_FUSED_LOOPS
 from flambeau.native.loop_ir.ir import Loop, LoopKind, ReduceOp, Scalar, Type
 
 from ..execution_routes import check
@@ -115,8 +116,9 @@ def test_large_pointwise_work_joins_what_comes_before_it_and_does_not_wait() -> 
 
 
 def test_not_more_than_so_many() -> None:
-    some = groups(*[set()] * (MAX_LOOPS + 3))
-    assert [len(one) for one in joined(some, set(range(MAX_LOOPS + 3)), set())] == [MAX_LOOPS, 3]
+    some = groups(*[set()] * (MAX_FUSED_LOOPS + 3))
+    kernels = joined(some, set(range(MAX_FUSED_LOOPS + 3)), set())
+    assert [len(groups) for groups in kernels] == [MAX_FUSED_LOOPS, 3]
 
 
 @pytest.mark.parametrize("clip", [False, True])

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import Scalar
+from ....native.target.graph_costs import (
+    FEW_ATTENTION_MATRICES, MAX_STORED_SCORE_BYTES, MIN_ATTENTION_BLOCK,
+)
 from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ....ops.core.promotion import compute_dtype
 from ...ir.graph import Node, Op, reshape
@@ -20,9 +23,6 @@ from ..numpy.selection import triangle
 from ..numpy.symbolic_array import Symbol, symbol
 
 
-_LARGE = 16 << 20  # bytes of scores that should not be kept
-_BLOCK = 32  # rows and columns of a block worth its while
-_FEW = 4  # matrices that threads cannot share well
 _NARROW, _LONG = 32, 128  # a depth, and columns, from which on products do not decide
 
 
@@ -49,13 +49,13 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
     if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f":
         return False
     block = block_extent(rows, columns, depth, width, size, causal)
-    if block and math.prod(batch) * rows * columns * size > _LARGE:
+    if block and math.prod(batch) * rows * columns * size > MAX_STORED_SCORE_BYTES:
         return True
-    if block < min(_BLOCK, rows, columns):
+    if block < min(MIN_ATTENTION_BLOCK, rows, columns):
         return False
     if keep == _NOTHING:
         return True
-    few = math.prod(batch) < _FEW  # backward is shared out by these
+    few = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is shared out by these
     return not few and (causal or depth <= _NARROW or columns >= _LONG)
 
 
