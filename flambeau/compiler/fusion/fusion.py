@@ -1,9 +1,9 @@
 """Fusion: which values are stored in memory, and which of them share a kernel.
 
-A value is materialized when some reader cannot recompute it. A materialized node joins the group
-of a node that it reads when both iterate over the same domain: pointwise work joins pointwise work,
-reductions over the same rows (softmax, layer norm and their gradients), and the epilogue of a
-contraction. Everything else is recomputed inside the kernels that read it.
+materialization.py chooses the values that are stored. A stored node joins the group of a node that
+it reads when both iterate over the same domain: pointwise work joins pointwise work, reductions
+over the same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
+Everything else is recomputed inside the kernels that read it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,19 @@ from math import prod
 
 from ...native.loop_ir.ir import Scalar
 from ...native.target.graph_costs import (
-    CACHE_LINE_ELEMENTS, EXPENSIVE_OPERATION, MAX_BUFFERS_READ, MAX_NARROW_COLUMNS,
-    MAX_RECOMPUTE_OPERATIONS, MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
+    CACHE_LINE_ELEMENTS, MAX_BUFFERS_READ, MAX_NARROW_COLUMNS,
+    MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
 )
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import (
-    ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
-    element, fused_nodes, is_identity, leaves, apply_movement, partial_sum_view, reshape_chain,
+    ATTENTIONS, FOLDS, INLINE, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
+    element, fused_nodes, is_identity, leaves, partial_sum_view, reshape_chain,
     rebase_chain, view_through,
 )
 from ..ir.graph import CONTRACTIONS
-from ..ir.strided_view import StridedView, strided_values, contiguous_view
-from .materialize_transposed import transposed_window_operands
-from .materialize_weights import shared_transposed_weights
+from ..ir.strided_view import contiguous_view
+from .materialization import EXPENSIVE_OPERATIONS, Materialization
 from .rematerialize import narrower_values
-
-EXPENSIVE_OPERATIONS = frozenset(
-    Scalar[name] for name in (
-        "POW ATAN2 EXP EXP2 EXPM1 LOG LOG2 LOG10 LOG1P SIN COS TAN ASIN ACOS ATAN SINH COSH TANH "
-        "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
-    ).split()
-)
 
 
 class Fusion:
@@ -40,16 +32,14 @@ class Fusion:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.nodes = graph.nodes()
-        self._strided = strided_values(graph)
-        self.materialized: dict[int, Node] = {}
+        self._materialization = Materialization(graph)
+        self.nodes, self.materialized = self._materialization.nodes, self._materialization.values
         self._read: dict[int, list[tuple[Node, Chain]]] = {}
-        self._choose_materialized()
         self._assign_groups()
         narrower = list(narrower_values(self))
         if narrower:
             self.materialized.update((id(node), node) for node in narrower)
-            self._materialize_below_strides()
+            self._materialization.make_reachable()
             self._assign_groups()
 
     def read(self, node: Node) -> list[tuple[Node, Chain]]:
@@ -81,132 +71,6 @@ class Fusion:
             if node.op is Op.SUM_PARTS or any(id(a) in late for a in node.inputs):
                 late.add(id(node))
         return sorted(self.nodes, key=lambda node: id(node) in late)
-
-    # ------------------------------------------------------------------ materialization
-
-    def _choose_materialized(self) -> None:
-        """Choose the nodes that are stored."""
-        for node in self.nodes:
-            if node.op not in INLINE:
-                self.materialized[id(node)] = node
-        for node in self.graph.roots():
-            self.materialized[id(node)] = node
-        self._materialize_shared()
-        self.materialized.update((id(node), node) for node in shared_transposed_weights(self.nodes))
-        self.materialized.update(
-            [(id(item), item) for item in transposed_window_operands(self.nodes, self.materialized)]
-        )
-        for node in self.nodes:
-            for operand in _whole_array_inputs(node):
-                # a convolution packs the borders of its image as it goes
-                bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
-                self._materialize_operand(operand, bordered)
-        self._materialize_below_strides()
-
-    def _materialize_below_strides(self) -> None:
-        for node in self.nodes:
-            if id(node) in self.materialized:
-                self._materialize_unreachable(node)
-
-    def _materialize_shared(self) -> None:
-        """Operations that several nodes read, unless doing them again costs little."""
-        uses: dict[int, set[int]] = {}
-        for node in reversed(self.nodes):
-            moved = node.op in MOVEMENTS and id(node) not in self.materialized
-            through = uses.get(id(node), set()) if moved else {id(node)}
-            for operand in node.inputs:
-                uses.setdefault(id(operand), set()).update(through)
-        cost: dict[int, float] = {}
-        folded: dict[int, bool] = {}  # whether a node is computed from a reduction
-        for node in self.nodes:
-            folded[id(node)] = node.op is Op.REDUCE or (
-                node.op in INLINE and any(folded[id(item)] for item in node.inputs)
-            )
-            cost[id(node)] = self._recompute_cost(node, cost, folded[id(node)], uses)
-            shared = len(uses.get(id(node), ())) > 1
-            if (
-                shared
-                and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG)
-                and cost[id(node)] > MAX_RECOMPUTE_OPERATIONS
-            ):
-                self.materialized[id(node)] = node
-                cost[id(node)] = 0
-
-    def _recompute_cost(
-        self, node: Node, cost: dict[int, float], folded: bool, uses: dict[int, set[int]]
-    ) -> float:
-        """The cost of recomputing a node, in operations per element."""
-        if id(node) in self.materialized or not node.inputs:
-            return 0
-        size = max(prod(node.shape), 1)
-        # A broadcast operand is computed once for many elements.
-        below = sum(
-            cost[id(operand)] * min(1, prod(operand.shape) / size) for operand in node.inputs
-        )
-        if node.op in MOVEMENTS:
-            return below
-        full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
-        is_expensive = node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS
-        own = EXPENSIVE_OPERATION if is_expensive else 1
-        if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
-            own += MAX_RECOMPUTE_OPERATIONS  # compute it once, in the contraction's epilogue
-        return own + below + (len(full) > 1)
-
-    @staticmethod
-    def _has_one_reader(node: Node, uses: dict[int, set[int]]) -> bool:
-        """Whether a contraction has one reader, so that its own sums need not be stored."""
-        return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
-
-    def _materialize_operand(self, node: Node, bordered: bool = False) -> None:
-        """Store the value below a chain of movements, or the end of the chain if strides fail.
-
-        `bordered`: the reader accepts a view with zero padding.
-        """
-        chain: list[Node] = []
-        single = node
-        while single.op in MOVEMENTS and id(single) not in self.materialized:
-            chain.insert(0, single)
-            single = single.inputs[0]
-        at = self._find_inexpressible(single, tuple(chain))
-        while at is not None and at not in chain[:1]:
-            if prod(at.inputs[0].shape) > prod(node.shape):
-                break
-            chain = chain[chain.index(at) :]  # strides describe the rest
-            single = at.inputs[0]
-            at = self._find_inexpressible(single, tuple(chain))
-        window = view_through(self._memory_view(single), tuple(chain))
-        usable = window is not None and (bordered or window.whole) and single.op is not Op.CONSTANT
-        last = single if usable else node
-        self.materialized[id(last)] = last
-
-    def _materialize_unreachable(self, node: Node) -> None:
-        """Store the values below movements that strides cannot express."""
-        while True:
-            for leaf, chain in leaves(node, self.materialized):
-                at = self._find_inexpressible(leaf, chain)
-                if at is not None:
-                    broken = at.inputs[0]
-                    self.materialized[id(broken)] = broken
-                    self._materialize_unreachable(broken)
-                    break
-            else:
-                return
-
-    def _memory_view(self, node: Node) -> StridedView:
-        """The memory layout of a materialized value."""
-        return self._strided.get(id(node)) or contiguous_view(node.shape)
-
-    def _find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
-        """The first movement of a chain that strides cannot express; None if there is none."""
-        window = self._memory_view(leaf)
-        for node in chain:
-            after = apply_movement(window, node)
-            if after is None:
-                return node
-            window = after
-        return None
-
-    # ------------------------------------------------------------------------- grouping
 
     def _assign_to_group(self, node: Node) -> None:
         """Add a materialized node to a group that it fits, or to a new group."""
@@ -326,7 +190,7 @@ class Fusion:
                 reads_group = True
                 if not is_identity(group.shape, rebase_chain(leaf, group.shape, movements)):
                     return False
-            elif self._find_inexpressible(leaf, movements) is not None:
+            elif self._materialization.find_inexpressible(leaf, movements) is not None:
                 return False
         return reads_group
 
@@ -376,7 +240,7 @@ class Fusion:
                     return False
                 if not is_identity(group.rows, rebase_chain(leaf, group.rows, chain)):
                     return False
-            elif self._find_inexpressible(leaf, chain) is not None:
+            elif self._materialization.find_inexpressible(leaf, chain) is not None:
                 return False
         return True
 
@@ -419,12 +283,6 @@ def _broadcasts_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
     return view is not None and view == contiguous_view(leaf.shape).expanded(shape)
 
 
-def _skip_movements(node: Node) -> Node:
-    while node.op in MOVEMENTS:
-        node = node.inputs[0]
-    return node
-
-
 def _share_kernel(a: Node, b: Node) -> bool:
     """Whether two nodes are results of the same attention or of the same recurrent layer."""
     if a.op in RECURRENCES:
@@ -441,12 +299,3 @@ def _share_kernel(a: Node, b: Node) -> bool:
         for node in (a, b)
     )
     return scores_of_a == scores_of_b
-
-
-def _whole_array_inputs(node: Node) -> list[Node]:
-    """The inputs that a node needs as whole arrays."""
-    if node.op in (Op.TAKE, Op.TAKE_ALONG):
-        return [node.inputs[0]]
-    if node.op in INLINE or node.op in FOLDS:
-        return []
-    return list(node.inputs)

@@ -7,30 +7,28 @@ axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from ...native.loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Expression, ReduceOp, Index, Kernel, LoopKind, Load, Loop,
+    Accumulator, Affine, Begin, Buffer, Expression, Index, Kernel, LoopKind, Load, Loop,
     IndexValue, Statement, Store, Update,
 )
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
-    CACHE_LINE_ELEMENTS, CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_NARROW_COLUMNS,
-    MAX_ROW_SCRATCH_ELEMENTS,
+    CACHE_LINE_ELEMENTS, CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_ROW_SCRATCH_ELEMENTS,
 )
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import (
-    FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
+    FusionGroup, fused_nodes, reshape_chain,
 )
 from ..fusion.placement import Place
-from ..fusion.fusion import (
-    EXPENSIVE_OPERATIONS, Fusion, is_blocked_transpose,
-)
-from ..ir.strided_view import StridedView
+from ..fusion.fusion import Fusion, is_blocked_transpose
+from ..fusion.materialization import EXPENSIVE_OPERATIONS
 from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
+from .loop_axes import POSITION_REDUCTIONS, axes_extent, is_narrow, merge_axes
+from .stages import assign_stages
 
 
 def chunk_for(extent: int, count: int) -> int:
@@ -46,12 +44,11 @@ class LoopKernel:
 
     def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
         self.group, self.materialized, self.read = group, fusion.materialized, fusion.read
-        self.layout = layout
+        self.fusion, self.layout = fusion, layout
         self.nodes = [node for node in group.nodes if id(node) not in layout.elsewhere]
         self.own = {id(node) for node in self.nodes}
         self.values = ExpressionBuilder(self._place)
-        self.stage: dict[int, int] = {}  # of a full value: in which it is computed
-        self.ready: dict[int, int] = {}  # of a number a row: from which stage on it is known
+        self.stages = assign_stages(group, self.nodes, fusion)
         self.done: set[int] = set()  # full values of earlier stages
         self.scratch: dict[int, Buffer] = {}
         self.at: list[At] = []
@@ -68,13 +65,10 @@ class LoopKernel:
     def kernel(self) -> Kernel:
         """The loops, their buffers in the order of `values.memories`."""
         group = self.group
-        self._assign_stages()
-        merged_axes = _mergeable_axes(
-            group.shape, group.axes, self._accessed_views(), self._positions_are_values()
-        )
+        merged_axes = merge_axes(group, self.nodes, self.fusion, self.layout)
         free = [b for b in merged_axes if b[-1] not in group.axes]
         folded = [b for b in merged_axes if b[-1] in group.axes]
-        self.columns = group.by_columns or self._is_narrow(free, folded)
+        self.columns = group.by_columns or is_narrow(group, free, folded)
         if len(self.nodes) == 1 and is_blocked_transpose(self.nodes[0]):
             body = self._transpose_in_blocks()
         elif not group.axes:
@@ -86,71 +80,7 @@ class LoopKernel:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(_name_kernel(group), buffers, body)
 
-    # ------------------------------------------------------------------------------ stages
-
-    def _assign_stages(self) -> None:
-        for node in self.nodes:
-            stage = 0
-            for leaf, _ in self.read(node):
-                if id(leaf) in self.own:
-                    stage = max(stage, self.ready.get(id(leaf), self.stage.get(id(leaf), 0)))
-            if node.op is Op.REDUCE:
-                self.stage[id(node)] = stage
-                self.ready[id(node)] = stage + 1
-            elif self.group.is_number(node):
-                self.ready[id(node)] = stage
-            else:
-                self.stage[id(node)] = stage
-        self.stages = max([*self.stage.values(), 0]) + 1
-
     # ------------------------------------------------------------------------------- loops
-
-    def _accessed_views(self) -> list[StridedView]:
-        """How the loops' domain lies on all that is read and written."""
-        shape, rows = self.group.shape, self.group.rows
-        result: list[StridedView | None] = []
-        for node in self.nodes:
-            number = reshape_chain(node, rows) if self.group.is_number(node) else ()
-            for leaf, chain in self.read(node):
-                if id(leaf) in self.own:
-                    continue
-                window = view_through(self.layout.place(leaf).window, (*chain, *number))
-                if window is not None and window.shape == shape:
-                    result.append(window)
-                elif window is not None and window.shape == rows:
-                    result.append(window.expanded(shape))
-            if node.op is Op.SUM_PARTS:
-                result.append(partial_sum_view(node, shape))
-                continue
-            for place in self.layout.targets(node):
-                window = view_through(place.window, number)
-                if node.shape == shape:
-                    result.append(window)
-                elif window is not None and window.shape == rows:
-                    result.append(window.expanded(shape))
-        return [w for w in result if w is not None]
-
-    def _positions_are_values(self) -> bool:
-        """Whether positions themselves are values, so that axes must stay as they are."""
-        fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
-        inside = (part for node in self.nodes for part in fused_nodes(node, self.materialized))
-        return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in _POSITIONS)
-                   for part in inside)
-
-    def _is_narrow(self, free: list[list[int]], folded: list[list[int]]) -> bool:
-        """Whether rows are so short that vectors of them would be nearly empty: lanes are better
-        taken along many rows."""
-        shape = self.group.shape
-        if (
-            not free
-            or not folded
-            or prod(_extent(shape, axes) for axes in folded) > MAX_NARROW_COLUMNS
-        ):
-            return False
-        rows = _extent(shape, free[-1])
-        return rows >= COLUMN_BLOCK_ELEMENTS // 4 and (
-            prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK_ELEMENTS == 0
-        )
 
     def _loop_over_elements(self, merged_axes: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
@@ -159,14 +89,14 @@ class LoopKernel:
             return self._compute_stages(at, [])
         outer, last = merged_axes[:-1], merged_axes[-1]
         indices = [self._open_axis(at, axes) for axes in outer]
-        extent = _extent(shape, last)
+        extent = axes_extent(shape, last)
         lane = Index("lane")
         if outer or extent <= self.chunk:
             at[last[-1]] = along(lane)
             stages = self._compute_stages(at, [])
             body: list[Statement] = [Loop(lane, extent, stages, LoopKind.VECTORIZED)]
             for index, axes in zip(reversed(indices), reversed(outer), strict=True):
-                body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
+                body = [Loop(index, axes_extent(shape, axes), body, LoopKind.PARALLEL)]
             return body
         return self._split_in_chunks(at, last[-1], extent)
 
@@ -214,7 +144,7 @@ class LoopKernel:
         indices = [self._open_axis(at, axes) for axes in free]
         body = self._compute_stages(at, folded)
         for index, axes in zip(reversed(indices), reversed(free), strict=True):
-            body = [Loop(index, _extent(self.group.shape, axes), body, LoopKind.PARALLEL)]
+            body = [Loop(index, axes_extent(self.group.shape, axes), body, LoopKind.PARALLEL)]
         return body
 
     def _loop_over_columns(self, free: list[list[int]], folded: list[list[int]]) -> list[Statement]:
@@ -222,8 +152,8 @@ class LoopKernel:
         at = [FIXED] * len(shape)
         outer, last = free[:-1], free[-1]
         indices = [self._open_axis(at, axes) for axes in outer]
-        extent = _extent(shape, last)
-        rounds = prod(_extent(shape, axes) for axes in outer)
+        extent = axes_extent(shape, last)
+        rounds = prod(axes_extent(shape, axes) for axes in outer)
         lane, chunk = Index("lane"), Index("chunk")
         widths = (COLUMN_BLOCK_ELEMENTS, 32, 16)
         width = next((c for c in widths if extent % c == 0 and extent > c), 0)
@@ -237,7 +167,7 @@ class LoopKernel:
             at[last[-1]] = along(lane)
             body = [Loop(lane, extent, self._compute_stages(at, folded), LoopKind.VECTORIZED)]
         for index, axes in zip(reversed(indices), reversed(outer), strict=True):
-            body = [Loop(index, _extent(shape, axes), body, LoopKind.PARALLEL)]
+            body = [Loop(index, axes_extent(shape, axes), body, LoopKind.PARALLEL)]
         return body
 
     def _open_axis(self, at: list[At], axes: list[int]) -> Index:
@@ -250,16 +180,16 @@ class LoopKernel:
     def _compute_stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
         """The stages of one row, or of one element where nothing is folded."""
         body: list[Statement] = []
-        for stage in range(self.stages):
+        for stage in range(self.stages.count):
             inside = list(at)
             indices = [self._open_axis(inside, axes) for axes in folded]
-            members = [n for n in self.nodes if self.stage.get(id(n)) == stage]
+            members = [n for n in self.nodes if self.stages.of.get(id(n)) == stage]
             sums = self._begin_sums([n for n in members if n.op is Op.REDUCE], body)
             loop = self._compute_stage(members, sums, inside, folded, indices)
             for k in range(len(folded) - 1, -1, -1):
                 innermost = k == len(folded) - 1 and not self.columns
                 kind = LoopKind.VECTORIZED if innermost else LoopKind.SERIAL
-                loop = [Loop(indices[k], _extent(self.group.shape, folded[k]), loop, kind)]
+                loop = [Loop(indices[k], axes_extent(self.group.shape, folded[k]), loop, kind)]
             body += loop
             self._compute_row_numbers(at, sums, stage + 1, body)
         return body
@@ -285,7 +215,7 @@ class LoopKernel:
         for node in members:
             if node.op is Op.REDUCE:
                 value = values.value(node.inputs[0])
-                where = self._index_along(node, at) if node.fold in _POSITIONS else None
+                where = self._index_along(node, at) if node.fold in POSITION_REDUCTIONS else None
                 body.append(Update(sums[id(node)], value, where))
                 continue
             if node.op is Op.SUM_PARTS:
@@ -296,7 +226,7 @@ class LoopKernel:
             full.append(node)
             body += values.stores(self.layout.targets(node), value, (), late)
             if self._needs_scratch(node, folded):
-                extent = prod(_extent(self.group.shape, axes) for axes in folded)
+                extent = prod(axes_extent(self.group.shape, axes) for axes in folded)
                 buffer = self.scratch[id(node)] = Buffer(node.type, "row", local=extent)
                 body.append(Store(buffer, self._scratch_index(folded, indices), value))
         for node in full:
@@ -317,21 +247,21 @@ class LoopKernel:
         terms, step = [], 1
         for axes, index in zip(reversed(folded), reversed(indices), strict=True):
             terms.append((index, step))
-            step *= _extent(self.group.shape, axes)
+            step *= axes_extent(self.group.shape, axes)
         return Affine(0, tuple(terms))
 
     def _needs_scratch(self, node: Node, folded: list[list[int]]) -> bool:
         """Whether a later stage reads a costly value that is not stored anyway."""
         if not folded or self.columns or self.layout.targets(node):
             return False
-        if prod(_extent(self.group.shape, axes) for axes in folded) > MAX_ROW_SCRATCH_ELEMENTS:
+        if prod(axes_extent(self.group.shape, axes) for axes in folded) > MAX_ROW_SCRATCH_ELEMENTS:
             return False
         costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
                      for item in fused_nodes(node, self.materialized))
-        now = self.stage[id(node)]
+        now = self.stages.of[id(node)]
         return costly and any(
             leaf is node
-            for other in self.nodes if self.stage.get(id(other), 0) > now
+            for other in self.nodes if self.stages.of.get(id(other), 0) > now
             for leaf, _ in self.read(other)
         )
 
@@ -343,7 +273,7 @@ class LoopKernel:
         late: list[Statement] = []
         values.enter(at)
         for node in self.nodes:
-            if self.ready.get(id(node)) != stage:
+            if self.stages.known_from.get(id(node)) != stage:
                 continue
             chain = reshape_chain(node, self.group.rows)
             number: Expression = (
@@ -356,35 +286,6 @@ class LoopKernel:
     def _index_along(self, node: Node, at: list[At]) -> Expression:
         base, steps = at[node.axes[0]]
         return IndexValue(Affine(base, tuple(steps)))
-
-
-_POSITIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
-
-
-def _extent(shape: Sequence[int], axes: list[int]) -> int:
-    return prod(shape[i] for i in axes)
-
-
-def _mergeable_axes(
-    shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
-) -> list[list[int]]:
-    """The domain's axes, those that lie one behind the other everywhere taken as one."""
-    result: list[list[int]] = []
-    for axis, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        before = result[-1][-1] if result else None
-        together = (
-            before is not None
-            and not fixed
-            and (before in folded) == (axis in folded)
-            and all(w.strides[before] == w.strides[axis] * extent and w.whole for w in windows)
-        )
-        if together:
-            result[-1].append(axis)
-        else:
-            result.append([axis])
-    return result
 
 
 def _name_kernel(group: FusionGroup) -> str:

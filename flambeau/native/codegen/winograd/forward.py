@@ -6,29 +6,27 @@ matrix product, and the sums come back as outputs, on which the epilogue is done
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Contract, Index, Load, Store
+from ...loop_ir.ir import Contract, Index
 from ..llvm.scratch_abi import USABLE_BYTES
-from ..llvm.builder import I32, POINTER, Builder
+from ..llvm.builder import Builder
 from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, require_static
-from ..conv.direct_tile import epilogue_accesses
 from ..loops.privatized_sums import accumulate_in_registers
-from ..gemm.pack_panels import StridedBlock, pack_block
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import split_units
 from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
 from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, multiply, offset_bytes
+from ..llvm.address import constant, offset_bytes
+from .epilogue_prefetch import EpiloguePrefetch
 from .nchw_layout import ChannelsLastImages, TransposedOutputs
 from .plan import WinogradPlan, plan_winograd
-from .transforms import InputTiles, Square, transform_output, transform_weight
+from .weight_panels import WeightPanels
+from .transforms import InputTiles, Square, transform_output
 
-_READ_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
 
 
 def emit_winograd(context: Context, contract: Contract) -> None:
@@ -49,7 +47,8 @@ class _WinogradEmitter:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
         self.tiles = InputTiles(context, contract.a, cut.sides, cut.others, cut.channels)
-        self.streams = self._streams()
+        self.prefetch = EpiloguePrefetch(context, contract, cut, self.tiles)
+        self.weights = WeightPanels(self.b, contract, cut, self.tiles)
         self.images = self.turned = None
         image, sizes = cut.others[0].index if cut.images else None, [0, 0]
         if cut.packed:
@@ -65,7 +64,7 @@ class _WinogradEmitter:
             sizes[1] = self.turned.bytes * cut.images
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
                  16 * cut.spread_plane, 16 * cut.made_plane,
-                 -(-8 * (cut.batch + cut.rows) * len(self.streams) // 64) * 64,
+                 -(-8 * (cut.batch + cut.rows) * len(self.prefetch.streams) // 64) * 64,
                  sizes[0], sizes[1] * cut.panels)
         self.places = [sum(parts[:k]) for k in range(len(parts))]
         if sum(parts) > USABLE_BYTES:
@@ -76,10 +75,13 @@ class _WinogradEmitter:
         b, cut = self.b, self.cut
         low, high = split_units(b, self.context, -(-cut.count // cut.panels) * cut.units)
         with borrow_scratch(b, self.context.tid) as memory:
-            (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
-             self.output_block) = (offset_bytes(b, memory, place) for place in self.places)
+            (self.square, self.weights.taps, self.weights.weights, self.inputs, self.sums,
+             self.prefetch.table, self.image, self.output_block) = (
+                offset_bytes(b, memory, place) for place in self.places
+            )
+            self.weights.square = self.square
             if cut.once:
-                self._spread(constant(0), constant(cut.tiles))
+                self._transform_inputs(constant(0), constant(cut.tiles))
             if self.images is not None:
                 self.images.clear(b, self.image, cut.images)
             units = constant(cut.units)
@@ -90,68 +92,18 @@ class _WinogradEmitter:
                 stop = b.minimum_of(b.sub(high, before), units)
                 panel = b.mul(group, constant(cut.panels))
                 until = b.minimum_of(b.add(panel, constant(cut.panels)), constant(cut.count))
-                self._weigh(panel, until)
+                self.weights.pack(panel, until)
                 with b.counted_loop(start, stop) as unit:
-                    self._unit(unit, panel, until)
-
-    def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
-        """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
-        b, cut = self.b, self.cut
-        rest = cut.columns % cut.width
-        full = cut.columns // cut.width
-        if full:
-            with b.counted_loop(first, b.minimum_of(until, constant(full))) as which:
-                yield which, cut.width
-        if rest:
-            with b.if_then(b.icmp_signed("==", until, constant(cut.count))):
-                yield constant(cut.count - 1), rest
-
-    # --------------------------------------------------------------------------- weights
-
-    def _weigh(self, first: ir.Value, until: ir.Value) -> None:
-        """The weights of some panels in the sixteen places: place by place, panel by panel."""
-        b, cut, load = self.b, self.cut, self.contract.b
-        column = load.at.stride(self.contract.column.index)
-        axes = [cut.sides[0].tap, cut.sides[1].tap, cut.channel]
-        depth = [(int(a.extent), int(load.at.stride(a.index))) for a in axes]  # type: ignore[arg-type]
-        block = StridedBlock(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
-        start = self.tiles.address(load, {})
-        for which, valid in self._each_panel(first, until):
-            source = offset_bytes(b, start, multiply(b, which, cut.width * block.column * 4))
-            pack_block(b, block, source, self.taps, valid)
-            target = self._panel(which, first)
-            with b.counted_loop(0, cut.weights, cut.lanes * 4) as at:
-                self._weigh_vector(offset_bytes(b, self.taps, at), offset_bytes(b, target, at))
-
-    def _weigh_vector(self, source: ir.Value, target: ir.Value) -> None:
-        b, cut = self.b, self.cut
-        rows, columns = (range(3)[::-1] if side.turned else range(3) for side in cut.sides)
-        taps = [
-            [
-                load_vector(
-                    b, offset_bytes(b, source, (3 * i + j) * cut.weights), cut.type, cut.lanes
-                )
-                for j in columns
-            ]
-            for i in rows
-        ]
-        for k, transformed in enumerate(
-            value for row in transform_weight(b, taps) for value in row
-        ):
-            store_vector(b, transformed, offset_bytes(b, target, k * cut.weights), 4)
-
-    def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
-        place = self.b.mul(self.b.sub(which, first), constant(16 * self.cut.weights))
-        return offset_bytes(self.b, self.weights, place)
+                    self._emit_unit(unit, panel, until)
 
     # ------------------------------------------------------------------------------ tiles
 
-    def _unit(self, unit: ir.Value, panel: ir.Value, until: ir.Value) -> None:
+    def _emit_unit(self, unit: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """Some images, or a batch of tiles, over some panels."""
         b, cut = self.b, self.cut
         begin = b.mul(unit, constant(cut.span))
         if not cut.images:
-            self._batch(begin, begin, constant(cut.tiles), panel, until)
+            self._emit_batch(begin, begin, constant(cut.tiles), panel, until)
             return
         image = b.mul(unit, constant(cut.images))
         total = require_static(cut.others[0].extent)
@@ -164,23 +116,24 @@ class _WinogradEmitter:
                 self.images.pack(b, source, target, self.square, cut.channels)
         end = b.minimum_of(b.add(begin, constant(cut.span)), constant(cut.tiles))
         with b.counted_loop(begin, end, cut.batch) as first:
-            self._batch(first, begin, end, panel, until)
+            self._emit_batch(first, begin, end, panel, until)
         if self.turned is not None:
-            for which, valid in self._each_panel(panel, until):
+            for which, valid in self.weights.each(panel, until):
                 with b.counted_loop(constant(0), images) as i:
-                    source = self._waiting(which, panel, i, constant(0), constant(0))
+                    source = self._output_address(which, panel, i, constant(0), constant(0))
                     column = b.mul(which, constant(cut.width))
                     self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
 
-    def _waiting(self, which: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
-                 ) -> ir.Value:
+    def _output_address(
+        self, which: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
+    ) -> ir.Value:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
         b, each = self.b, self.turned.bytes * self.cut.images
         start = offset_bytes(b, self.output_block, b.mul(b.sub(which, panel), constant(each)))
         return self.turned.place(b, start, image, y, x)
 
-    def _batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
+    def _emit_batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
                until: ir.Value) -> None:
         """A batch of tiles, of a unit that begins at tile `begin`, over some panels."""
         b, cut = self.b, self.cut
@@ -189,20 +142,20 @@ class _WinogradEmitter:
         if cut.once:
             inputs = offset_bytes(b, inputs, b.mul(first, constant(cut.line)))
         elif self.images is not None:
-            self._spread_packed(b.sub(first, begin), count)
+            self._transform_packed_inputs(b.sub(first, begin), count)
         else:
-            self._spread(first, count)
-        self._note(first, count)
-        for which, valid in self._each_panel(panel, until):
-            self._products(inputs, self._panel(which, panel), count, which)
+            self._transform_inputs(first, count)
+        self.prefetch.note_addresses(first, count)
+        for which, valid in self.weights.each(panel, until):
+            self._multiply(inputs, self.weights.address(which, panel), count, which)
             with b.counted_loop(0, count) as i:
                 source = offset_bytes(b, self.sums, b.mul(i, constant(cut.width * 4)))
                 if self.turned is None:
-                    self._outputs(b.add(first, i), source, which, valid)
+                    self._store_tile(b.add(first, i), source, which, valid)
                 else:
-                    self._keep(b.add(b.sub(first, begin), i), source, which, panel)
+                    self._keep_outputs(b.add(b.sub(first, begin), i), source, which, panel)
 
-    def _spread_packed(self, first: ir.Value, count: ir.Value) -> None:
+    def _transform_packed_inputs(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles of the packed images in the sixteen places."""
         b, cut, images = self.b, self.cut, self.images
         assert images is not None
@@ -212,27 +165,29 @@ class _WinogradEmitter:
             self.tiles.channelwise(start, (images.row, images.line), cut.channels, cut.lanes,
                                    target, cut.spread_plane)
 
-    def _keep(self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value) -> None:
+    def _keep_outputs(
+        self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value
+    ) -> None:
         """A tile's outputs over a panel are put aside, to be turned."""
         b, cut = self.b, self.cut
-        start = self._waiting(which, panel, *self.tiles.within(number))
+        start = self._output_address(which, panel, *self.tiles.within(number))
         assert self.turned is not None
         row = self.turned.across * cut.width * 4
         with b.counted_loop(0, cut.vectors) as j:
             at = b.mul(j, constant(cut.lanes * 4))
-            for k, line in enumerate(self._gathered(offset_bytes(b, source, at))):
+            for k, line in enumerate(self._transform_sums(offset_bytes(b, source, at))):
                 for m, value in enumerate(line):
                     into = offset_bytes(b, start, k * row + m * cut.width * 4)
                     store_vector(b, value, offset_bytes(b, into, at), 4)
 
-    def _spread(self, first: ir.Value, count: ir.Value) -> None:
+    def _transform_inputs(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles in the sixteen places."""
         b, cut = self.b, self.cut
         with b.counted_loop(constant(0), count) as i:
             target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.spread_plane)
 
-    def _products(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
+    def _multiply(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
                   ) -> None:
         """Sixteen matrix products: tiles by channels by columns."""
         b, cut = self.b, self.cut
@@ -243,9 +198,10 @@ class _WinogradEmitter:
             a = offset_bytes(b, inputs, b.mul(place, constant(cut.spread_plane)))
             panel = offset_bytes(b, weights, b.mul(place, constant(cut.weights)))
             target = offset_bytes(b, self.sums, b.mul(place, constant(cut.made_plane)))
-            ahead = [self._ahead(stream, place, which) for stream in self.streams]
+            ahead = [self.prefetch.offset_in_tile(stream, place, which)
+                     for stream in self.prefetch.streams]
             with b.counted_loop(constant(0), count, cut.rows) as i:
-                self._fetch(i, ahead)
+                self.prefetch.fetch(i, ahead)
                 source = TileSource(
                     offset_bytes(b, a, b.mul(i, constant(cut.line))),
                     rows,
@@ -260,61 +216,9 @@ class _WinogradEmitter:
                 for k, value in enumerate(sums):
                     store_vector(b, value, offset_bytes(b, into, k * cut.lanes * 4), 4)
 
-    # What the epilogue will read and write is fetched meanwhile: it would have to wait for it.
-
-    def _streams(self) -> list[Load | Store]:
-        """What the epilogue reads and writes column by column, at another place for each row."""
-        column, rows = self.contract.column.index, self.contract.rows
-        streams = {
-            (access.buffer, access.at): access for access in epilogue_accesses(self.contract)
-            if access.at.stride(column) == 1 and any(access.at.stride(a.index) for a in rows)
-            and all(isinstance(stride, int) for _, stride in access.at.terms)
-        }
-        return list(streams.values())[:3]
-
-    def _note(self, first: ir.Value, count: ir.Value) -> None:
-        """Where each stream is at each tile of a batch."""
-        b = self.b
-        zeros = {axis.index: constant(0) for axis in self.contract.rows}
-        zeros[self.contract.column.index] = constant(0)
-        with b.counted_loop(constant(0), count) as i:
-            place = zeros | self.tiles.place(b.add(first, i))
-            for k, stream in enumerate(self.streams):
-                at = self.context.address(stream.buffer, stream.at, place)
-                b.store(at, self._noted(k, i), align=8)
-
-    def _noted(self, stream: int, tile: ir.Value) -> ir.Value:
-        start = offset_bytes(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
-        return offset_bytes(self.b, start, self.b.mul(tile, constant(8)))
-
-    def _ahead(self, stream: Load | Store, place: ir.Value, which: ir.Value) -> ir.Value:
-        """Which bytes of a tile's stream are fetched with one of the sixteen products."""
-        b, cut = self.b, self.cut
-        step = b.minimum_of(place, constant(4 * cut.vectors - 1))
-        pixel, vector = b.udiv(step, constant(cut.vectors)), b.urem(step, constant(cut.vectors))
-        down, right = (int(stream.at.stride(side.row.index)) for side in cut.sides)  # type: ignore[arg-type]
-        at = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
-                   b.mul(b.and_(pixel, constant(1)), constant(right)))
-        at = b.add(at, b.mul(which, constant(cut.width)))
-        at = b.add(at, b.mul(vector, constant(cut.lanes)))
-        return b.mul(at, constant(stream.buffer.type.size))
-
-    def _fetch(self, tile: ir.Value, ahead: Sequence[ir.Value]) -> None:
-        b = self.b
-        for k, offset in enumerate(ahead):
-            noted = self._noted(k, tile)
-            for i in range(self.cut.rows):
-                at = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
-                b.intrinsic(
-                    "prefetch",
-                    ir.VoidType(),
-                    (offset_bytes(b, at, offset), *_READ_INTO_L2),
-                    overloads=(POINTER,),
-                )
-
     # ---------------------------------------------------------------------------- outputs
 
-    def _outputs(self, number: ir.Value, source: ir.Value, which: ir.Value, valid: int) -> None:
+    def _store_tile(self, number: ir.Value, source: ir.Value, which: ir.Value, valid: int) -> None:
         """A tile's outputs over a panel of `valid` columns."""
         b, cut = self.b, self.cut
         place = {axis.index: constant(0) for axis in self.contract.rows} | self.tiles.place(number)
@@ -323,23 +227,24 @@ class _WinogradEmitter:
         if full:
             with b.counted_loop(0, full) as j:
                 done = b.mul(j, constant(cut.lanes))
-                self._vector(place, offset_bytes(b, source, b.mul(done, constant(4))),
+                self._store_vector(place, offset_bytes(b, source, b.mul(done, constant(4))),
                              b.add(column, done), None)
         if valid % cut.lanes:
             done = constant(full * cut.lanes)
-            self._vector(place, offset_bytes(b, source, full * cut.lanes * 4), b.add(column, done),
-                         b.first_lanes(valid % cut.lanes, cut.lanes))
+            rest = offset_bytes(b, source, full * cut.lanes * 4)
+            at = b.add(column, done)
+            self._store_vector(place, rest, at, b.first_lanes(valid % cut.lanes, cut.lanes))
 
-    def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
+    def _store_vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
                 mask: ir.Value | None) -> None:
         """2 x 2 outputs of a vector of columns."""
         odd = any(side.extent % 2 for side in self.cut.sides)
         with accumulate_in_registers(self.context, not odd):
-            for i, row in enumerate(self._gathered(source)):
+            for i, row in enumerate(self._transform_sums(source)):
                 for j, value in enumerate(row):
-                    self._output(place, (i, j), value, column, mask)
+                    self._store_output(place, (i, j), value, column, mask)
 
-    def _gathered(self, source: ir.Value) -> Square:
+    def _transform_sums(self, source: ir.Value) -> Square:
         """2 x 2 outputs of the sums at `source`."""
         b, cut = self.b, self.cut
         sums = [
@@ -353,7 +258,7 @@ class _WinogradEmitter:
         ]
         return transform_output(b, sums)
 
-    def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
+    def _store_output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
                 column: ir.Value, mask: ir.Value | None) -> None:
         b, cut, there, known = self.b, self.cut, None, dict(place)
         for side, step in zip(cut.sides, at, strict=True):

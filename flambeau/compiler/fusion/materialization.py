@@ -1,0 +1,173 @@
+"""Materialization: which values of a graph are stored in memory.
+
+A value is stored when some reader cannot recompute it, or would recompute it at too high a cost.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...native.loop_ir.ir import Scalar
+from ...native.target.graph_costs import EXPENSIVE_OPERATION, MAX_RECOMPUTE_OPERATIONS
+from ..ir.graph import CONTRACTIONS, Graph, Node, Op
+from ..ir.strided_view import StridedView, contiguous_view, strided_values
+from .fusion_group import (
+    FOLDS, INLINE, MOVEMENTS, Chain, apply_movement, leaves, view_through,
+)
+from .materialize_transposed import transposed_window_operands
+from .materialize_weights import shared_transposed_weights
+
+EXPENSIVE_OPERATIONS = frozenset(
+    Scalar[name] for name in (
+        "POW ATAN2 EXP EXP2 EXPM1 LOG LOG2 LOG10 LOG1P SIN COS TAN ASIN ACOS ATAN SINH COSH TANH "
+        "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
+    ).split()
+)
+
+
+class Materialization:
+    """The stored nodes of a graph, by id."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.nodes = graph, graph.nodes()
+        self._strided = strided_values(graph)
+        self.values: dict[int, Node] = {}
+        self._choose()
+
+    def _choose(self) -> None:
+        """Choose the nodes that are stored."""
+        for node in self.nodes:
+            if node.op not in INLINE:
+                self.values[id(node)] = node
+        for node in self.graph.roots():
+            self.values[id(node)] = node
+        self._materialize_shared()
+        self.values.update((id(node), node) for node in shared_transposed_weights(self.nodes))
+        self.values.update(
+            [(id(item), item) for item in transposed_window_operands(self.nodes, self.values)]
+        )
+        for node in self.nodes:
+            for operand in _whole_array_inputs(node):
+                # a convolution packs the borders of its image as it goes
+                bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
+                self._materialize_operand(operand, bordered)
+        self.make_reachable()
+
+    def make_reachable(self) -> None:
+        """Store the values below movements that strides cannot express."""
+        for node in self.nodes:
+            if id(node) in self.values:
+                self._materialize_unreachable(node)
+
+    def _materialize_shared(self) -> None:
+        """Operations that several nodes read, unless doing them again costs little."""
+        uses: dict[int, set[int]] = {}
+        for node in reversed(self.nodes):
+            moved = node.op in MOVEMENTS and id(node) not in self.values
+            through = uses.get(id(node), set()) if moved else {id(node)}
+            for operand in node.inputs:
+                uses.setdefault(id(operand), set()).update(through)
+        cost: dict[int, float] = {}
+        folded: dict[int, bool] = {}  # whether a node is computed from a reduction
+        for node in self.nodes:
+            folded[id(node)] = node.op is Op.REDUCE or (
+                node.op in INLINE and any(folded[id(item)] for item in node.inputs)
+            )
+            cost[id(node)] = self._recompute_cost(node, cost, folded[id(node)], uses)
+            shared = len(uses.get(id(node), ())) > 1
+            if (
+                shared
+                and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG)
+                and cost[id(node)] > MAX_RECOMPUTE_OPERATIONS
+            ):
+                self.values[id(node)] = node
+                cost[id(node)] = 0
+
+    def _recompute_cost(
+        self, node: Node, cost: dict[int, float], folded: bool, uses: dict[int, set[int]]
+    ) -> float:
+        """The cost of recomputing a node, in operations per element."""
+        if id(node) in self.values or not node.inputs:
+            return 0
+        size = max(prod(node.shape), 1)
+        # A broadcast operand is computed once for many elements.
+        below = sum(
+            cost[id(operand)] * min(1, prod(operand.shape) / size) for operand in node.inputs
+        )
+        if node.op in MOVEMENTS:
+            return below
+        full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
+        is_expensive = node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS
+        own = EXPENSIVE_OPERATION if is_expensive else 1
+        if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
+            own += MAX_RECOMPUTE_OPERATIONS  # compute it once, in the contraction's epilogue
+        return own + below + (len(full) > 1)
+
+    @staticmethod
+    def _has_one_reader(node: Node, uses: dict[int, set[int]]) -> bool:
+        """Whether a contraction has one reader, so that its own sums need not be stored."""
+        return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
+
+    def _materialize_operand(self, node: Node, bordered: bool = False) -> None:
+        """Store the value below a chain of movements, or the end of the chain if strides fail.
+
+        `bordered`: the reader accepts a view with zero padding.
+        """
+        chain: list[Node] = []
+        single = node
+        while single.op in MOVEMENTS and id(single) not in self.values:
+            chain.insert(0, single)
+            single = single.inputs[0]
+        at = self.find_inexpressible(single, tuple(chain))
+        while at is not None and at not in chain[:1]:
+            if prod(at.inputs[0].shape) > prod(node.shape):
+                break
+            chain = chain[chain.index(at) :]  # strides describe the rest
+            single = at.inputs[0]
+            at = self.find_inexpressible(single, tuple(chain))
+        window = view_through(self._memory_view(single), tuple(chain))
+        usable = window is not None and (bordered or window.whole) and single.op is not Op.CONSTANT
+        last = single if usable else node
+        self.values[id(last)] = last
+
+    def _materialize_unreachable(self, node: Node) -> None:
+        """Store the values below movements that strides cannot express."""
+        while True:
+            for leaf, chain in leaves(node, self.values):
+                at = self.find_inexpressible(leaf, chain)
+                if at is not None:
+                    broken = at.inputs[0]
+                    self.values[id(broken)] = broken
+                    self._materialize_unreachable(broken)
+                    break
+            else:
+                return
+
+    def _memory_view(self, node: Node) -> StridedView:
+        """The memory layout of a materialized value."""
+        return self._strided.get(id(node)) or contiguous_view(node.shape)
+
+    def find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
+        """The first movement of a chain that strides cannot express; None if there is none."""
+        window = self._memory_view(leaf)
+        for node in chain:
+            after = apply_movement(window, node)
+            if after is None:
+                return node
+            window = after
+        return None
+
+
+def _skip_movements(node: Node) -> Node:
+    while node.op in MOVEMENTS:
+        node = node.inputs[0]
+    return node
+
+
+def _whole_array_inputs(node: Node) -> list[Node]:
+    """The inputs that a node needs as whole arrays."""
+    if node.op in (Op.TAKE, Op.TAKE_ALONG):
+        return [node.inputs[0]]
+    if node.op in INLINE or node.op in FOLDS:
+        return []
+    return list(node.inputs)

@@ -1,0 +1,110 @@
+"""Which axes of a group's domain one loop can run over: those that are neighbours everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...native.loop_ir.ir import ReduceOp
+from ...native.target.graph_costs import (
+    CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_NARROW_COLUMNS,
+)
+from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.fusion import Fusion
+from ..fusion.fusion_group import (
+    FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
+)
+from ..ir.graph import Node, Op
+from ..ir.strided_view import StridedView
+
+POSITION_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
+
+
+def merge_axes(
+    group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
+) -> list[list[int]]:
+    """The domain's axes, those that lie one behind the other everywhere taken as one."""
+    return _mergeable_axes(
+        group.shape, group.axes, _accessed_views(group, nodes, fusion, layout),
+        _positions_are_values(nodes, fusion),
+    )
+
+
+def _accessed_views(
+    group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
+) -> list[StridedView]:
+    """How the loops' domain lies on all that is read and written."""
+    shape, rows = group.shape, group.rows
+    own = {id(node) for node in nodes}
+    result: list[StridedView | None] = []
+    for node in nodes:
+        number = reshape_chain(node, rows) if group.is_number(node) else ()
+        for leaf, chain in fusion.read(node):
+            if id(leaf) in own:
+                continue
+            window = view_through(layout.place(leaf).window, (*chain, *number))
+            if window is not None and window.shape == shape:
+                result.append(window)
+            elif window is not None and window.shape == rows:
+                result.append(window.expanded(shape))
+        if node.op is Op.SUM_PARTS:
+            result.append(partial_sum_view(node, shape))
+            continue
+        for place in layout.targets(node):
+            window = view_through(place.window, number)
+            if node.shape == shape:
+                result.append(window)
+            elif window is not None and window.shape == rows:
+                result.append(window.expanded(shape))
+    return [w for w in result if w is not None]
+
+
+def _positions_are_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
+    """Whether positions themselves are values, so that axes must stay as they are."""
+    fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
+    inside = (part for node in nodes for part in fused_nodes(node, fusion.materialized))
+    return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in POSITION_REDUCTIONS)
+               for part in inside)
+
+
+def _mergeable_axes(
+    shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
+) -> list[list[int]]:
+    """The domain's axes, those that lie one behind the other everywhere taken as one."""
+    result: list[list[int]] = []
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        before = result[-1][-1] if result else None
+        together = (
+            before is not None
+            and not fixed
+            and (before in folded) == (axis in folded)
+            and all(w.strides[before] == w.strides[axis] * extent and w.whole for w in windows)
+        )
+        if together:
+            result[-1].append(axis)
+        else:
+            result.append([axis])
+    return result
+
+
+def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]) -> bool:
+    """Whether rows are so short that vectors of them would be nearly empty: lanes are better
+    taken along many rows."""
+    shape = group.shape
+    if (
+        not free
+        or not folded
+        or prod(axes_extent(shape, axes) for axes in folded) > MAX_NARROW_COLUMNS
+    ):
+        return False
+    rows = axes_extent(shape, free[-1])
+    return rows >= COLUMN_BLOCK_ELEMENTS // 4 and (
+        prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK_ELEMENTS == 0
+    )
+
+
+def axes_extent(shape: Sequence[int], axes: list[int]) -> int:
+    """The elements along some axes."""
+    return prod(shape[i] for i in axes)
