@@ -72,7 +72,8 @@ def test_other_convolutions_stay(eager, image, weight, how) -> None:
 
 def test_images_of_more_pixels_stay_channels_last_where_weights_are_trained(eager) -> None:
     graph = layer((1, 4, 12, 12), (4, 4, 3, 3))
-    assert passes.MAX_PIXELS < prod(graph.outputs[0].shape[2:]) <= passes.MAX_PIXELS_INFERENCE
+    pixels = prod(graph.outputs[0].shape[2:])
+    assert passes.MAX_MATMUL_PIXELS < pixels <= passes.MAX_MATMUL_PIXELS_INFERENCE
     (conv,) = (n for n in graph.nodes() if n.op is Op.CONV)
     x, w = conv.inputs
     assert all(n.op is not Op.CONV for n in passes.convert_small_conv_to_matmul(graph).nodes())

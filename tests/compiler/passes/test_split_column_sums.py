@@ -112,6 +112,7 @@ def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.Mon
     graph = graph_of([x], [y, reduce(y, ReduceOp.SUM, (0,))])
     assert any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
     monkeypatch.setattr(
-        "flambeau.compiler.passes.split_column_sums.MIN_ELEMENTS", ROWS * 4 * COLUMNS + 1
+        "flambeau.compiler.passes.split_column_sums.SECOND_PASS_CACHED_BYTES",
+        4 * (ROWS * 4 * COLUMNS + 1),
     )
     assert not any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
