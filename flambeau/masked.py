@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
+from .canonical_masks import _canonical_dim as _canonical_dim
+from .canonical_masks import _input_mask
+from .canonical_masks import _output_mask as _output_mask
+from .canonical_masks import _where as _where
 from .ops.core.axes import canonical_dims
 from .ops.core.registry import PUBLIC
 from .tensor import dtypes as types
@@ -36,20 +40,27 @@ _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
 }
 
 
-def _expanded(mask: Tensor, input: Tensor) -> Tensor:
-    """The mask as bools in the shape of the input."""
-    if mask._array.ndim > input._array.ndim:
-        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher "
-                         "than of the input)")
-    return mask.expand(input.shape).to(types.bool_)
-
-
 def _filled(operation: str, input: Tensor, mask: Tensor | None) -> Tensor:
     """The input with the operation's neutral element where the mask is False."""
     if mask is None:
         return input
     value = _NEUTRAL[operation](input.dtype)
-    return ops.where(_expanded(mask, input), input, input.new_full((), value))
+    return ops.where(_input_mask(input, mask=mask), input, input.new_full((), value))
+
+
+def _reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | None:
+    """What an element has to be so that it changes no result; None where there is no such value."""
+    name = op_name.rpartition(".")[2]
+    name = {"cumsum": "sum", "cumprod": "prod", "logaddexp": "logsumexp"}.get(name, name)
+    if name in ("mean", "var", "std"):
+        return None
+    if name == "norm" and args and args[0] == -math.inf:
+        name = "least norm"
+    if name not in _NEUTRAL:
+        raise NotImplementedError(f"identity of {op_name} on {input.dtype} input")
+    floating = input.dtype.is_floating_point
+    kind = types.float32 if name == "median" and not floating else input.dtype
+    return ops.full((), _NEUTRAL[name](kind), dtype=kind)
 
 
 def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
@@ -181,8 +192,17 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
     if mask is None:
         seen = input.new_ones(input.shape, dtype=types.int64)
     else:
-        seen = _expanded(mask, input)
+        seen = _input_mask(input, mask=mask)
     return seen.sum(_axes(dim, input), keepdim)
+
+
+def _divided(total: Tensor, counts: Tensor) -> Tensor:
+    """The quotient of two sparse tensors that store the same places."""
+    if total.is_sparse:
+        values = total._values() / counts._values()
+        return ops.sparse_coo_tensor(total._indices(), values, total.shape, is_coalesced=True)
+    values = total.values() / counts.values()
+    return ops.sparse_csr_tensor(total.crow_indices(), total.col_indices(), values, total.shape)
 
 
 def mean(
@@ -202,6 +222,11 @@ def mean(
             f"or complex dtype. Got: {kind}"
         )
     total = sum(input, dim, keepdim=keepdim, dtype=kind, mask=mask)
+    if input._array.strides is None:
+        if mask is None:
+            raise ValueError(f"masked mean expects explicit mask for {input.layout} tensor input")
+        ones = _input_mask(input, mask=mask).to(kind)
+        return _divided(total, sum(ones, dim, keepdim=keepdim, dtype=kind, mask=mask))
     return total / _count(input, dim, bool(keepdim), mask)
 
 

@@ -41,7 +41,7 @@ def _pattern(input: Tensor, mask: Tensor) -> Tensor:
     """The mask in the layout and shape of the input."""
     if mask.shape != input.shape:
         mask = (mask.to_dense() if isinstance(mask, SparseTensor) else mask).expand(input.shape)
-    if isinstance(mask, SparseTensor):
+    if mask.layout is input.layout:
         return mask
     array: Any = input._array
     block = array.block if isinstance(array, CompressedArray) and array.blocked else None
