@@ -39,6 +39,7 @@ class _Storages:
         if len(reference) != 6:
             raise pickle.UnpicklingError("a reference to a storage is malformed")
         storage_type, key, location, count, view = reference[1:]
+        key = _as_text(key)
         kind = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
         ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
         if not ok or not 0 <= count * kind.itemsize <= self._limit:
@@ -58,6 +59,11 @@ class _Storages:
         if not 0 <= start <= end <= whole.nbytes():
             raise pickle.UnpicklingError("a view of a storage reaches outside it")
         return TypedStorage(wrap_storage=whole._untyped_storage[start:end], dtype=kind)
+
+
+def _as_text(key: Any) -> Any:
+    """A storage's key, which Python 2 wrote as bytes and encoding="bytes" leaves as such."""
+    return key.decode("ascii", "replace") if type(key) is bytes else key
 
 
 def load(
@@ -83,7 +89,7 @@ def load(
     keys = unpickle(file, storages, module, options)
     if type(keys) is not list:
         raise RuntimeError("the list of storages is missing; corrupt file?")
-    for key in keys:
+    for key in map(_as_text, keys):
         if type(key) is not str or key not in storages.found:
             raise RuntimeError("a storage key was not found in deserialized_objects")
         _fill(file, *storages.found[key], map_location, order)
@@ -106,7 +112,7 @@ def _fill(
         raise RuntimeError(
             f"a storage has {count} elements in the file and {len(storage)} in its pickle"
         )
-    memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)
+    _read_into(file, memory)
     if order != sys.byteorder and storage.dtype.itemsize > 1:
         from .loader import swap_bytes
 
@@ -124,6 +130,15 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
     if len(data) != size:
         raise EOFError(f"the file ends {size - len(data)} bytes too early")
     return data
+
+
+def _read_into(file: IO[bytes], memory: np.ndarray) -> None:
+    """Fills memory, without a copy in between where the file can."""
+    readinto = getattr(file, "readinto", None)
+    if readinto is None:
+        memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)
+    elif memory.size and (count := readinto(memory)) != memory.size:
+        raise EOFError(f"the file ends {memory.size - (count or 0)} bytes too early")
 
 
 class _Table(StorageTable):

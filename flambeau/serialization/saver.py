@@ -41,7 +41,7 @@ def save(
     >>> save({"epoch": 3}, buffer)
     """
     if not isinstance(f, (str, os.PathLike)):
-        if not callable(getattr(f, "write", None)):
+        if not hasattr(f, "write"):
             raise AttributeError(
                 "expected 'f' to be string, path, or a file-like object with a 'write' attribute, "
                 f"got {type(f).__name__}"

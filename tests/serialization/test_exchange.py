@@ -137,3 +137,57 @@ def test_safetensors_package_reads_and_writes_the_same(tmp_path):
 
     ours = safetensors.save(tensors(flambeau), {"format": "pt"})
     assert ours == package.save(tensors(real), {"format": "pt"})
+
+
+def test_file_of_python_2_with_bytes_as_text():
+    text = b"\xc5\xbc\xc4\x85"
+    file = (  # [text, torch.zeros(1), 2], written by PyTorch 0.4.1 on Python 2.7
+        b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
+        b"\x80\x02}q\x01(U\x10protocol_versionq\x02M\xe9\x03U\ntype_sizesq\x03}q\x04(U\x03int"
+        b"q\x05K\x04U\x05shortq\x06K\x02U\x04longq\x07K\x04uU\rlittle_endianq\x08\x88u."
+        b"\x80\x02]q\x01(U\x04" + text + b"q\x02ctorch._utils\n_rebuild_tensor_v2\nq\x03((U"
+        b"\x07storageq\x04ctorch\nFloatStorage\nq\x05U\x0845640624q\x06U\x03cpuq\x07\x8a\x01\x01"
+        b"NtQK\x00K\x01\x85K\x01\x85\x89NtRq\x08K\x02e.\x80\x02]q\x01U\x0845640624q\x02a.\x01\x00"
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+    )
+    for weights_only in (True, False):
+        for encoding, expected in (("bytes", text), ("utf-8", text.decode())):
+            result = flambeau.load(io.BytesIO(file), weights_only=weights_only, encoding=encoding)
+            assert result[0] == expected and result[2] == 2
+            assert flambeau.equal(result[1], flambeau.zeros(1))
+
+
+def test_storages_of_old_files_are_read_into_place():
+    class File(io.BytesIO):
+        read_into = 0
+
+        def readinto(self, memory):
+            File.read_into += 1
+            return super().readinto(memory)
+
+    file = File()
+    x = flambeau.arange(6.0)
+    flambeau.save(x, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    assert flambeau.equal(flambeau.load(file), x) and File.read_into == 1
+    short = File(file.getvalue()[:-4])
+    with pytest.raises(EOFError, match="4 bytes too early"):
+        flambeau.load(short)
+
+
+def test_large_meta_tensors_take_no_memory():
+    file = io.BytesIO()
+    flambeau.save(flambeau.empty(60_000, 960_000, device="meta"), file)
+    file.seek(0)
+    result = flambeau.load(file)
+    assert result.shape == (60_000, 960_000) and result.device.type == "meta"
+
+
+def test_save_to_what_cannot_be_written():
+    class File:
+        write = "text"
+
+    with pytest.raises(TypeError, match="not callable"):
+        flambeau.save("foo", File())
+    with pytest.raises(AttributeError, match="'write' attribute"):
+        flambeau.save("foo", flambeau.ones(1))

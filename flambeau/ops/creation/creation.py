@@ -266,6 +266,8 @@ def empty_strided(
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
+    if on_meta(device):
+        return place(meta_array(tuple(size), numpy_dtype(dtype)), device, requires_grad)
     array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
     if fills():
         fill_new(array)
