@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from math import prod
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Layout(Enum):
     CHANNELS_LAST = "channels last where the first operand is, else row-major"
     ALL_CHANNELS_LAST = "channels last where all operands are, else row-major"
     ANY_CHANNELS_LAST = "channels last where an operand is, else row-major"
+    VOLUME = "as CHANNELS_LAST, of volumes, which may have no axis of a batch"
     COLUMNS = "matrices column by column, as LAPACK writes them"
 
 
@@ -88,6 +90,13 @@ def _suggested(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     return format_strides(shape, form)
 
 
+def _suggested_of_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    if len(shape) != 4:
+        return _suggested(shape, operands)
+    of, strides = operands[0]
+    return _suggested((1, *shape), [((1, *of), (prod(of), *strides))])[1:]
+
+
 def _suggested_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if all(is_channels_last(*x) for x in operands):
         return _suggested(shape, operands)
@@ -115,6 +124,7 @@ _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.ITERATOR: iterator_strides,
     Layout.PRESERVE: _preserved,
     Layout.CHANNELS_LAST: _suggested,
+    Layout.VOLUME: _suggested_of_volumes,
     Layout.ALL_CHANNELS_LAST: _suggested_by_all,
     Layout.ANY_CHANNELS_LAST: _suggested_by_any,
     Layout.COLUMNS: _columns,

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.layout import is_channels_last, strides_of
 from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turned
 from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, relaid
 from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -121,7 +124,7 @@ def _reference(pick):
 def _declare_average(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))
     def pool(input: Array, output) -> Array:
@@ -132,6 +135,7 @@ def _declare_average(n: int) -> Any:
 
     @pool.vjp("input")
     def _(g, input_shape, output):
+        _check_cotangent("avg", g)
         return adjoint(g, input_shape[-n:], output)
 
     @opaque(layout=Layout.FREE,
@@ -227,6 +231,7 @@ def _declare_largest(n: int) -> Any:
 
     @pool.vjp("input")
     def _(gs, ys, input_shape):
+        _check_cotangent("max", gs[0])
         return added_at(gs[0], ys[1], input_shape[-n:])
 
     return pool
@@ -272,6 +277,39 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
                 f"input has sizes {list(shape)} with dimension {axis} being empty"
             )
+    _check_dtype(name, n, input)
+    return result
+
+
+def _check_dtype(name: str, n: int, input: Tensor) -> None:
+    if input.dtype.category in (BOOL, INTEGER):
+        kernel = f"{name[:-2]}{max(n, 2)}d{'_cpu' if n > 2 else ''}"
+        raise NotImplementedError(
+            f"\"{kernel}\" not implemented for '{legacy_name(input.dtype)}'")
+
+
+def _check_cotangent(kind: str, g: Any) -> None:
+    """RuntimeError for a cotangent without elements beside the batch."""
+    if g is None or g._array.size or 0 not in g._array.shape[1:]:
+        return
+    n = max(g._array.ndim - 2, 2)
+    shape = list(g.shape) if g._array.ndim > 3 else [*g.shape[:-1], 1, *g.shape[-1:]]
+    empty = shape.index(0, 1)
+    raise RuntimeError(
+        f"adaptive_{kind}_pool{n}d_backward(): Expected grad_output to have non-zero size for "
+        f"non-batch dimensions, but grad_output has sizes {shape} with dimension {empty} being "
+        "empty"
+    )
+
+
+def _mean(input: Tensor, n: int) -> Tensor:
+    """The mean of each image; channels stay last, which the strides of single elements say."""
+    result = input.mean(list(range(-n, 0)), True)
+    array = result._array
+    if n == 2 and array.__class__ is np.ndarray and array.ndim == 4 \
+            and is_channels_last(input._array.shape, strides_of(input._array)):
+        channels = array.shape[1]
+        result._array = relaid(array, (channels, 1, channels, channels))
     return result
 
 
@@ -313,7 +351,7 @@ def _functions(n: int) -> None:
     def avg_pool(input, output_size):
         output = _output(average_name, n, input, output_size)
         if n > 1 and set(output) == {1}:
-            return input.mean(list(range(-n, 0)), True)
+            return _mean(input, n)
         return average(input, output)
 
     def max_pool(input, output_size, return_indices=False):

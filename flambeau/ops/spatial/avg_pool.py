@@ -185,7 +185,7 @@ def _reference(x, average):
 def _declare(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_samples(n))
     def pool(input: Array, average: Average) -> Array:

@@ -73,9 +73,17 @@ def _declare(n: int) -> Any:
     return pool
 
 
+def _per_axis(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
+    """A setting for each of n axes, from one number or n; one in a tuple does not count as n."""
+    if hasattr(value, "__len__") and len(value) != n:
+        raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of "
+                           f"{'three Ints' if n == 3 else 'Ints'}")
+    return each(value, n, name, argument)
+
+
 def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:
     name = f"fractional_max_pool{n}d"
-    kernel = each(kernel, n, name, "kernel_size")
+    kernel = _per_axis(kernel, n, name, "kernel_size")
     shape = input._array.shape
     if size is None and ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
@@ -84,7 +92,7 @@ def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[t
         if any(not 0 < r < 1 for r in ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {tuple(ratio)})")
         size = [int(k * r) for k, r in zip(shape[-n:], ratio, strict=True)]
-    output = each(size, n, name, "output_size")
+    output = _per_axis(size, n, name, "output_size")
     if len(shape) not in (n + 1, n + 2) or 0 in shape[-n - 1 :]:
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "

@@ -276,7 +276,7 @@ def _declare(n: int) -> tuple[Any, Any]:
     """The two operators of one rank: maxima, and maxima with their places."""
     node = "SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
             name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_window_samples(n))
     def values(input: Array, window: Window) -> Array:
@@ -290,7 +290,7 @@ def _declare(n: int) -> tuple[Any, Any]:
     def _(g, y, input, window):
         return _placed(g, input, y, window)
 
-    @opaque(layout=Layout.CHANNELS_LAST,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
             ref=_reference, samples=_window_samples(n))
     def both(input: Array, window: Window) -> tuple[Array, Array]:

@@ -1,0 +1,57 @@
+"""Pooling: strides of results, and what PyTorch refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+
+VOLUMES = torch.randn(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d)
+
+
+@pytest.mark.parametrize("x", [VOLUMES, VOLUMES[0]], ids=["batch", "volume"])
+def test_largest_of_volumes_keep_channels_last(x):
+    y, places = F.max_pool3d(x, 2, return_indices=True)
+    batch = (36,) if x.dim() == 5 else ()
+    assert y.stride() == places.stride() == (*batch, 1, 18, 9, 3)
+    assert torch.equal(y, F.max_pool3d(x.contiguous(), 2))
+
+
+def test_averages_of_volumes_are_row_major():
+    assert F.avg_pool3d(VOLUMES, 2).is_contiguous()
+    assert F.adaptive_avg_pool3d(VOLUMES, 2).is_contiguous()
+    assert F.adaptive_max_pool3d(VOLUMES, 2).is_contiguous()
+
+
+def test_one_average_an_image_keeps_channels_last():
+    x = torch.randn(2, 3, 4, 6).to(memory_format=torch.channels_last)
+    y = F.adaptive_avg_pool2d(x, 1)
+    assert y.stride() == (3, 1, 3, 3)
+    assert torch.allclose(y, x.mean((2, 3), keepdim=True))
+    assert F.adaptive_avg_pool2d(x.contiguous(), 1).stride() == (3, 1, 1, 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_adaptive_pooling_refuses_integers(kind, n):
+    pool = getattr(F, f"adaptive_{kind}_pool{n}d")
+    kernel = f"adaptive_{kind}_pool{max(n, 2)}d{'_cpu' if n == 3 else ''}"
+    with pytest.raises(NotImplementedError, match=f'"{kernel}" not implemented for \'Byte\''):
+        pool(torch.ones((2,) * (n + 2), dtype=torch.uint8), 1)
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_cotangents_without_elements(kind):
+    x = torch.randn(1, 6, 4, 4, requires_grad=True)
+    y = getattr(F, f"adaptive_{kind}_pool2d")(x, 0)
+    with pytest.raises(RuntimeError, match=r"grad_output has sizes \[1, 6, 0, 0\] with dim"):
+        y.sum().backward()
+
+
+def test_fractional_pooling_wants_a_size_for_each_axis():
+    x = torch.randn(1, 2, 7, 7, 7)
+    with pytest.raises(RuntimeError, match="kernel_size must either be a single Int or tuple of "):
+        F.fractional_max_pool3d(x, (1,), output_size=(3, 3, 3))
+    with pytest.raises(RuntimeError, match="output_size must either"):
+        F.fractional_max_pool3d(x, 2, output_size=(3,))
