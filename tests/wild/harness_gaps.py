@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from stand_ins import StandIn, StandInModule
+from stand_ins import StandIn, StandInModule, named
 
 # Modules of the installed PyTorch that the harness consists of; read as modules of flambeau.
 FROM_PYTORCH = (
@@ -27,7 +27,8 @@ FILES = {
 STAND_INS = frozenset(
     """
 _export _export.wrappers _functorch _functorch.aot_autograd _functorch.apis
-_functorch.eager_transforms _functorch.vmap _higher_order_ops.flex_attention
+_functorch.batch_norm_replacement _functorch.deprecated _functorch.eager_transforms
+_functorch.make_functional _functorch.python_key _functorch.vmap _higher_order_ops.flex_attention
 _higher_order_ops.inline_asm_elementwise _higher_order_ops.invoke_subgraph
 _higher_order_ops.register_hook _logging _logging._internal _logging.scribe _prims _prims_common
 _prims_common.wrappers _refs _refs._conversions _refs.fft _refs.linalg _refs.nn
@@ -101,6 +102,8 @@ def fill(torch: Any) -> None:
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):
         importlib.import_module(f"torch.{module}")
+    for module in ("apis", "deprecated", "eager_transforms", "vmap"):
+        _fill_transforms(importlib.import_module(f"torch._functorch.{module}"), torch)
     _fill_processor(torch)
     _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
           _nnpack_available=lambda: False)
@@ -121,6 +124,16 @@ def fill(torch: Any) -> None:
         bool if dtype == torch.bool else complex if dtype.is_complex
         else float if dtype.is_floating_point else int
     )
+
+
+def _fill_transforms(module: Any, torch: Any) -> None:
+    """What the top-level package functorch takes from torch._functorch, and torch.func has."""
+    for name in ("vmap", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"):
+        setattr(module, name, getattr(torch.func, name))
+    for name in ("chunk_vmap", "combine_state_for_ensemble", "functionalize", "make_functional",
+                 "make_functional_with_buffers", "restore_vmap", "_add_batch_dim",
+                 "replace_all_batch_norm_modules_"):
+        setattr(module, name, named(f"torch.func.{name}"))
 
 
 def _fill_processor(torch: Any) -> None:

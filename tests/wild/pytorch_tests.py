@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "pytorch_tests.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau-wild"
 SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())["pytorch"]
 
-SILENT_S = 75  # a run that writes nothing for as long hangs
+SILENT_S = 240  # of the clock; a run that writes nothing for as long hangs
 RESTARTS = 12
 
 HEAD = """# PyTorch's own tests

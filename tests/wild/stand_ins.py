@@ -47,7 +47,7 @@ class StandInModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return StandIn
+        return named(f"{self.__name__.replace('flambeau', 'torch', 1)}.{name}")
 
 
 def named(path: str) -> Any:
