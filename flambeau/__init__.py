@@ -134,6 +134,10 @@ def __getattr__(name: str) -> Any:
             ) from None
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__package__}.{_ELSEWHERE[name]}"), name)
+    if name == "Storage":  # of the default dtype
+        from .tensor.storage import STORAGE_TYPES
+
+        return STORAGE_TYPES[get_default_dtype()]
     if name == "torch":  # programs write torch.torch.Tensor too
         return _sys.modules[__name__]
     return _lacking(__name__)(name)
@@ -166,7 +170,6 @@ def is_storage(obj: Any) -> bool:
 
 
 globals().update(_legacy_types())
-Storage = globals()["FloatStorage"]
 _install_finders()
 if "_pytest" in _sys.modules or "IPython" in _sys.modules:
     from .native.foundation.tracebacks import install as _install_tracebacks

@@ -534,11 +534,10 @@ def window(
             f"and itemsize {item} requiring a storage size of {need * item} are out of bounds "
             f"for storage of size {memory.size}"
         )
-    if need == 0:
-        return np.empty(shape, numpy_dtype)
-    return np.ndarray(
-        tuple(shape), numpy_dtype, memory, offset * item, tuple(s * item for s in strides)
-    )
+    steps = tuple(s * item for s in strides)
+    if need == 0:  # NumPy keeps strides without elements only of memory that it is handed
+        return np.ndarray(tuple(shape), numpy_dtype, np.empty(1, numpy_dtype), 0, steps)
+    return np.ndarray(tuple(shape), numpy_dtype, memory, offset * item, steps)
 
 
 def tensor_on(

@@ -17,6 +17,7 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
     empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
+from ...autograd.backward import requires_grad_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, fills, new_memory
@@ -77,13 +78,14 @@ def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
     if where is not _CPU:
         array = meta_array(array.shape, array.dtype)
     result = wrap(array)
-    if requires_grad:
-        if array.dtype.kind not in "fcV":
-            raise RuntimeError(
-                "Only Tensors of floating point and complex dtype can require gradients"
-            )
-        result.requires_grad_()
-    return result
+    return requiring(result) if requires_grad else result
+
+
+def requiring(result: Tensor) -> Tensor:
+    """A new tensor that requires grad; RuntimeError for dtypes that have none."""
+    if result._array.dtype.kind not in "fcV":
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    return requires_grad_(result)
 
 
 def on_meta(device: Any) -> bool:
@@ -166,7 +168,7 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         result._requires_grad = result._tracked = False
         result._node = result._grad = result._counter = result._base = None
         result._stamp = creation.stamp
-        return result.requires_grad_() if requires_grad else result
+        return requiring(result) if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -180,7 +182,7 @@ def _sparse(name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: 
         raise NotImplementedError(
             "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
     result = PUBLIC["sparse"]["empty_of_layout"](size, kind, layout)
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return requiring(result) if requires_grad else result
 
 
 def _only_size(name: str, named: dict[str, Any]) -> Any:
@@ -533,7 +535,7 @@ def _like(name: str, value: Any) -> Callable:
         elif array.__class__ is not MetaArray and not clear:
             array[...] = value
         result = wrap(array)
-        return result.requires_grad_() if requires_grad else result
+        return requiring(result) if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     what = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
@@ -565,7 +567,7 @@ def full_like(
     if array.__class__ is not MetaArray:
         fill(array, convert_scalar(_number(fill_value), array.dtype))
     result = wrap(array)
-    return result.requires_grad_() if requires_grad else result
+    return requiring(result) if requires_grad else result
 
 
 def _new_method(name: str, function: Callable, doc: str) -> None:

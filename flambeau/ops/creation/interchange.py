@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
+from ...tensor.devices import device as as_device
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
@@ -16,6 +17,7 @@ from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
 from ...tensor.tensor import Tensor, _TensorType, wrap
+from . import dlpack
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of
 
@@ -246,22 +248,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach()
-    if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = _Offered(ext_tensor)
-    return wrap(anchored(np.from_dlpack(ext_tensor)))
-
-
-class _Offered:
-    """A capsule as something that offers it, on the CPU."""
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+    return wrap(anchored(dlpack.imported(ext_tensor)))
 
 
 @public(spaces=("utils.dlpack",))
@@ -272,6 +259,8 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
+    if device is not None:
+        _check_legacy_device(device, args, "tensor constructor", "torch.Tensor")
     if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
         result = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
     elif len(args) == 1 and isinstance(args[0], Tensor):
@@ -279,6 +268,20 @@ def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = 
     else:
         result = empty(*(args or (0,)), dtype=dtype, device=device)
     return result if cls is Tensor else result._alias(cls)
+
+
+def _check_legacy_device(place: Any, args: tuple, what: str, name: str) -> None:
+    """RuntimeError for a device that the legacy constructors do not take."""
+    kind = as_device(place).type
+    if kind != "cpu":
+        raise RuntimeError(
+            f"legacy constructor expects device type: cpu but device type: {kind} was passed"
+        )
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        instead = "torch.as_tensor(...) instead." if what == "tensor new" else \
+            "torch.tensor(...) or torch.as_tensor(...) instead."
+        raise RuntimeError(f"Legacy {what} of the form {name}(tensor, device=device) is not "
+                           f"supported.  Use {instead}")
 
 
 def _is_size(x: Any) -> bool:
@@ -296,6 +299,8 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
     >>> torch.tensor([1]).new([1, 2])
     tensor([1, 2])
     """
+    if device is not None:
+        _check_legacy_device(device, args, "tensor new", "tensor.new")
     if size is not None:
         return empty(size, dtype=self.dtype, device=device)
     if len(args) == 1 and isinstance(args[0], Tensor) and args[0]._array.ndim:
@@ -367,7 +372,7 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
     if stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
     expose(self._array)
-    return self._array.__dlpack__()
+    return dlpack.exported(self._array)
 
 
 Tensor.__array__ = _array_protocol

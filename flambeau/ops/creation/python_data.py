@@ -20,6 +20,8 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     try:
         shape = _measure(data, flat)
     except RecursionError:
+        if _holds_itself(data):
+            raise TypeError("new(): self-referential lists are incompatible") from None
         raise ValueError(f"too many dimensions '{type(data).__name__}'") from None
     kinds = set(map(type, flat))
     plain = bool(kinds) and kinds <= _PLAIN
@@ -78,6 +80,13 @@ def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
         raise RuntimeError(f"Could not infer dtype of {kind}")
 
 
+def _holds_itself(data: Any, above: tuple[int, ...] = ()) -> bool:
+    """Whether a list is an item of itself, at any depth."""
+    if not isinstance(data, (list, tuple)):
+        return False
+    return id(data) in above or any(_holds_itself(v, (*above, id(data))) for v in data)
+
+
 def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
     """The shape of nested sequences; their leaves, as Python numbers, go to `flat`."""
     if isinstance(data, Tensor):
@@ -109,12 +118,17 @@ def _measure_item(item: Any, flat: list[Any]) -> tuple[int, ...]:
 
 
 def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
-    if set(map(type, data)) <= _PLAIN:
+    if isinstance(data, (list, tuple, range)) and set(map(type, data)) <= _PLAIN:
         flat.extend(data)
         return (len(data),)
     shape: tuple[int, ...] | None = None
     for i in range(len(data)):
-        result = _measure_item(data[i], flat)
+        try:
+            item = data[i]
+        except Exception:
+            raise ValueError("could not determine the shape of object type "
+                             f"'{type(data).__name__}'") from None
+        result = _measure_item(item, flat)
         if shape is None:
             shape = result
         elif result != shape:

@@ -558,6 +558,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
             raise NotImplementedError(
                 f"\"repeat_interleave_cpu\" not implemented for '{legacy_name(counted.dtype)}'"
             )
+        if (counted._array < 0).any():
+            raise RuntimeError("repeats can not be negative")
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
     if dim is None:

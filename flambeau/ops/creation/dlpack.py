@@ -1,0 +1,88 @@
+"""DLPack beyond NumPy's dtypes: bfloat16 travels as NumPy's uint16, whose type in the capsule is
+rewritten on the way out and on the way in. Memory is shared."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from ...tensor.dtypes import bfloat16
+
+_UINT, _BFLOAT = 1, 4  # DLPack's codes
+
+
+class _Tensor(ctypes.Structure):
+    """What a capsule of the name "dltensor" begins with."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    ]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _described(capsule: Any) -> _Tensor | None:
+    """The tensor in a capsule that nobody has consumed, of DLPack's unversioned kind."""
+    if not _is_valid(capsule, b"dltensor"):
+        return None
+    return _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+
+
+def exported(array: np.ndarray) -> Any:
+    """A capsule of an array's memory."""
+    if array.dtype != bfloat16.numpy:
+        return array.__dlpack__()
+    capsule = array.view(np.uint16).__dlpack__()
+    tensor = _described(capsule)
+    assert tensor is not None
+    tensor.code = _BFLOAT
+    return capsule
+
+
+def imported(source: Any) -> np.ndarray:
+    """An array on the memory of what offers a capsule, or of a capsule."""
+    capsule = source if type(source).__name__ == "PyCapsule" else source.__dlpack__()
+    tensor = _described(capsule)
+    if tensor is None or (tensor.code, tensor.bits) != (_BFLOAT, 16):
+        return _writable(np.from_dlpack(_Offered(capsule)))
+    tensor.code = _UINT
+    return _writable(np.from_dlpack(_Offered(capsule))).view(bfloat16.numpy)
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """The same memory to be written to: NumPy takes an unversioned capsule's for constant."""
+    if array.flags.writeable or not array.size:
+        return array
+    owner = _Owner()
+    address, _ = array.__array_interface__["data"]
+    owner.array = array
+    owner.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+    return np.asarray(owner)
+
+
+class _Owner:
+    """What NumPy keeps alive as long as an array on its memory."""
+
+    array: np.ndarray
+    __array_interface__: dict[str, Any]
+
+
+class _Offered:
+    """A capsule as something that offers it, on the CPU."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
