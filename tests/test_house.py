@@ -54,13 +54,13 @@ LONG_CLASSES = {
     "flambeau/utils/tensorboard/writer.py:SummaryWriter": 330,
 }
 LARGE_FOLDERS = {
-    "flambeau": 32,  # PyTorch's own names at the top
+    "flambeau": 33,  # PyTorch's own names at the top
     "flambeau/distributions": 26, "flambeau/fx": 27, "flambeau/nn/modules": 30,  # PyTorch's layout
     "flambeau/native/kernels": 28, "flambeau/ops/core": 27,
 }
 HIGH_FOLDERS = {"compiler": 11}
 LARGEST_CIRCLE = 6  # files that import one another; the goal is 3
-MOST_CONSTANTS = 230  # module-level numbers outside the machine description; the goal is 60
+MOST_CONSTANTS = 225  # module-level numbers outside the machine description; the goal is 60
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {"flambeau/_dynamo/utils.py", "flambeau/nn/modules/utils.py"}

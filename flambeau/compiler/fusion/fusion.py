@@ -15,13 +15,12 @@ from ...native.target.graph_costs import (
     CACHE_LINE_ELEMENTS, MAX_BUFFERS_READ, MAX_NARROW_COLUMNS,
     MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
 )
-from ..ir.graph import Graph, Node, Op
+from ..ir.graph import CONTRACTIONS, Graph, Node, Op, is_operation
 from .fusion_group import (
     ATTENTIONS, FOLDS, INLINE, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
     element, fused_nodes, is_identity, leaves, partial_sum_view, reshape_chain,
     rebase_chain, view_through,
 )
-from ..ir.graph import CONTRACTIONS
 from ..ir.strided_view import contiguous_view
 from .materialization import EXPENSIVE_OPERATIONS, Materialization
 from .rematerialize import narrower_values
@@ -207,7 +206,7 @@ class Fusion:
         )
 
     def _is_costly(self, node: Node) -> bool:
-        return any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
+        return any(is_operation(item, *EXPENSIVE_OPERATIONS)
                    for item in fused_nodes(node, self.materialized))
 
     def _fits_loops(self, group: FusionGroup, node: Node, read: list[tuple[Node, Chain]]) -> bool:
@@ -253,7 +252,7 @@ def is_blocked_transpose(node: Node) -> bool:
     if node.op is not Op.PERMUTE:
         return False
     source = node.inputs[0]
-    while source.op is Op.SLICE or (source.op is Op.APPLY and source.operation is Scalar.ADD):
+    while source.op is Op.SLICE or is_operation(source, Scalar.ADD):
         source = source.inputs[0]  # a gradient computed in parts
     if source.op is not Op.CONV_WEIGHT:
         return False

@@ -169,6 +169,11 @@ def rewrite(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Gra
     )
 
 
+def rewrite_nodes(graph: Graph, rule: Callable[[Node], Node]) -> Graph:
+    """Replace each node, on its new inputs, by rule(node), inputs first."""
+    return rewrite(graph, lambda node, inputs: rule(with_inputs(node, inputs)))
+
+
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node itself if its inputs did not change, else a copy that reads the new ones."""
     if inputs == node.inputs:  # nodes compare by identity
@@ -205,6 +210,11 @@ def apply(operation: Scalar, *inputs: Node, type: Type | None = None) -> Node:
     if type is None:
         type = Type.BOOL if operation in COMPARISONS else inputs[-1].type
     return Node(Op.APPLY, tuple(inputs), shape, type, {"operation": operation})
+
+
+def is_operation(node: Node, *operations: Scalar) -> bool:
+    """Whether a node applies one of some scalar operations."""
+    return node.op is Op.APPLY and node.operation in operations
 
 
 COMPARISONS = frozenset((Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
-from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
+from ..ir.graph import Graph, Node, Op, rewrite_nodes
 
 _FOLDABLE: dict[Scalar, Any] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.NEG: np.negative,
@@ -22,7 +22,7 @@ def fold_constants(graph: Graph) -> Graph:
 
     Only operations that NumPy rounds as kernels do are folded, and only within one type.
     """
-    return rewrite(graph, lambda node, inputs: _fold(with_inputs(node, inputs)))
+    return rewrite_nodes(graph, _fold)
 
 
 def _fold(node: Node) -> Node:

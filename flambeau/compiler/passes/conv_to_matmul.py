@@ -15,7 +15,7 @@ from ...native.target.graph_costs import (
     MAX_MATMUL_TAPS,
 )
 from ..ir.graph import (
-    Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite, strided_slice, with_inputs,
+    Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite_nodes, strided_slice,
     with_origin,
 )
 
@@ -27,13 +27,11 @@ def convert_small_conv_to_matmul(graph: Graph) -> Graph:
         return graph
     max_pixels = MAX_MATMUL_PIXELS if Op.CONV_WEIGHT in operations else MAX_MATMUL_PIXELS_INFERENCE
 
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        node = with_inputs(node, inputs)
-        if node.op is Op.CONV and _is_profitable(node, max_pixels):
-            return _conv_as_matmul(node)
-        return node
+    def rule(node: Node) -> Node:
+        profitable = node.op is Op.CONV and _is_profitable(node, max_pixels)
+        return _conv_as_matmul(node) if profitable else node
 
-    return rewrite(graph, rule)
+    return rewrite_nodes(graph, rule)
 
 
 def _is_profitable(node: Node, max_pixels: int) -> bool:

@@ -11,13 +11,13 @@ from math import prod
 
 from ...native.target.graph_costs import NEGLIGIBLE_PERMUTE_RATIO
 from ..ir.axis_order import inverse_permutation
-from ..ir.graph import Graph, Node, Op, permute, rewrite, reshape, with_inputs
+from ..ir.graph import Graph, Node, Op, permute, reshape, rewrite_nodes
 from ..ir.strided_view import match_axis_groups
 
 
 def propagate_layouts(graph: Graph) -> Graph:
     """Move permutations below the operations that read them."""
-    return rewrite(graph, lambda node, inputs: _sink(with_inputs(node, inputs)))
+    return rewrite_nodes(graph, _sink)
 
 
 def _sink(node: Node) -> Node:

@@ -15,7 +15,8 @@ from ...native.target.graph_costs import (
     MIN_OUTPUTS_PER_WEIGHT, MOMENT_SAMPLE_ROWS, SECOND_PASS_CACHED_BYTES,
 )
 from ..ir.graph import (
-    Graph, Node, Op, apply, constant, reduce, rewrite, strided_slice, with_inputs, with_origin,
+    Graph, Node, Op, apply, constant, is_operation, reduce, rewrite, strided_slice, with_inputs,
+    with_origin,
 )
 
 Moments = tuple[Node, Node]
@@ -47,15 +48,15 @@ def _match_variance(node: Node) -> tuple[Node, Node | None]:
     square = node.inputs[0]
     if square.type.size * prod(square.shape) < SECOND_PASS_CACHED_BYTES:
         return node, None
-    if square.op is not Op.APPLY or square.operation is not Scalar.MUL:
+    if not is_operation(square, Scalar.MUL):
         return node, None
     a, b = square.inputs
-    if a is not b or a.op is not Op.APPLY or a.operation is not Scalar.SUB:
+    if a is not b or not is_operation(a, Scalar.SUB):
         return node, None
     x, mean = a.inputs
     if mean.op is Op.EXPAND:
         mean = mean.inputs[0]
-    if mean.op is not Op.APPLY or mean.operation is not Scalar.DIV:
+    if not is_operation(mean, Scalar.DIV):
         return node, None
     total = mean.inputs[0]
     matches = _is_row_sum(total) and total.inputs[0] is x and total.axes == node.axes

@@ -16,14 +16,14 @@ import numpy as np
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.target.graph_costs import MAX_GATHERED_ARRAYS
 from ..ir.graph import (
-    Graph, Node, Op, Shape, apply, constant, reduce, reshape, rewrite, topological_order,
-    with_inputs, with_origin,
+    Graph, Node, Op, Shape, apply, constant, is_operation, reduce, reshape, rewrite_nodes,
+    topological_order, with_origin,
 )
 
 
 def factor_pool_backward(graph: Graph) -> Graph:
     """Compute such products once per window."""
-    return rewrite(graph, lambda node, inputs: _rewrite_product(with_inputs(node, inputs)))
+    return rewrite_nodes(graph, _rewrite_product)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Windows:
 
 def _rewrite_product(node: Node) -> Node:
     """where(hit, share, 0) * factor as where(hit, share * factor at hit, 0)."""
-    if node.op is not Op.APPLY or node.operation is not Scalar.MUL or not node.type.floating:
+    if not is_operation(node, Scalar.MUL) or not node.type.floating:
         return node
     for spread, factor in (node.inputs, node.inputs[::-1]):
         windows = _match_windows(spread)
@@ -63,13 +63,13 @@ def _rewrite_product(node: Node) -> Node:
 
 def _match_windows(spread: Node) -> _Windows | None:
     """The windows of where(hit, one number per window, 0)."""
-    if spread.op is not Op.APPLY or spread.operation is not Scalar.WHERE:
+    if not is_operation(spread, Scalar.WHERE):
         return None
     hit, share, zero = spread.inputs
     if zero.op is not Op.CONSTANT or zero.value != 0 or hit.shape != spread.shape:
         return None
     axes = tuple(i for i, n in enumerate(hit.shape) if n != 1 and share.shape[i] == 1)
-    if not axes or hit.op is not Op.APPLY or hit.operation is not Scalar.EQ:
+    if not axes or not is_operation(hit, Scalar.EQ):
         return None
     for order, firsts in (hit.inputs, hit.inputs[::-1]):
         if _selects_one_position(order, firsts, hit.shape, axes):
@@ -86,7 +86,7 @@ def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[i
     if firsts.op is not Op.REDUCE or firsts.fold is not ReduceOp.MINIMUM or firsts.axes != axes:
         return False
     (chosen,) = firsts.inputs
-    if chosen.op is not Op.APPLY or chosen.operation is not Scalar.WHERE or chosen.shape != shape:
+    if not is_operation(chosen, Scalar.WHERE) or chosen.shape != shape:
         return False
     branches = [_literal(branch) for branch in chosen.inputs[1:]]
     return all(values is not None and bool(np.isin(values, numbers).all()) for values in branches)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
-from ..ir.graph import Graph, Node, Op, permute, reshape, rewrite, strided_slice, with_inputs
+from ..ir.graph import Graph, Node, Op, is_operation, permute, reshape, rewrite_nodes, strided_slice
 
 Rule = Callable[[Node], Node]
 
@@ -19,15 +19,14 @@ Rule = Callable[[Node], Node]
 def simplify(graph: Graph) -> Graph:
     """Apply the rules at each node, inputs first, until none applies."""
 
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        node = with_inputs(node, inputs)
+    def rule(node: Node) -> Node:
         while True:
             simpler = _RULES[node.op](node) if node.op in _RULES else node
             if simpler is node:
                 return node
             node = simpler
 
-    return rewrite(graph, rule)
+    return rewrite_nodes(graph, rule)
 
 
 def _reshape(node: Node) -> Node:
@@ -184,7 +183,7 @@ def _div(node: Node, a: Node, b: Node) -> Node | None:
 
 
 def _neg(node: Node, a: Node) -> Node | None:
-    return a.inputs[0] if a.op is Op.APPLY and a.operation is Scalar.NEG else None
+    return a.inputs[0] if is_operation(a, Scalar.NEG) else None
 
 
 def _cast(node: Node, a: Node) -> Node | None:

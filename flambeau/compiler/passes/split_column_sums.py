@@ -13,14 +13,14 @@ from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.graph_costs import MAX_SUM_CHAIN, SECOND_PASS_CACHED_BYTES, VECTOR_COLUMNS
 from ..ir.graph import (
-    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite, sum_parts, with_inputs, with_origin,
+    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite_nodes, sum_parts, with_origin,
 )
 
 
 def split_column_sums(graph: Graph) -> Graph:
     """Split the column sums that a producing kernel can accumulate."""
     parts = threads()
-    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), parts))
+    return rewrite_nodes(graph, lambda node: _split(node, parts))
 
 
 def _split(node: Node, parts: int) -> Node:

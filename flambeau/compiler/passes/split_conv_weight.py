@@ -16,14 +16,14 @@ from ...native.target.graph_costs import (
     MAX_ADDED_PARTS, MAX_WEIGHT_PARTS, MIN_READ_RATIO, RELATIVE_COST_PER_ROUND,
 )
 from ..ir.graph import (
-    Graph, Node, Op, apply, reduce, reshape, rewrite, strided_slice, with_inputs, with_origin,
+    Graph, Node, Op, apply, reduce, reshape, rewrite_nodes, strided_slice, with_origin,
 )
 
 
 def split_conv_weight_gradients(graph: Graph) -> Graph:
     """Split small weight gradients into about as many parts as there are threads."""
     count = threads()
-    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), count))
+    return rewrite_nodes(graph, lambda node: _split(node, count))
 
 
 def choose_part_count(images: int, threads: int) -> int:

@@ -16,9 +16,7 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     MAX_SPLIT_K_RELATIVE_COST, MIN_SPLIT_K_DEPTH, split_cost, unsplit_cost,
 )
-from ..ir.graph import (
-    Graph, Node, Op, matmul, permute, reduce, reshape, rewrite, with_inputs, with_origin,
-)
+from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite_nodes, with_origin
 
 
 def split_k(graph: Graph) -> Graph:
@@ -26,7 +24,7 @@ def split_k(graph: Graph) -> Graph:
     count = threads()
     if count <= TYPICAL_THREADS:
         return graph
-    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs), count))
+    return rewrite_nodes(graph, lambda node: _split(node, count))
 
 
 def _split(node: Node, count: int) -> Node:

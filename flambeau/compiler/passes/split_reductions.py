@@ -14,7 +14,7 @@ from ...native.target.graph_costs import (
     MIN_EXTENT_PER_PART, MIN_SPLIT_ELEMENTS, MIN_WIDE_SPLIT_ELEMENTS, PART_COUNTS,
     PREFERRED_PARTS, WIDE_COLUMNS,
 )
-from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite, with_inputs, with_origin
+from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite_nodes, with_origin
 
 _SPLITTABLE = (
     ReduceOp.SUM,
@@ -28,7 +28,7 @@ _SPLITTABLE = (
 
 def split_reductions(graph: Graph) -> Graph:
     """Rewrite each long reduction as a reduction of partial reductions."""
-    return rewrite(graph, lambda node, inputs: _split(with_inputs(node, inputs)))
+    return rewrite_nodes(graph, _split)
 
 
 def _split(node: Node) -> Node:

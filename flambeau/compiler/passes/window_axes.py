@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite, with_inputs, with_origin
+from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite_nodes, with_origin
 
 
 def preserve_window_axes(graph: Graph) -> Graph:
     """Move such pointwise operations and reductions before the merge."""
-    return rewrite(graph, lambda node, inputs: _rewrite(with_inputs(node, inputs)))
+    return rewrite_nodes(graph, _rewrite)
 
 
 def _rewrite(node: Node) -> Node:

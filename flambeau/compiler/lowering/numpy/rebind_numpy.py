@@ -132,10 +132,10 @@ class _ReboundGlobals(dict):
     def __init__(self, originals: dict[str, Any]) -> None:
         super().__init__(__builtins__=originals["__builtins__"], __name__=originals["__name__"],
                          __package__=originals.get("__package__"))
-        self.given = originals
+        self.originals = originals
 
     def __missing__(self, name: str) -> Any:
-        rebound = self[name] = _rebind(self.given[name])
+        rebound = self[name] = _rebind(self.originals[name])
         return rebound
 
 
