@@ -42,148 +42,25 @@ def verify(kernel: Kernel, counts: Mapping[Buffer, int] | None = None) -> None:
     _Check(kernel, counts or {}).run()
 
 
-class _Check:
+class _KernelScope:
+    """What is known at a statement of a kernel: loops around it, and accumulators that are begun.
+
+    `outside`: accumulators begun outside of the loop over lanes; `active_reductions`: those that
+    this loop updates.
+    """
+
     def __init__(self, kernel: Kernel, counts: Mapping[Buffer, int]) -> None:
         self.kernel, self.counts = kernel, counts
         self.extents: dict[Index, Extent] = {}
         self.begun: set[Accumulator] = set()
-        self.outside: set[Accumulator] = set()  # begun outside of the loop over lanes
-        self.active_reductions: set[Accumulator] = set()  # what that loop updates
+        self.outside: set[Accumulator] = set()
+        self.active_reductions: set[Accumulator] = set()
         self.place: list[str] = [f"kernel {kernel.name}"]
         self.lanes: Index | None = None
-        self.parallel = False
-        self.good: set[Expression] = set()
         self.known: dict[Accumulator, Type] = {}
 
     def fail(self, why: str) -> NoReturn:
         raise VerifyError(f"{', '.join(self.place)}: {why}")
-
-    def run(self) -> None:
-        buffers, sizes = self.kernel.buffers, self.kernel.sizes
-        if len(set(buffers)) != len(buffers) or len(set(sizes)) != len(sizes):
-            self.fail("an argument is listed twice")
-        touched = {access.buffer: None for access in accesses(self.kernel.body)}
-        local = [buffer for buffer in touched if buffer.local is not None]
-        if any(buffer in local for buffer in buffers):
-            self.fail("a local buffer is no argument: leave it out of `buffers`")
-        for buffer in buffers:
-            self.parts(buffer)
-        total = sum((buffer.local or 0) * buffer.type.size for buffer in local)
-        if total > LOCAL_BYTES:
-            self.fail(f"{total} bytes of local buffers; there may be {LOCAL_BYTES}")
-        self.body(self.kernel.body)
-
-    def parts(self, buffer: Buffer) -> None:
-        """What threads add to in rows of their own is sums, and nothing else is done with it."""
-        if buffer.parts is None:
-            return
-        if not buffer.type.floating or buffer.type in _HALVES or buffer.aliased:
-            self.fail(f"{buffer.name} of {buffer.type.value} has no parts")
-        if min(buffer.parts) < 1:
-            self.fail(f"{buffer.name} has parts of {buffer.parts}")
-        if any(place.buffer is buffer and not (isinstance(place, Store) and place.add)
-               for place in accesses(self.kernel.body)):
-            self.fail(f"{buffer.name} has parts, and is only added to")
-
-    # ------------------------------------------------------------------ statements
-
-    def body(self, body: Sequence[Statement]) -> None:
-        """Statements in a scope of their own: what is begun in it ends with it."""
-        before = set(self.begun)
-        for i, statement in enumerate(body):
-            self.place.append(f"{type(statement).__name__} {i}")
-            self.good.clear()
-            self.statement(statement)
-            self.place.pop()
-        self.begun = before
-
-    def statement(self, statement: Statement) -> None:
-        if not isinstance(statement, Contract):
-            for each in expressions(statement):
-                self.expression(each)
-        if isinstance(statement, Loop):
-            self.loop(statement)
-        elif isinstance(statement, Contract):
-            self.contract(statement)
-        elif isinstance(statement, Begin):
-            self.begin(statement)
-        elif isinstance(statement, Update):
-            self.update(statement)
-        elif isinstance(statement, Store):
-            self.store(statement)
-        elif isinstance(statement, While | If):
-            self.conditional(statement)
-        elif isinstance(statement, Prefetch):
-            self.affine(statement.at)
-            if statement.buffer.local is None and statement.buffer not in self.kernel.buffers:
-                self.fail(f"buffer {statement.buffer.name} is not an argument")
-        else:
-            self.fail(f"a statement of type {type(statement).__name__}")
-
-    def loop(self, loop: Loop) -> None:
-        self.place[-1] = f"loop {loop.index.name}"
-        if loop.kind is LoopKind.PARALLEL and (self.place[1:-1] and not self.parallel):
-            self.fail("PARALLEL loops are outermost, or directly inside one another")
-        if loop.kind is LoopKind.VECTORIZED and self.lanes is not None:
-            self.fail("a loop over lanes inside a loop over lanes")
-        before = self.lanes, self.parallel, self.outside, self.active_reductions
-        if loop.kind is LoopKind.VECTORIZED:
-            self.lanes, self.outside, self.active_reductions = (
-                loop.index,
-                set(self.begun),
-                self.updates(loop),
-            )
-        begun = set(self.begun)
-        if loop.kind is LoopKind.PARALLEL:  # what is begun outside is the first thread's
-            self.begun = set()
-        self.parallel = loop.kind is LoopKind.PARALLEL and len(loop.body) == 1
-        with_axes = self.axes([Axis(loop.index, self.largest_extent(loop))])
-        if self.lanes is not None:
-            self.collisions(loop)
-        self.body(loop.body)
-        self.forget(with_axes)
-        self.begun = begun
-        self.lanes, self.parallel, self.outside, self.active_reductions = before
-
-    def conditional(self, statement: While | If) -> None:
-        if self.lanes is not None:
-            self.fail("a condition for statements in a loop over lanes")
-        if statement.condition.type is not Type.BOOL:
-            self.fail(f"a condition of {statement.condition.type.value}")
-        before, self.parallel = self.parallel, False
-        self.body(statement.body)
-        self.parallel = before
-
-    def largest_extent(self, loop: Loop) -> Extent:
-        """A loop's extent; where indices around it decide, the largest."""
-        if not isinstance(loop.extent, Affine):
-            return loop.extent
-        if loop.kind is not LoopKind.SERIAL:
-            self.fail("only SERIAL loops have an extent that changes")
-        self.affine(loop.extent)
-        low = high = loop.extent.base
-        for index, stride in loop.extent.terms:
-            extent = self.extents[index]
-            if isinstance(stride, Size) or isinstance(extent, Size):
-                self.fail("an extent that changes by what is not known")
-            reach = stride * (extent - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
-        if low < 0:
-            self.fail(f"{low} rounds")
-        return high
-
-    @staticmethod
-    def updates(loop: Loop) -> set[Accumulator]:
-        inside = statements(loop.body)
-        return {s.accumulator for s in inside if isinstance(s, Update)}
-
-    def collisions(self, loop: Loop) -> None:
-        """Stores of different lanes must not meet, as far as can be seen."""
-        if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
-            return
-        for s in statements(loop.body):
-            if isinstance(s, Store) and not s.indirect and s.at.stride(loop.index) == 0:
-                self.fail(f"all lanes of {loop.index.name} store to one element of {s.buffer.name}")
 
     def axes(self, axes: Sequence[Axis]) -> list[Index]:
         for axis in axes:
@@ -204,73 +81,21 @@ class _Check:
         elif not isinstance(extent, int) or (least is not None and extent < least):
             self.fail(f"{extent!r} is no extent")
 
-    def contract(self, contract: Contract) -> None:
-        if self.lanes is not None:
-            self.fail("a contraction inside a loop over lanes")
-        if contract.a.at.stride(contract.column.index) != 0:
-            self.fail("a moves along the column")
-        for axis in contract.rows:
-            if contract.b.at.stride(axis.index) != 0:
-                self.fail(f"b moves along the row {axis.index.name}")
-        if contract.sum.fold is not ReduceOp.SUM:
-            self.fail("the accumulator is no SUM")
-        if not contract.depth:
-            self.fail("no depth")
-        if contract.precision not in (1, 2, 3):
-            self.fail(f"a precision of {contract.precision}")
-        indices = self.axes([*contract.rows, contract.column, *contract.depth])
-        for operand in (contract.a, contract.b):
-            self.expression(operand)
-        self.forget([axis.index for axis in contract.depth])
-        self.begun.add(contract.sum)
-        self.known[contract.sum] = contract.sum.type
-        for i, statement in enumerate(contract.body):
-            self.place.append(f"epilogue {i}")
-            if not isinstance(statement, Store | Begin):
-                self.fail("an epilogue only stores, and fixes values to store")
-            self.good.clear()
-            self.statement(statement)
-            self.place.pop()
-        self.begun.discard(contract.sum)
-        self.forget(indices[: len(contract.rows) + 1])
+    def affine(self, at: Affine) -> None:
+        if len({index for index, _ in at.terms}) != len(at.terms):
+            self.fail("an index occurs twice in a position")
+        for index, stride in at.terms:
+            if index not in self.extents:
+                self.fail(f"index {index.name} is not that of a loop around")
+            self.extent(stride)
 
-    def begin(self, begin: Begin) -> None:
-        self.fold(begin.accumulator)
-        if begin.start is not None and begin.start.type is not begin.accumulator.type:
-            self.fail(f"starts {begin.accumulator.name} at a {begin.start.type.value}")
-        if begin.start is not None and begin.accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-            self.fail("ARGMAX and ARGMIN have no start")
-        self.begun.add(begin.accumulator)
-        self.outside.discard(begin.accumulator)
 
-    def fold(self, accumulator: Accumulator) -> None:
-        if (accumulator.type is Type.BOOL) != (accumulator.fold in (ReduceOp.ANY, ReduceOp.ALL)):
-            self.fail(f"{accumulator.fold.name} of {accumulator.type.value}")
-        if accumulator.type in _HALVES:
-            self.fail(f"{accumulator.name} accumulates {accumulator.type.value}; cast to float32")
+class _ExpressionCheck:
+    """Checks expressions and accesses to memory. `good`: those of a statement that passed."""
 
-    def update(self, update: Update) -> None:
-        accumulator = update.accumulator
-        if accumulator not in self.begun:
-            self.fail(f"{accumulator.name} is updated, and not begun here")
-        if accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-            if update.position is None or update.position.type is not Type.I64:
-                self.fail(f"{accumulator.name} needs a position of int64")
-            if update.value.type in (*_HALVES, Type.BOOL):
-                self.fail(f"{accumulator.name} compares {update.value.type.value}")
-            if self.known.setdefault(accumulator, update.value.type) is not update.value.type:
-                self.fail(f"{accumulator.name} compares values of several types")
-        elif update.value.type is not accumulator.type:
-            types = f"{accumulator.type.value}, not {update.value.type.value}"
-            self.fail(f"{accumulator.name} is of {types}")
-
-    def store(self, store: Store) -> None:
-        if store.value.type is not store.buffer.type:
-            types = f"{store.value.type.value} in {store.buffer.name}, of {store.buffer.type.value}"
-            self.fail(f"stores {types}")
-        self.memory(store)
-
-    # ----------------------------------------------------------------- expressions
+    def __init__(self, scope: _KernelScope) -> None:
+        self.scope = scope
+        self.good: set[Expression] = set()
 
     def expression(self, expression: Expression) -> None:
         for current in postorder([expression], self.good):
@@ -281,38 +106,38 @@ class _Check:
         if isinstance(expression, Load):
             self.memory(expression)
         elif isinstance(expression, IndexValue):
-            self.affine(expression.value)
+            self.scope.affine(expression.value)
         elif isinstance(expression, SizeValue):
-            self.extent(expression.size)
+            self.scope.extent(expression.size)
         elif isinstance(expression, Accumulator):
-            if expression not in self.begun:
-                self.fail(f"{expression.name} is read, and not begun here")
+            if expression not in self.scope.begun:
+                self.scope.fail(f"{expression.name} is read, and not begun here")
             if (
-                self.lanes is not None
-                and expression in self.outside
-                and expression in self.active_reductions
+                self.scope.lanes is not None
+                and expression in self.scope.outside
+                and expression in self.scope.active_reductions
             ):
-                self.fail(f"{expression.name} is read in the loop over lanes that updates it")
+                self.scope.fail(f"{expression.name} is read in the loop over lanes that updates it")
         elif isinstance(expression, Apply):
             self.apply(expression)
         elif not isinstance(expression, Constant):
-            self.fail(f"an expression of type {type(expression).__name__}")
+            self.scope.fail(f"an expression of type {type(expression).__name__}")
 
     def memory(self, access: Load | Store) -> None:
         name = access.buffer.name
-        if access.buffer.local is None and access.buffer not in self.kernel.buffers:
-            self.fail(f"buffer {name} is not an argument")
-        self.affine(access.at)
+        if access.buffer.local is None and access.buffer not in self.scope.kernel.buffers:
+            self.scope.fail(f"buffer {name} is not an argument")
+        self.scope.affine(access.at)
         for each, stride in access.indirect:
             if each.type is not Type.I64:
-                self.fail(f"{name} at a computed position of {each.type.value}, not int64")
-            self.extent(stride)
+                self.scope.fail(f"{name} at a computed position of {each.type.value}, not int64")
+            self.scope.extent(stride)
         if access.mask is not None and access.mask.type is not Type.BOOL:
-            self.fail(f"{name} under a mask of {access.mask.type.value}")
+            self.scope.fail(f"{name} under a mask of {access.mask.type.value}")
         count = (
             access.buffer.local
             if access.buffer.local is not None
-            else self.counts.get(access.buffer)
+            else self.scope.counts.get(access.buffer)
         )
         count = count if access.buffer.parts is None else access.buffer.parts[1]
         if count is not None and not access.indirect and access.mask is None:
@@ -321,47 +146,244 @@ class _Check:
     def check_bounds(self, access: Load | Store, count: int) -> None:
         low = high = access.at.base
         for index, stride in access.at.terms:
-            extent = self.extents[index]
+            extent = self.scope.extents[index]
             if isinstance(stride, Size) or isinstance(extent, Size):
                 return
             reach = stride * (extent - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
-        if any(extent == 0 for extent in self.extents.values()):
+        if any(extent == 0 for extent in self.scope.extents.values()):
             return
         if low < 0 or high >= count:
-            self.fail(
+            self.scope.fail(
                 f"positions {low} to {high} of {access.buffer.name}, which has {count} elements"
             )
-
-    def affine(self, at: Affine) -> None:
-        if len({index for index, _ in at.terms}) != len(at.terms):
-            self.fail("an index occurs twice in a position")
-        for index, stride in at.terms:
-            if index not in self.extents:
-                self.fail(f"index {index.name} is not that of a loop around")
-            self.extent(stride)
 
     def apply(self, apply: Apply) -> None:
         operation, types = apply.operation, [each.type for each in apply.operands]
         if len(types) != _COUNTS.get(operation, 2):
-            self.fail(f"{operation.name} of {len(types)} operands")
+            self.scope.fail(f"{operation.name} of {len(types)} operands")
         if operation is Scalar.CAST:
             return
         if operation is Scalar.BITCAST:
             if types[0].size != apply.type.size:
-                self.fail(f"BITCAST of {types[0].value} to {apply.type.value}")
+                self.scope.fail(f"BITCAST of {types[0].value} to {apply.type.value}")
             return
         if operation is Scalar.WHERE:
             if types[0] is not Type.BOOL or types[1] is not types[2]:
-                self.fail(f"WHERE of {', '.join(t.value for t in types)}")
+                self.scope.fail(f"WHERE of {', '.join(t.value for t in types)}")
         elif any(t is not types[0] for t in types):
-            self.fail(f"{operation.name} of {', '.join(t.value for t in types)}")
+            self.scope.fail(f"{operation.name} of {', '.join(t.value for t in types)}")
         gives = Type.BOOL if operation in _COMPARISONS else types[-1]
         gives = Type.U32 if operation is Scalar.PHILOX_WORD else gives
         if apply.type is not gives:
-            self.fail(f"{operation.name} gives {gives.value}, not {apply.type.value}")
+            self.scope.fail(f"{operation.name} gives {gives.value}, not {apply.type.value}")
         if not _is_defined(operation, types[-1]):
-            self.fail(f"no {operation.name} on {types[-1].value}")
+            self.scope.fail(f"no {operation.name} on {types[-1].value}")
+
+
+class _Check:
+    """Checks the statements of a kernel."""
+
+    def __init__(self, kernel: Kernel, counts: Mapping[Buffer, int]) -> None:
+        self.scope = _KernelScope(kernel, counts)
+        self.expressions = _ExpressionCheck(self.scope)
+        self.parallel = False
+
+    def run(self) -> None:
+        buffers, sizes = self.scope.kernel.buffers, self.scope.kernel.sizes
+        if len(set(buffers)) != len(buffers) or len(set(sizes)) != len(sizes):
+            self.scope.fail("an argument is listed twice")
+        touched = {access.buffer: None for access in accesses(self.scope.kernel.body)}
+        local = [buffer for buffer in touched if buffer.local is not None]
+        if any(buffer in local for buffer in buffers):
+            self.scope.fail("a local buffer is no argument: leave it out of `buffers`")
+        for buffer in buffers:
+            self.parts(buffer)
+        total = sum((buffer.local or 0) * buffer.type.size for buffer in local)
+        if total > LOCAL_BYTES:
+            self.scope.fail(f"{total} bytes of local buffers; there may be {LOCAL_BYTES}")
+        self.body(self.scope.kernel.body)
+
+    def parts(self, buffer: Buffer) -> None:
+        """What threads add to in rows of their own is sums, and nothing else is done with it."""
+        if buffer.parts is None:
+            return
+        if not buffer.type.floating or buffer.type in _HALVES or buffer.aliased:
+            self.scope.fail(f"{buffer.name} of {buffer.type.value} has no parts")
+        if min(buffer.parts) < 1:
+            self.scope.fail(f"{buffer.name} has parts of {buffer.parts}")
+        if any(place.buffer is buffer and not (isinstance(place, Store) and place.add)
+               for place in accesses(self.scope.kernel.body)):
+            self.scope.fail(f"{buffer.name} has parts, and is only added to")
+
+    # ------------------------------------------------------------------ statements
+
+    def body(self, body: Sequence[Statement]) -> None:
+        """Statements in a scope of their own: what is begun in it ends with it."""
+        before = set(self.scope.begun)
+        for i, statement in enumerate(body):
+            self.scope.place.append(f"{type(statement).__name__} {i}")
+            self.expressions.good.clear()
+            self.statement(statement)
+            self.scope.place.pop()
+        self.scope.begun = before
+
+    def statement(self, statement: Statement) -> None:
+        if not isinstance(statement, Contract):
+            for each in expressions(statement):
+                self.expressions.expression(each)
+        if isinstance(statement, Loop):
+            self.loop(statement)
+        elif isinstance(statement, Contract):
+            self.contract(statement)
+        elif isinstance(statement, Begin):
+            self.begin(statement)
+        elif isinstance(statement, Update):
+            self.update(statement)
+        elif isinstance(statement, Store):
+            self.store(statement)
+        elif isinstance(statement, While | If):
+            self.conditional(statement)
+        elif isinstance(statement, Prefetch):
+            self.scope.affine(statement.at)
+            if statement.buffer.local is None and statement.buffer not in self.scope.kernel.buffers:
+                self.scope.fail(f"buffer {statement.buffer.name} is not an argument")
+        else:
+            self.scope.fail(f"a statement of type {type(statement).__name__}")
+
+    def loop(self, loop: Loop) -> None:
+        self.scope.place[-1] = f"loop {loop.index.name}"
+        if loop.kind is LoopKind.PARALLEL and (self.scope.place[1:-1] and not self.parallel):
+            self.scope.fail("PARALLEL loops are outermost, or directly inside one another")
+        if loop.kind is LoopKind.VECTORIZED and self.scope.lanes is not None:
+            self.scope.fail("a loop over lanes inside a loop over lanes")
+        before = self.scope.lanes, self.parallel, self.scope.outside, self.scope.active_reductions
+        if loop.kind is LoopKind.VECTORIZED:
+            self.scope.lanes, self.scope.outside, self.scope.active_reductions = (
+                loop.index,
+                set(self.scope.begun),
+                self.updates(loop),
+            )
+        begun = set(self.scope.begun)
+        if loop.kind is LoopKind.PARALLEL:  # what is begun outside is the first thread's
+            self.scope.begun = set()
+        self.parallel = loop.kind is LoopKind.PARALLEL and len(loop.body) == 1
+        with_axes = self.scope.axes([Axis(loop.index, self.largest_extent(loop))])
+        if self.scope.lanes is not None:
+            self.collisions(loop)
+        self.body(loop.body)
+        self.scope.forget(with_axes)
+        self.scope.begun = begun
+        self.scope.lanes, self.parallel, self.scope.outside, self.scope.active_reductions = before
+
+    def conditional(self, statement: While | If) -> None:
+        if self.scope.lanes is not None:
+            self.scope.fail("a condition for statements in a loop over lanes")
+        if statement.condition.type is not Type.BOOL:
+            self.scope.fail(f"a condition of {statement.condition.type.value}")
+        before, self.parallel = self.parallel, False
+        self.body(statement.body)
+        self.parallel = before
+
+    def largest_extent(self, loop: Loop) -> Extent:
+        """A loop's extent; where indices around it decide, the largest."""
+        if not isinstance(loop.extent, Affine):
+            return loop.extent
+        if loop.kind is not LoopKind.SERIAL:
+            self.scope.fail("only SERIAL loops have an extent that changes")
+        self.scope.affine(loop.extent)
+        low = high = loop.extent.base
+        for index, stride in loop.extent.terms:
+            extent = self.scope.extents[index]
+            if isinstance(stride, Size) or isinstance(extent, Size):
+                self.scope.fail("an extent that changes by what is not known")
+            reach = stride * (extent - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if low < 0:
+            self.scope.fail(f"{low} rounds")
+        return high
+
+    @staticmethod
+    def updates(loop: Loop) -> set[Accumulator]:
+        inside = statements(loop.body)
+        return {s.accumulator for s in inside if isinstance(s, Update)}
+
+    def collisions(self, loop: Loop) -> None:
+        """Stores of different lanes must not meet, as far as can be seen."""
+        if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
+            return
+        for s in statements(loop.body):
+            if isinstance(s, Store) and not s.indirect and s.at.stride(loop.index) == 0:
+                self.scope.fail(
+                    f"all lanes of {loop.index.name} store to one element of {s.buffer.name}"
+                )
+
+    def contract(self, contract: Contract) -> None:
+        if self.scope.lanes is not None:
+            self.scope.fail("a contraction inside a loop over lanes")
+        if contract.a.at.stride(contract.column.index) != 0:
+            self.scope.fail("a moves along the column")
+        for axis in contract.rows:
+            if contract.b.at.stride(axis.index) != 0:
+                self.scope.fail(f"b moves along the row {axis.index.name}")
+        if contract.sum.fold is not ReduceOp.SUM:
+            self.scope.fail("the accumulator is no SUM")
+        if not contract.depth:
+            self.scope.fail("no depth")
+        if contract.precision not in (1, 2, 3):
+            self.scope.fail(f"a precision of {contract.precision}")
+        indices = self.scope.axes([*contract.rows, contract.column, *contract.depth])
+        for operand in (contract.a, contract.b):
+            self.expressions.expression(operand)
+        self.scope.forget([axis.index for axis in contract.depth])
+        self.scope.begun.add(contract.sum)
+        self.scope.known[contract.sum] = contract.sum.type
+        for i, statement in enumerate(contract.body):
+            self.scope.place.append(f"epilogue {i}")
+            if not isinstance(statement, Store | Begin):
+                self.scope.fail("an epilogue only stores, and fixes values to store")
+            self.expressions.good.clear()
+            self.statement(statement)
+            self.scope.place.pop()
+        self.scope.begun.discard(contract.sum)
+        self.scope.forget(indices[: len(contract.rows) + 1])
+
+    def begin(self, begin: Begin) -> None:
+        self.fold(begin.accumulator)
+        if begin.start is not None and begin.start.type is not begin.accumulator.type:
+            self.scope.fail(f"starts {begin.accumulator.name} at a {begin.start.type.value}")
+        if begin.start is not None and begin.accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            self.scope.fail("ARGMAX and ARGMIN have no start")
+        self.scope.begun.add(begin.accumulator)
+        self.scope.outside.discard(begin.accumulator)
+
+    def fold(self, accumulator: Accumulator) -> None:
+        if (accumulator.type is Type.BOOL) != (accumulator.fold in (ReduceOp.ANY, ReduceOp.ALL)):
+            self.scope.fail(f"{accumulator.fold.name} of {accumulator.type.value}")
+        if accumulator.type in _HALVES:
+            kind = accumulator.type.value
+            self.scope.fail(f"{accumulator.name} accumulates {kind}; cast to float32")
+
+    def update(self, update: Update) -> None:
+        accumulator = update.accumulator
+        if accumulator not in self.scope.begun:
+            self.scope.fail(f"{accumulator.name} is updated, and not begun here")
+        if accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            if update.position is None or update.position.type is not Type.I64:
+                self.scope.fail(f"{accumulator.name} needs a position of int64")
+            if update.value.type in (*_HALVES, Type.BOOL):
+                self.scope.fail(f"{accumulator.name} compares {update.value.type.value}")
+            if self.scope.known.setdefault(accumulator, update.value.type) is not update.value.type:
+                self.scope.fail(f"{accumulator.name} compares values of several types")
+        elif update.value.type is not accumulator.type:
+            types = f"{accumulator.type.value}, not {update.value.type.value}"
+            self.scope.fail(f"{accumulator.name} is of {types}")
+
+    def store(self, store: Store) -> None:
+        if store.value.type is not store.buffer.type:
+            types = f"{store.value.type.value} in {store.buffer.name}, of {store.buffer.type.value}"
+            self.scope.fail(f"stores {types}")
+        self.expressions.memory(store)
 
 
 def _is_defined(operation: Scalar, type: Type) -> bool:
