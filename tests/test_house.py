@@ -41,7 +41,6 @@ LONG_CLASSES = {
     "flambeau/fx/_symbolic_trace.py:Tracer": 330,
     "flambeau/fx/graph.py:Graph": 330,
     "flambeau/fx/node.py:Node": 320,
-    "flambeau/native/codegen/llvm/builder.py:Builder": 330,
     "flambeau/nn/modules/rnnbase.py:RNNBase": 270,
     "flambeau/nn/parallel/distributed.py:DistributedDataParallel": 260,
     "flambeau/ops/core/dispatch.py:_Writer": 300,

@@ -137,8 +137,8 @@ class Module(ir.Module):  # type: ignore[misc]
         self.vector_bytes, self.exact = vector_bytes, exact
 
 
-class Builder(ir.IRBuilder):  # type: ignore[misc]
-    """An IRBuilder with loops, lanes and masked memory."""
+class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
+    """An IRBuilder with calls, loops and the lanes of vectors."""
 
     @property
     def vector_bytes(self) -> int:
@@ -289,7 +289,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         lanes = max(lanes_of(a), lanes_of(b))
         return self.and_(self.splat(a, lanes), self.splat(b, lanes))
 
-    # ------------------------------------------------------------------------- memory
+
+class Builder(VectorBuilder):
+    """Adds masked memory, tables and reductions over lanes: what kernels are emitted with."""
 
     def read(
         self, pointer: ir.Value, type: Type, lanes: int = 1, mask: ir.Value | None = None
