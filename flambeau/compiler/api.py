@@ -30,14 +30,16 @@ def compile(
     """A function or module that runs as native code once it has been called a few times.
 
     `model` may be a whole training step, with zero_grad, forward, loss, backward and
-    optimizer.step. Compilation happens beside the program; mode="now" waits for it. A step that
-    cannot be compiled stays as it is, with one warning that names the line; `fullgraph=True` makes
-    that a RuntimeError. Each combination of shapes has a program of its own, of at most 8 at a
-    time, with `dynamic=True` 32. backend="eager" compiles nothing, "evaluate" runs the graph
-    slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
-    then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
-    the code has run before, so that its first call is recorded already; "follow", which is
-    experimental, compiles steps whose Python has to run on each call; others are accepted.
+    optimizer.step. Compilation happens beside the program; mode="now" waits for it. Where the
+    step's Python must run on each call (it prints, counts, looks at values), it does, and programs
+    compute what its operators list. A step that cannot be compiled stays as it is, with one
+    warning; `fullgraph=True` makes a RuntimeError of both. Each combination of shapes has a program
+    of its own, of at most 8 at a time, with `dynamic=True` 32. backend="eager" compiles nothing,
+    "evaluate" runs the graph slowly in NumPy. Of `options`, "random" may be "counter": random
+    numbers are then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled"
+    says that the code has run before, so that its first call is recorded already; "follow" says
+    that steps whose Python has to run are always followed (True), or never (False), where a trial
+    of what that costs would decide; others are accepted.
     Raises RuntimeError for what is not callable and for another mode or backend, ValueError for
     another "random".
 
@@ -75,7 +77,7 @@ def compile(
                          f"not {random!r}")
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
-                            "follow": bool((options or {}).get("follow")),
+                            "follow": (options or {}).get("follow"),
                             "mode": mode})
 
 

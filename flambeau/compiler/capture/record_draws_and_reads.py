@@ -31,6 +31,7 @@ def when_on(r: Recorder, record: Callable) -> Callable:
 
     def guarded(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not r.on:
+            r.visit(args)
             return original(*args, **kwargs)
         return record(r, original, *args, **kwargs)
 
@@ -185,6 +186,7 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         r.problem(f"{name}() reads a tensor's values in Python")
         with r.silence():
             return original(*args, **kwargs)
+    r.visit(args)
     return original(*args, **kwargs)
 
 

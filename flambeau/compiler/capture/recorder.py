@@ -195,6 +195,15 @@ class Recorder:
         """Notes why this step cannot be compiled, and the line."""
         self.trace.add_problem(what, self.line()[0])
 
+    def visit(self, args: tuple) -> None:
+        """Before an operator that is not recorded: in another thread it may be part of the step all
+        the same, where it takes memory of that."""
+        if not self.here and any(
+            id(owner_of(x._array)) in self.trace.storage_numbers for x in tensors_in(args)
+        ):
+            self.compute()
+            self.trace.add_problem("another thread computes with its tensors", "")
+
     # ------------------------------------------------------------------------- operators
 
     def operator(self, operator: Operator, swapped: bool = False) -> Callable:
@@ -203,6 +212,7 @@ class Recorder:
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
             if not self.on:
+                self.visit(args)
                 return original(*args, **kwargs)
             self.public.add(operator.name)
             if self.numbers:

@@ -34,8 +34,9 @@ from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
 from ..runtime.guards import Environment, Modules, reachable_memory
 from ..trace.operands import flatten
-from .specialization_key import describe_argument, describe_overlap
+from .specialization_key import describe_argument, describe_overlap, describe_tensors
 from .build_task import Pending
+from .explanation import MANY, explained, too_many
 from .variant import Variant
 from .eviction import SpecializationTable
 from ..trace.ambient_modes import read_ambient_modes
@@ -55,7 +56,6 @@ RECORDED = 4  # how many calls are recorded before a step counts as not static
 PATIENT = 64  # calls that may differ where gradients are accumulated
 SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
-MANY = 32  # with dynamic=True
 
 
 class Compiled:
@@ -151,24 +151,7 @@ class Compiled:
         >>> print(double.explain())
         <lambda>: 1 kernel, ...
         """
-        program = self._last
-        if program is None or program not in self._programs:
-            program = next(iter(self._programs), None)
-        name = self._name
-        if program is not None:
-            from ..report.summary import summarize
-
-            note = ""
-            if self._options.get("dynamic"):
-                note = ("dynamic=True: each combination of shapes has a program of its own, "
-                        f"{len(self._programs)} of at most {MANY}")
-            return summarize(program, name, level, html, note)
-        text = f"{name} has no program: {self._why()}"
-        if self._followed is not None and not self._told:
-            text = f"{name} is followed: {self._why()}\n{self._followed.summary()}"
-        if html is not None:
-            raise RuntimeError(text)
-        return text
+        return explained(self, level, html)
 
     @property
     def _name(self) -> str:
@@ -177,16 +160,6 @@ class Compiled:
         if isinstance(owner, Module):
             return type(owner).__name__
         return getattr(self._function, "__name__", type(self._function).__name__)
-
-    def _why(self) -> str:
-        """Why there is no program."""
-        if self._told:
-            return "; ".join(self._told)
-        if self._followed is not None:
-            return f"its Python runs on every call, because {self._unskipped}"
-        if any(variant.pending is not None for variant in self._variants.values()):
-            return "it is being made"
-        return "it is made once a few calls have shown that they do the same"
 
     def forget(self) -> None:
         """Starts anew, without programs."""
@@ -285,20 +258,19 @@ class Compiled:
             if len(self._variants) >= self._most:
                 idle = self._places.idle(key, {k: v.used for k, v in self._variants.items()})
                 if idle is None:
-                    self._tell(self._many(), "")
+                    if self._may_follow and self._are_numbers_others():
+                        self._start_following("numbers or objects among its arguments change")
+                    else:
+                        self._tell(too_many(self._most), "")
                     return None
                 self._leave(self._variants.pop(idle))
-            known = self._variants[key] = Variant()
+            known = self._variants[key] = Variant(describe_tensors((args, kwargs)))
         return known
 
-    def _many(self) -> str:
-        """What is told when there are too many kinds of calls."""
-        more = "" if self._options["dynamic"] else f"; dynamic=True allows {MANY}"
-        return (
-            f"{self._most} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
-            "of their own; others run without, until one of these is called no more. Pad inputs "
-            f"to a few shapes, and pass numbers that change as tensors{more}."
-        )
+    def _are_numbers_others(self) -> bool:
+        """Whether kinds of calls differ in plain arguments, and none came often enough."""
+        kinds = {variant.tensors for variant in self._variants.values()}
+        return not self._programs and 2 * len(kinds) <= len(self._variants)
 
     def _training(self) -> tuple:
         """The training flags of the modules that the step's names stand for."""
@@ -385,7 +357,7 @@ class Compiled:
             if changed or plain:  # an optimiser makes state for a parameter, for instance
                 self._pass_over(variant)
             else:
-                self._stop_skipping(variant, *trace.problems[0])
+                self._stop_at(variant, trace.problems[0], trace)
             return
         match = self._differs(variant, trace, last)
         if match is not None and last is not None and self._accumulates(
@@ -413,7 +385,7 @@ class Compiled:
             return
         trace.release_memory()
         if variant.recorded >= RECORDED and variant.difference is not None:
-            self._stop_skipping(variant, *variant.difference)
+            self._stop_at(variant, variant.difference, trace)
 
     def _differs(self, variant: Variant, trace: Trace, last: Trace | None
                  ) -> tuple[str, str] | None:
@@ -645,19 +617,43 @@ class Compiled:
 
     # -------------------------------------------------------------------------- telling
 
+    def _stop_at(self, variant: Variant, problem: tuple[str, str], trace: Trace) -> None:
+        """As `_stop_skipping`; where nobody knows the line, the next call is watched for it."""
+        proof = trace.proof
+        if problem[1] or proof is not None or variant.seeks_line:
+            known = problem[1] or proof is None or proof.holds
+            self._stop_skipping(variant, *(problem if known else proof.why))
+        else:
+            variant.seeks_line = True
+            self._pass_over(variant)
+
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
-        """The step's Python cannot be skipped: where that is asked for, calls are followed."""
-        if not self._options.get("follow") or self._options["fullgraph"] \
-                or self._options["random"] == "counter":
+        """The step's Python cannot be skipped: calls are followed."""
+        if self._may_follow:
+            self._start_following(". ".join(filter(None, (
+                f"{what} ({line})" if line else what, advise(what)))))
+        else:
             self._stop(variant, what, line)
-            return
+
+    @property
+    def _may_follow(self) -> bool:
+        """Whether calls may be followed where they cannot be skipped."""
+        asked = self._options
+        return asked["follow"] is not False and not asked["fullgraph"] \
+            and asked["random"] != "counter"
+
+    def _start_following(self, why: str) -> None:
         from ..follow.followed_function import FollowedFunction
 
-        self._unskipped = f"{what} ({line})" if line else what
+        self._unskipped = why
         self._variants.clear()
         self._followed = FollowedFunction(
-            self._function, self._made, self._now, lambda why: self._stop(variant, why, "")
-        )
+            self._function, self._made, self._now, self._stop_following,
+            bool(self._options["follow"]) or self._options["backend"] == "evaluate")
+
+    def _stop_following(self, why: str) -> None:
+        self._tell(f"flambeau.compile: {self._name} stays eager: {why}. Its Python runs on every "
+                   f"call, because {self._unskipped}", "")
 
     def _stop(self, variant: Variant, what: str, line: str) -> None:
         variant.stop()

@@ -29,6 +29,12 @@ def describe_argument(x: Any) -> Any:
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
 
 
+def describe_tensors(x: Any) -> Any:
+    """A key for the tensors and arrays of arguments alone."""
+    return tuple(describe_argument(leaf) for leaf in flatten(x)
+                 if isinstance(leaf, (Tensor, np.ndarray)))
+
+
 def describe_overlap(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
     whether they are one object, or views of one tensor. Also which lie on memory that the step

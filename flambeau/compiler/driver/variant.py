@@ -14,13 +14,16 @@ from .build_task import Pending
 class Variant:
     """Calls of one kind: of the same shapes, dtypes, flags and modes."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Any = ()) -> None:
+        """`tensors`: a key for those of the arguments that are tensors."""
+        self.tensors = tensors
         self.calls = 0
         self.trace: Trace | None = None
         self.recorded = 0
         self.difference: tuple[str, str] | None = None
         self.stopped = False
         self.changed = False  # guards failed, and nothing has been recorded since
+        self.seeks_line = False  # whether a call is watched for the line that keeps its Python
         self.program: Program | None = None
         self.pending: Any = None
         self.known = False  # whether the two that follow were looked for

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,32 +22,45 @@ from .replay import Replay
 from .segment import PROGRAMS, Exit, Segment
 from .segment_program import SegmentProgram
 from .session import Session
+from .trial import Trial
+
+MOST = 48  # programs that are made for one function
+FEW = 12  # programs from which on it matters whether calls go ways that are known
+WATCHED = 16  # calls then, of which half have to
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
 
 class FollowedFunction:
-    """`build` makes a native program of a graph; `waits`: whether calls wait for that."""
+    """`build` makes a native program of a graph; `waits`: whether calls wait for that. `always`:
+    calls are followed whether that pays or not."""
 
     def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
-                 tell: Callable[[str], None]) -> None:
+                 tell: Callable[[str], None], always: bool = False) -> None:
         self.function, self.make, self.waits, self.tell = function, build, waits, tell
+        self.trial = Trial(not always)
+        self.built = 0  # programs that were begun
+        self.late: list[bool] = []  # of the last calls: whether one went a new way
         self.root = Exit()
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self.failed = ""
+        self.is_steady = True  # whether the last call did nothing but follow programs
         self.programs: list[SegmentProgram] = []
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call."""
-        if self.failed or AMBIENT.observers or is_anything_swapped():
+        trial = self.trial
+        if self.failed or not trial.pays or AMBIENT.observers or is_anything_swapped():
             return self.function(*args, **kwargs)
         if not _RUNNING.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
             if self.root.pending:
                 return self.function(*args, **kwargs)
-            return self._follow(args, kwargs)
+            if trial.is_over:
+                return self._follow(args, kwargs)
+            return self._try(args, kwargs)
         finally:
             ACTIVE.session = ACTIVE.cue = None
             _RUNNING.release()
@@ -61,19 +75,65 @@ class FollowedFunction:
             session.finish()
             raise
         session.finish()
+        if self.built >= FEW:
+            self._watch(session)
         return result
+
+    def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call of the trial."""
+        trial, eager = self.trial, self.trial.wants_eager
+        begun = time.perf_counter()
+        if eager:
+            result = self.function(*args, **kwargs)
+        else:
+            self.is_steady = True
+            result = self._follow(args, kwargs)
+        taken = time.perf_counter() - begun
+        if eager or self.is_steady:
+            trial.add(taken, eager)
+        return result
+
+    def _watch(self, session: Session) -> None:
+        """After some programs: where most calls still go new ways, none are worth their time. With
+        all that there may be, what is new is eager from where it leaves the ways that are known."""
+        late = self.late
+        late.append(session.strays)
+        if len(late) == WATCHED:
+            strayed = sum(late)
+            late.clear()
+            if 2 * strayed > WATCHED:
+                self.failed = (f"most calls run other operators, or on other shapes or numbers, "
+                               f"than those that {self.built} programs were made for")
+                self.tell(self.failed)
 
     def summary(self) -> str:
         """What there is for it, for people."""
         programs = self.programs
         ends = "".join(f"\n  a program ends where {why}" for why in self.notes[:8])
-        return f"  {len(programs)} programs, run {sum(p.calls for p in programs)} times{ends}"
+        outcome = self.trial.outcome()
+        plural = "" if len(programs) == 1 else "s"
+        return (f"  {len(programs)} program{plural}, run {sum(p.calls for p in programs)} times"
+                f"{outcome and '; '}{outcome}{ends}")
+
+    @property
+    def is_building(self) -> bool:
+        """Whether a program is being made."""
+        return any(exit.pending for exit in self._exits())
+
+    def _exits(self) -> Iterator[Exit]:
+        exits = [self.root]
+        for exit in exits:
+            yield exit
+            for segment in exit.segments:
+                exits += segment.exits.values()
 
     # ------------------------------------------------------------------ what sessions ask
 
     def may_record(self, exit: Exit) -> bool:
         """Whether a segment that begins at an exit is worth recording now."""
-        return not exit.pending
+        if exit.pending:
+            self.is_steady = False
+        return not exit.pending and self.built < MOST
 
     def note(self, why: str) -> None:
         """Notes why a segment ended or was not recorded."""
@@ -95,8 +155,9 @@ class FollowedFunction:
             if alive <= program.survivors:
                 self._run(program, following, exit)
                 return
+        self.is_steady = False
         Replay(following).run()
-        if not exit.pending and not segment.problem:
+        if not exit.pending and not segment.problem and self.built < MOST:
             owners = following.owners
             inputs = [following.inputs.get(s) for s in range(len(owners))]
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)
@@ -106,6 +167,7 @@ class FollowedFunction:
             if not program.run(following):
                 Replay(following).run()
             return
+        self.is_steady = False
         wrong = program.verify(following, Replay(following).run)
         if wrong is None:
             program.is_trusted = True
@@ -129,6 +191,7 @@ class FollowedFunction:
             self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
             return
         exit.pending = True
+        self.built += 1
         if self.waits or not run_in_background(
             "flambeau compile", self._work, program, segment, exit
         ):

@@ -127,7 +127,10 @@ class Hook:
 
     def outside(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call that is not part of a followed one."""
-        if ACTIVE.session is not None or ACTIVE.thread != threading.get_ident():
+        session = ACTIVE.session
+        if session is not None:
+            session.lend(args, kwargs)
+        if session is not None or ACTIVE.thread != threading.get_ident():
             return self.original(*args, **kwargs)  # another thread may be replacing it just now
         self.restore()
         return self.function(*args, **kwargs)

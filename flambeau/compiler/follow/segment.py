@@ -90,12 +90,14 @@ END = Entry(Event("end"))  # what stands behind the last entry
 
 @dataclass(eq=False)
 class Exit:
-    """Where a segment may end. `closed`: why nothing is recorded from here on any more."""
+    """Where a segment may end. `closed`: why nothing is recorded from here on any more. `varies`:
+    the operator, or CONSTANT, with which calls go on from here that has another number in each."""
 
     segments: list[Segment] = field(default_factory=list)
     programs: list[Any] = field(default_factory=list)
     failures: int = 0
     closed: str = ""
+    varies: Any = None
     pending: bool = False  # whether a program is being built
 
 

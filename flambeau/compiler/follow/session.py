@@ -23,6 +23,8 @@ from .following import Following
 from .hooks import ACTIVE, RECORDING, Hook
 from .cue_writer import cue_for
 from .inline_cache import is_due, link
+from .other_threads import compute_for_another
+from .varying_number import is_number_alone, with_tensor
 from .segment import FAILURES, PATHS, Entry, Exit
 from .segment_recorder import SegmentRecorder
 
@@ -41,6 +43,7 @@ class Session:
         self.exit: Exit = driver.root
         self.tried = 0  # segments of the exit that were tried
         self.retired = False
+        self.strays = False  # whether it did what no program is for
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -94,6 +97,11 @@ class Session:
         with self.silence():
             self.driver.compute(self, following)
 
+    def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Another thread is about to run something on tensors."""
+        if self.following is not None and self.following.pos:
+            compute_for_another(self, args, kwargs)
+
     def finish(self) -> None:
         """The end of the call."""
         if not self.retired:
@@ -103,11 +111,17 @@ class Session:
         """Calls a function of which no cue is known."""
         if self.quiet:
             return hook.follow(self, args, kwargs)
+        if self.following is None and self.exit.varies is not None \
+                and self.exit.varies is hook.operator and self.recorder is None:
+            lifted = with_tensor(args)
+            if lifted is not None:
+                return hook.function(*lifted, **kwargs)
         if self.following is None and self.advance():
             assert self.following is not None
             segment = self.following.segment
             if is_due(segment):
                 self.following.cues = []
+                self.driver.is_steady = False
             elif segment.cue is not None and segment.cue.hook is hook:
                 return segment.cue.take(args, kwargs)
         following = self.following
@@ -132,9 +146,11 @@ class Session:
         if self.recorder is not None or self.retired:
             return self.recorder
         exit = self.exit
+        self.strays = self.strays or not exit.pending
         if exit.closed or exit.failures >= FAILURES or not self.driver.may_record(exit):
             self.retire()
             return None
+        self.driver.is_steady = False
         if len(exit.segments) >= PATHS:
             exit.segments.pop()
         with self.silence():
@@ -208,7 +224,12 @@ class Session:
                 result = self._windows(hook, bound, args, kwargs)
                 if result is not NO:
                     return result
+            varies = entry.operator is operator and is_number_alone(
+                operator, entry.event.args, bound)
             self.mismatch()
+            if varies and self.following is None and with_tensor(args) is not None:
+                self.exit.varies = operator
+                return self.follow(hook, args, kwargs)
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What an operator gives that makes windows on what it takes; NO where it does more."""
@@ -271,7 +292,16 @@ class Session:
             return result is not None and following.begins(entry, entry.event.results[0], array) \
                 and same_bits(np.asarray(result), array)
 
+        if self.following is None and self.exit.varies == CONSTANT and self.recorder is None:
+            return
+        following = self.following
+        other = following is not None and following.next.kind == CONSTANT \
+            and following.next.event.array is not None \
+            and np.shape(following.next.event.array) == array.shape
         if self.match(CONSTANT, test) is None:
+            if other and self.recorder is None and not self.retired:
+                self.exit.varies, self.tried = CONSTANT, 0
+                return
             recorder = self.next_recorder()
             if recorder is not None:
                 recorder.constant(array, function)

@@ -36,12 +36,12 @@ class Scene:
 
 
 def observe(
-    make: Callable[[], Scene], mode: str | None, change_at: int, follow: bool = False
+    make: Callable[[], Scene], mode: str | None, change_at: int, follow: bool = True
 ) -> list[Any]:
     """All that is seen of a run: for each call the results, then the state and the log."""
     torch.manual_seed(0)
     scene = make()
-    options = {"mode": mode, "follow": follow}
+    options = {"mode": mode, "follow": follow or None}
     step = scene.step if mode is None else torch.compile(scene.step, options=options)
     seen: list[Any] = []
     undo = None
@@ -82,12 +82,14 @@ def wait_for_program(step: Any, seconds: float = 10) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pending = [v.pending for v in step._variants.values() if v.pending is not None]
-        if all(one.done.is_set() for one in pending):
+        followed = step._followed
+        building = followed is not None and followed.is_building
+        if not building and all(one.done.is_set() for one in pending):
             return
         time.sleep(0.01)
 
 
-def compare(make: Callable[[], Scene], mode: str, change_at: int, follow: bool = False) -> None:
+def compare(make: Callable[[], Scene], mode: str, change_at: int, follow: bool = True) -> None:
     """Asserts that a compiled run shows what the eager one does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

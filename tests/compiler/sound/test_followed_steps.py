@@ -7,6 +7,7 @@ import pytest
 import flambeau as torch
 
 from .followed_scenes import SCENES
+from .script_scenes import SCENES as IDIOMS
 from .scenario import CHANGES, MODES, compare
 
 
@@ -16,6 +17,13 @@ from .scenario import CHANGES, MODES, compare
 @pytest.mark.parametrize("name", SCENES)
 def test_a_followed_step(name, change_at, mode):
     compare(SCENES[name], mode, change_at, follow=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", IDIOMS)
+def test_an_idiom_of_training_loops(name, mode):
+    compare(IDIOMS[name], mode, CHANGES[2])
 
 
 def counting() -> tuple:
@@ -29,9 +37,9 @@ def counting() -> tuple:
     return step, counts
 
 
-def test_following_is_asked_for() -> None:
+def test_following_needs_no_option() -> None:
     step, counts = counting()
-    followed = torch.compile(step, options={"mode": "now", "follow": True})
+    followed = torch.compile(step, mode="now")
     results = [followed(torch.ones(4)).item() for _ in range(8)]
     assert results == [8.0] * 8
     assert counts == list(range(8))
@@ -39,9 +47,9 @@ def test_following_is_asked_for() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:flambeau.compile")
-def test_without_it_such_a_step_stays_eager() -> None:
+def test_where_it_is_forbidden_such_a_step_stays_eager() -> None:
     step, counts = counting()
-    plain = torch.compile(step, mode="now")
+    plain = torch.compile(step, options={"mode": "now", "follow": False})
     assert [plain(torch.ones(4)).item() for _ in range(8)] == [8.0] * 8
     assert counts == list(range(8))
     assert "stays eager" in plain.explain()

@@ -1,0 +1,88 @@
+"""What happens in other threads while a call is followed: they may hold tensors of it.
+
+A thread that touches memory of the list has the list computed first, since nobody knows what the
+two threads agreed on. It does so itself, because the followed call may be waiting for it; until it
+is done, a gate stands where the session was, at which the followed call waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tensor.storage import owner_of
+from ..trace.operands import tensors_in
+from .hooks import ACTIVE, Hook
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_PATIENCE = 1.0  # seconds in which a followed call comes to where it may be computed
+_OWN = (str(Path(__file__).parents[2]), "<flambeau")
+_CALLED = (str(Path(np.__file__).parent), "<frozen", *(str(Path(m.__file__)) for m in (
+    sys.modules["contextlib"], sys.modules["functools"]) if m.__file__))  # by the package, too
+
+
+class Gate:
+    """Stands for a session that another thread has computed. For the rest it is that session."""
+
+    quiet, recorder = 0, None
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.thread = session, session.thread
+        self.visitor = threading.get_ident()
+        self.lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The followed call goes on: once the gate is open."""
+        with self.lock:
+            pass
+        return hook.function(*args, **kwargs)
+
+    def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """A third thread waits; the one that computes does not."""
+        if threading.get_ident() != self.visitor:
+            with self.lock:
+                pass
+
+
+def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Computes what a session listed, where a call of another thread takes memory of it."""
+    end = time.monotonic() + _PATIENCE
+    while ACTIVE.session is session and _concerns(session, args, kwargs):
+        gate = Gate(session)
+        with gate.lock:
+            ACTIVE.cue, ACTIVE.session = None, gate
+            try:
+                if not session.quiet and _is_at_rest(session.thread):
+                    session.flush()
+                    return
+            finally:
+                if ACTIVE.session is gate:
+                    ACTIVE.session = session
+        if time.monotonic() > end:
+            return
+        time.sleep(0.001)
+
+
+def _concerns(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
+    following = session.following
+    return following is not None and following.pos > 0 and any(
+        id(owner_of(x._array)) in following.bound for x in tensors_in((args, kwargs)))
+
+
+def _is_at_rest(thread: int) -> bool:
+    """Whether a thread is in code of a user's, or waits there."""
+    frame: FrameType | None = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_filename.startswith(_CALLED):
+        frame = frame.f_back
+    return frame is not None and not frame.f_code.co_filename.startswith(_OWN)

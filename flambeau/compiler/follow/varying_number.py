@@ -1,0 +1,38 @@
+"""Numbers that are others in each call: from the second value on they are inputs of the list.
+
+A list is compared with all plain values in it, so a number that changes (a share of mixup, a
+temperature) would make a new path of every call. Where only that differs, the list ends before, and
+goes on with the number as memory from outside: one more program, once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...nn.parameter import Parameter
+from ...ops.core.registry import Operator
+from ...tensor.tensor import Tensor, wrap
+
+# Operators that give the same bits for a number and for a tensor without dimensions.
+_OPERATORS = frozenset(("_add", "_sub", "mul", "_div"))
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
+    """Whether operands of an operator may differ from the list's in a number only."""
+    if operator.name not in _OPERATORS or len(expected) != len(found):
+        return False
+    differ = [(a, b) for a, b in zip(expected, found, strict=True)
+              if b.__class__ in (int, float) and (a.__class__ is not b.__class__ or a != b)]
+    return len(differ) == 1 and differ[0][0].__class__ in (int, float)
+
+
+def with_tensor(args: tuple) -> tuple | None:
+    """The arguments with a tensor in place of the number; None where that might show."""
+    if len(args) != 2 or args[1].__class__ not in (int, float) \
+            or args[0].__class__ not in (Tensor, Parameter):
+        return None
+    kind = args[0]._array.dtype
+    if kind not in _FLOATS:
+        return None
+    return args[0], wrap(np.array(args[1], kind))
