@@ -87,16 +87,16 @@ class _NoTrace:
     events: tuple = ()
 
     def __init__(self) -> None:
-        self.existing: set[int] = set()
-        self.known: set[int] = set()
+        self.existing_tensors: set[int] = set()
+        self.known_owners: set[int] = set()
 
-    def storage(self, array: np.ndarray) -> np.ndarray:
+    def storage_of(self, array: np.ndarray) -> np.ndarray:
         """Something, for all memory."""
         return array
 
-    def value(self, array: np.ndarray, fresh: bool = False) -> np.ndarray:
+    def value_of(self, array: np.ndarray, fresh: bool = False) -> np.ndarray:
         """The array."""
-        self.existing.clear()
+        self.existing_tensors.clear()
         return array
 
 
