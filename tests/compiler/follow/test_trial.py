@@ -84,7 +84,7 @@ def test_a_step_with_a_program_for_each_call_goes_eager_with_one_warning() -> No
     count = itertools.count(1)
 
     def step(x):
-        return x * next(count) + 1
+        return x + torch.ones(next(count), 2).sum(0)
 
     compiled = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
     with warnings.catch_warnings(record=True) as caught:
@@ -94,7 +94,7 @@ def test_a_step_with_a_program_for_each_call_goes_eager_with_one_warning() -> No
     told = [str(w.message) for w in caught]
     assert len(told) == 1
     assert "most calls run other operators" in told[0]
-    assert "mul gets other arguments in each call (" in told[0]
+    assert "its Python runs on every call, because" in told[0].replace("Its", "its")
 
 
 def test_rare_paths_beyond_the_limit_leave_the_usual_one_followed() -> None:
@@ -102,7 +102,7 @@ def test_rare_paths_beyond_the_limit_leave_the_usual_one_followed() -> None:
 
     def step(x):
         i = next(count)
-        return x * (i if i % 4 == 0 else 2) + 1
+        return x + torch.ones(i if i % 4 == 0 else 2, 2).sum(0)
 
     compiled = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
     with warnings.catch_warnings():
