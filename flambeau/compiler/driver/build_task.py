@@ -7,7 +7,7 @@ from typing import Any
 
 from ..runtime.optimizer_counters import RecordedGroup
 from ..trace.trace_signature import Precedent
-from ..runtime.sample_inputs import Sample
+from ..runtime.sample_inputs import SampleInputs
 from ..ir.errors import describe_failure
 
 
@@ -19,7 +19,7 @@ class Pending:
         self.graph: Any = None
         self.step: Any = None
         self.backward: Any = None
-        self.sample: Sample | None = None
+        self.sample: SampleInputs | None = None
         self.modes: tuple = ()
         self.bindings: Any = None
         self.proof: Any = None  # that its Python may be skipped

@@ -30,7 +30,7 @@ from .advice import advise
 from ..capture.capture import busy, capture
 from ..capture.record_writes import CALLED_THROUGH
 from ..functionalization.functionalize import trace_to_graph
-from ..runtime.gradient_buffers import move_all
+from ..runtime.gradient_buffers import reallocate_grads
 from ..ir.graph import Graph
 from ..runtime.guards import Environment, Modules, reachable_memory
 from ..trace.operands import flatten
@@ -45,10 +45,10 @@ from ..trace.trace_signature import Precedent, keep, kept, place, precedent
 from ..runtime.guarded_call import MISS, Program
 from .binding_manifest import read_manifest, write_manifest
 from ..validation.reference import Reference
-from ..runtime.optimizer_counters import recorded_groups
-from ..runtime.sample_inputs import Sample
+from ..runtime.optimizer_counters import snapshot_groups
+from ..runtime.sample_inputs import SampleInputs
 from ..validation.self_check import check
-from ..runtime.commit_results import complete, is_possible, take_over
+from ..runtime.commit_results import run_deferred, can_commit, commit
 from ..trace.trace import Trace, find_divergence
 from ..ir.errors import Unfit, describe_failure, within_memory
 
@@ -180,12 +180,12 @@ class Compiled:
         """A call for which no program is there."""
         if busy() or AMBIENT.observers or not self._lock.acquire(blocking=False):
             return self._function(*args, **kwargs)
-        counted = [(program.grads, program.grads.counted()) for program in self._programs]
+        counted = [(program.grads, program.grads.count_references()) for program in self._programs]
         try:
             return self._advance(args, kwargs)
         finally:
             for grads, before in counted:
-                grads.shift(before)
+                grads.restore_counts(before)
             self._lock.release()
 
     def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -445,7 +445,7 @@ class Compiled:
         unless they wait for it. `kept`: the other was one of an earlier process."""
         result = None if retained else precedent(trace, self._function)
         pending = self._begun(trace, args, kwargs, result)
-        if is_possible(pending.graph, pending.bindings, trace.result):
+        if can_commit(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = result, trace.result
         trace.release_memory()
         if self._now or trace.communicates or self._options["backend"] == "evaluate":
@@ -467,7 +467,7 @@ class Compiled:
         does the same."""
         result = precedent(trace, self._function)
         pending = self._begun(trace, args, kwargs, result)
-        if result is None or not is_possible(pending.graph, pending.bindings, trace.result):
+        if result is None or not can_commit(pending.graph, pending.bindings, trace.result):
             return False
         pending.result = trace.result
         trace.release_memory()
@@ -487,7 +487,7 @@ class Compiled:
         pending = candidate or self._restored(trace, args, kwargs)
         if pending is None:
             pending = self._begun(trace, args, kwargs)
-            if not is_possible(pending.graph, pending.bindings, trace.result):
+            if not can_commit(pending.graph, pending.bindings, trace.result):
                 return False
             trace.deferred.expect(pending.bindings)
             self._work(pending, trace.deferred.arena)
@@ -495,13 +495,13 @@ class Compiled:
                 return False  # once more, with values, which tells why
         leaves = flatten((args, kwargs) if kwargs else args)
         if candidate is not None:
-            move_all(pending.bindings, pending.step)
-        if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
+            reallocate_grads(pending.bindings, pending.step)
+        if not run_deferred(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
         pending.given, pending.proof = (args, kwargs), trace.proof
         trace.release_memory()
         with within_memory("sample"):
-            pending.sample = pending.sample or Sample(pending.bindings)
+            pending.sample = pending.sample or SampleInputs(pending.bindings)
         self._install(variant, pending)
         return True
 
@@ -513,7 +513,7 @@ class Compiled:
         if known.recipe is None or known.table is None:
             return None
         result = read_manifest(known.recipe, trace, flatten((args, kwargs) if kwargs else args))
-        if result is None or not is_possible(*result, trace.result):
+        if result is None or not can_commit(*result, trace.result):
             return None
         pending = Pending()
         pending.graph, pending.bindings = result
@@ -540,7 +540,7 @@ class Compiled:
             result.recipe = write_manifest(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         pending.modes, pending.given, pending.proof = trace.modes, (args, kwargs), trace.proof
-        pending.groups = recorded_groups(pending.bindings)
+        pending.groups = snapshot_groups(pending.bindings)
         return pending
 
     def _work(self, pending: Pending, arena: Arena | None = None) -> None:
@@ -577,11 +577,11 @@ class Compiled:
             return False
         take = None
         if pending.result is not None and self._now:
-            take = functools.partial(take_over, pending.bindings, pending.result)
+            take = functools.partial(commit, pending.bindings, pending.result)
         try:
             with within_memory("selfcheck"):
                 wrong = check(pending.step, pending.bindings, pending.backward, take)
-                pending.sample = Sample(pending.bindings)
+                pending.sample = SampleInputs(pending.bindings)
         except Unfit as error:
             self._stop(variant, error.what, error.line)
             return False
@@ -607,7 +607,7 @@ class Compiled:
         self._programs.insert(0, variant.program)
         self._last = variant.program
         pending.bindings.release_recording()
-        variant.program.grads.settle()
+        variant.program.grads.note_counts()
         level = min(DEBUG.value(), 6)
         if level:
             print(self.explain(level), file=sys.stderr)

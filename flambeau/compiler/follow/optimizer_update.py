@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...optim.kernel import count_writes
 from ...tensor.storage import VersionCounter
-from ..runtime.optimizer_counters import Ticker
+from ..runtime.optimizer_counters import StepCounter
 from ..trace.bindings import Update
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class GroupUpdate:
         self.ran, self.listed = [0], [0]
         update = Update(self.optimizer, supplied["group"], supplied["positions"], names,
                         supplied["flags"], entry.event)
-        self.ticker = Ticker(update, self.ran)
+        self.ticker = StepCounter(update, self.ran)
         group = self.optimizer.param_groups[supplied["group"]]
         positions = set(supplied["positions"])
         params = group["params"]

@@ -84,7 +84,7 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     yield step, measure_figures(step, supplied, name)
     if program.backward is None:
         return
-    with step.untouched(supplied):
+    with step.restoring_writes(supplied):
         outputs = [array.copy() for array in step.run(supplied)]
     second = program.backward.step
     values = []

@@ -1,6 +1,6 @@
-"""Takeover: the call that a program was checked against gets the program's results.
+"""Commit: replace the results of a recorded call by those of its program.
 
-So the bits of a run do not depend on how many calls had to be recorded before there was a program.
+The bits of a run then do not depend on how many calls were recorded before the program was ready.
 """
 
 from __future__ import annotations
@@ -19,32 +19,37 @@ from ..ir.graph import Graph
 from ..trace.trace import UPDATE, Trace
 
 
-def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
-    """Whether all that the recorded call left can be replaced by what its program leaves."""
-    if bindings.backward is not None or not _is_of_tensors(bindings.result):
+def can_commit(graph: Graph, bindings: Bindings, result: Any) -> bool:
+    """Whether the program can replace everything that the recorded call left behind."""
+    if bindings.backward is not None or not _contains_only_tensors(bindings.result):
         return False
     if not all(isinstance(bindings.slots[slot], State) for slot, _ in graph.writes):
         return False
-    return all(tensor._array.flags.writeable for tensor, _ in outputs_of(result, bindings.result))
+    outputs = iterate_outputs(result, bindings.result)
+    return all(tensor._array.flags.writeable for tensor, _ in outputs)
 
 
-def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
-    """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
-    for tensor, output in outputs_of(result, bindings.result) if outputs else ():
+def commit(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
+    """Copy the program's outputs into the tensors of the recorded call, and set its gradients."""
+    for tensor, output in iterate_outputs(result, bindings.result) if outputs else ():
         assert isinstance(output.memory, Output)
         tensor._array[...] = output.memory.array(outputs)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
 
 
-def complete(
+def run_deferred(
     step: Any, bindings: Bindings, trace: Trace, leaves: list[Any], result: Any
 ) -> bool:
-    """Gives a recorded call that computed nothing (deferred.py) its values by a program; False,
-    with nothing run, where this program is not for it."""
+    """Compute a call whose operators were only recorded (capture/lazy_call.py) by a program.
+
+    Returns False, with nothing run, if the program does not apply to the call.
+    """
     arrays = [x._array if isinstance(x, Tensor) else x for x in leaves]
     supplied = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
-    if not _is_met(bindings, trace) or not all(check.test(supplied) for check in bindings.checks):
+    if not _has_expected_grads(bindings, trace):
+        return False
+    if not all(check.test(supplied) for check in bindings.checks):
         return False
     updates = [event for event in trace.events if event.kind == UPDATE]
     values: list[Any] = []
@@ -65,20 +70,20 @@ def complete(
     except BaseException:
         if step.ran[0] == ran:
             trace.deferred.undo()
-        else:  # an interrupt that came late
-            take_over(bindings, None, ())
+        else:  # the interrupt came after the last write
+            commit(bindings, None, ())
         trace.deferred = None
         raise
     trace.deferred = None
-    take_over(bindings, result, outputs)
+    commit(bindings, result, outputs)
     if bindings.recorded:
         for i, value in zip(step.changing, values, strict=True):
             bindings.recorded[i] = value
     return True
 
 
-def _is_met(bindings: Bindings, trace: Trace) -> bool:
-    """Whether leaves had the grads that the program takes for granted."""
+def _has_expected_grads(bindings: Bindings, trace: Trace) -> bool:
+    """Whether the leaves had the grads that the program was specialized on."""
     for leaf, before in bindings.incoming_grads:
         access = trace.grads.get(id(leaf))
         if access is None or (access.before is None if before is ANY_GRAD else
@@ -87,23 +92,24 @@ def _is_met(bindings: Bindings, trace: Trace) -> bool:
     return True
 
 
-def _is_of_tensors(form: Any) -> bool:
-    """Whether tensors are all that a program has to make: numbers were handed out already."""
-    if isinstance(form, (tuple, list, dict)):
-        return all(map(_is_of_tensors, form.values() if isinstance(form, dict) else form))
-    return isinstance(form, (NewTensor, ReturnedArgument, ReturnedConstant))
+def _contains_only_tensors(layout: Any) -> bool:
+    """Whether a result consists of tensors. Numbers were handed out already."""
+    if isinstance(layout, (tuple, list, dict)):
+        parts = layout.values() if isinstance(layout, dict) else layout
+        return all(map(_contains_only_tensors, parts))
+    return isinstance(layout, (NewTensor, ReturnedArgument, ReturnedConstant))
 
 
-def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, NewTensor]]:
-    """The tensors of a result that are outputs of the program, by the form of the result."""
-    if isinstance(form, NewTensor):
-        if isinstance(form.memory, Output):
-            yield made, form
-        if form.is_view:
-            yield from outputs_of(made._base, form.source)
-    elif isinstance(form, dict):
-        for key, inner in form.items():
-            yield from outputs_of(made[key], inner)
-    elif isinstance(form, (tuple, list)):
-        for item, inner in zip(made, form, strict=True):
-            yield from outputs_of(item, inner)
+def iterate_outputs(result: Any, layout: Any) -> Iterator[tuple[Any, NewTensor]]:
+    """The tensors of a result that are outputs of the program, as (tensor, its NewTensor)."""
+    if isinstance(layout, NewTensor):
+        if isinstance(layout.memory, Output):
+            yield result, layout
+        if layout.is_view:
+            yield from iterate_outputs(result._base, layout.source)
+    elif isinstance(layout, dict):
+        for key, inner in layout.items():
+            yield from iterate_outputs(result[key], inner)
+    elif isinstance(layout, (tuple, list)):
+        for item, inner in zip(result, layout, strict=True):
+            yield from iterate_outputs(item, inner)

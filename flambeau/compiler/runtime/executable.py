@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from ..fusion.buffer_assignment import BufferAssignment
     from ..schedule.tasks import Task
 
-ENOUGH = 2.0  # seconds of measuring after which no further run is begun
+MAX_MEASURING_SECONDS = 2.0  # seconds of measuring after which no further run is begun
 Planned: TypeAlias = "tuple[Graph, list[Task], BufferAssignment, MemoryPlan]"
-LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
-WORTH = LITTLE // 2  # of a program, for each thread beyond the first few
+# Operations of a whole program below which waking a second thread does not pay
+MIN_PARALLEL_WORK = 1 << 17
+WORK_PER_EXTRA_THREAD = MIN_PARALLEL_WORK // 2  # of a program, for each thread beyond the first few
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Step:
         together = np.zeros(max(len(self._numbers), 1))  # float64 numbers are written at once
         if all(sources[k].type is Type.F64 for k in self._numbers):
             self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
-        self._together = together
+        self._packed_numbers = together
         if arena is None or arena.size != table.size:
             arena = Arena(table.size)
         self.arena, self._base, self.size = arena.array, arena.base, arena.size
@@ -94,8 +95,8 @@ class Step:
         programs = [part for part in self.parts if isinstance(part, LaunchTable)]
         # How often the part ran that writes states, so that whoever is interrupted can tell.
         self.ran = programs[-1].ran if programs else [0]
-        self.threads = 1 if table.work < LITTLE else 0  # 0: as many as `count` says
-        self._most = max(TYPICAL_THREADS, table.work // WORTH)
+        self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
+        self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self._stash: dict[int, Any] = {}
         if self._is_direct():
             self.run = self._direct()
@@ -187,7 +188,7 @@ class Step:
 
     def count(self) -> int:
         """How many threads it runs on: no more than it has work for."""
-        return self.threads or min(self._most, threads())
+        return self.threads or min(self._max_threads, threads())
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """Runs the step once: `values` for the slots in `changing`, arrays or numbers.
@@ -201,24 +202,24 @@ class Step:
         if not self._is_direct():
             self._run(values, lambda part, table: part.run(table, self.count()), None, outputs)
             return
-        numbers = _picked(self.changing, self._numbers)(values)
-        arrays = _picked(self.changing, self._arrays)(values)
-        struct.Struct(f"={len(self._numbers)}d").pack_into(self._together, 0, *numbers)
+        numbers = _make_selector(self.changing, self._numbers)(values)
+        arrays = _make_selector(self.changing, self._arrays)(values)
+        struct.Struct(f"={len(self._numbers)}d").pack_into(self._packed_numbers, 0, *numbers)
         self.parts[0].run([*arrays, *outputs], self.count())  # type: ignore[union-attr]
 
     def _is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
-        cells = [cell.base is self._together for cell in self._cells.values()]
+        cells = [cell.base is self._packed_numbers for cell in self._cells.values()]
         return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
 
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         """`run` for steps of one program, as short as can be: it is most of a small step."""
-        part, kinds, together = self.parts[0], self._kinds, self._together
-        numbers = _picked(self.changing, self._numbers)
-        arrays = _picked(self.changing, self._arrays)
+        part, kinds, together = self.parts[0], self._kinds, self._packed_numbers
+        numbers = _make_selector(self.changing, self._numbers)
+        arrays = _make_selector(self.changing, self._arrays)
         pack = struct.Struct(f"={len(self._numbers)}d").pack_into
         start, empty, count = part.run, np.empty, len(self.changing)
-        most = self._most
+        most = self._max_threads
 
         def run(values: Sequence[Any]) -> list[np.ndarray]:
             if len(values) != count:
@@ -226,7 +227,7 @@ class Step:
             try:
                 outputs = [empty(shape, dtype) for shape, dtype in kinds]
             except MemoryError:
-                raise self._no_room() from None
+                raise self._out_of_memory() from None
             pack(together, 0, *numbers(values))
             start([*arrays(values), *outputs], self.threads or min(most, threads()))
             return outputs
@@ -241,7 +242,7 @@ class Step:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
             except MemoryError:
-                raise self._no_room() from None
+                raise self._out_of_memory() from None
         supplied = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
             cell[()] = supplied[slot]
@@ -256,12 +257,12 @@ class Step:
         self._stash.clear()
         return outputs
 
-    def _no_room(self) -> MemoryError:
+    def _out_of_memory(self) -> MemoryError:
         size = sum(prod(shape) * dtype.itemsize for shape, dtype in self._kinds)
         return out_of_memory_error(size, "what a compiled step returns")
 
     @contextmanager
-    def untouched(self, values: Sequence[Any]) -> Iterator[None]:
+    def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:
         """What the step writes meanwhile, states and arguments, is put back at the end."""
         supplied = dict(zip(self.changing, values, strict=True))
         arrays = [self.states.get(slot, supplied.get(slot)) for slot, _ in self.edges.writes]
@@ -275,8 +276,8 @@ class Step:
     def timed(self, values: Sequence[Any], rounds: int = 5) -> Times:
         """How long the step and each task take: medians of some runs, which change nothing."""
         runs: list[tuple[float, list[tuple[float, float]]]] = []
-        enough = perf_counter() + ENOUGH
-        with self.untouched(values), offline(self.edges):
+        enough = perf_counter() + MAX_MEASURING_SECONDS
+        with self.restoring_writes(values), offline(self.edges):
             while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < enough):
                 runs.append(self._timed(values))
         medians = np.median([times for _, times in runs[1:]], axis=0).tolist()
@@ -342,7 +343,9 @@ class Step:
         return self._cells[slot] if slot in self._cells else np.asarray(supplied[slot])
 
 
-def _picked(slots: Sequence[int], some: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+def _make_selector(
+    slots: Sequence[int], some: Sequence[int]
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """What gives the values of some of the slots, quickly."""
     where = [slots.index(k) for k in some]
     if len(where) < 2 or where == [*range(where[0], where[-1] + 1)]:

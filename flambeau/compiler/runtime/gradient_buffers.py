@@ -1,4 +1,4 @@
-"""GradMemory: the gradients that a program leaves, on memory of its own, which each run overwrites.
+"""Gradient buffers: a program's gradients lie on memory of its own, which each run overwrites.
 
 Eager steps make new ones. So where somebody holds a gradient of an earlier run, or a view of it,
 that memory is left to him, and the program writes to another.
@@ -17,64 +17,63 @@ from ...tensor.tensor import GradLooks, wrap
 from ..trace.bindings import Bindings, State
 
 
-class GradMemory:
-    """Of one program. `looked`: how often `.grad` had been asked for when it was last seen to."""
+class GradBuffers:
+    """The gradients of one program. `checked_at`: the count of `.grad` reads at the last check."""
 
     def __init__(self, bindings: Bindings, step: Any) -> None:
         self.bindings, self.step = bindings, step
-        self.due: set[int] = set()  # that are to get other memory
-        self.settle()
+        self.due: set[int] = set()  # gradients to reallocate
+        self.note_counts()
 
-    def settle(self) -> None:
-        """Takes it that nobody but the compiler holds the gradients now."""
-        self.counts = self.counted()
-        self.looked = GradLooks.count
+    def note_counts(self) -> None:
+        """Record the reference counts while only the compiler refers to the gradients."""
+        self.counts = self.count_references()
+        self.checked_at = GradLooks.count
 
-    def counted(self) -> list[int]:
-        """How many references there are to each."""
+    def count_references(self) -> list[int]:
+        """The number of references to each gradient."""
         return [self._count(i) for i in range(len(self.bindings.grads))]
 
-    def shift(self, before: list[int]) -> None:
-        """What came to `before` meanwhile, or went, was the compiler's: other calls were recorded,
-        or got a program."""
-        pairs = zip(self.counted(), before, self.counts, strict=True)
+    def restore_counts(self, before: list[int]) -> None:
+        """Adjust the counts by the references that the compiler added or dropped since `before`."""
+        pairs = zip(self.count_references(), before, self.counts, strict=True)
         self.counts = [count + now - old for now, old, count in pairs]
 
-    def part(self, put: Callable[[int, Any], None]) -> None:
-        """Gives other memory to those that somebody holds; put(which, the new gradient).
+    def give_away_shared(self, put: Callable[[int, Any], None]) -> None:
+        """Reallocate gradients that somebody else refers to; calls put(index, new gradient).
 
-        An interrupt may strike anywhere in it: what was begun is begun again by the next call.
+        Safe to interrupt: the next call finishes what is due.
         """
-        stored = zip(self.counted(), self.counts, strict=True)
+        stored = zip(self.count_references(), self.counts, strict=True)
         self.due.update(i for i, (now, before) in enumerate(stored) if now > before)
         for i in sorted(self.due):
-            self._part(i, put)
+            self._give_away(i, put)
             self.due.discard(i)
         for _, grad in self.bindings.grads:
             if grad is not None and grad._counter is not None:
-                grad._counter.value = 0  # who wrote to it wrote to the grad of an earlier run
-        self.settle()  # with no names here that refer to them
+                grad._counter.value = 0  # earlier writes were to the grad of an earlier run
+        self.note_counts()  # no local name refers to them here
 
-    def _part(self, i: int, put: Callable[[int, Any], None]) -> None:
+    def _give_away(self, i: int, put: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
-        move(self.bindings, self.step, i)
+        reallocate_grad(self.bindings, self.step, i)
         _, result = self.bindings.grads[i]
         put(i, result)
         if leaf._grad is grad:
             leaf._grad = result
 
     def _count(self, i: int) -> int:
-        """How many references there are to a gradient and its memory, but for the leaf's."""
+        """References to a gradient and its memory, without the leaf's own."""
         leaf, grad = self.bindings.grads[i]
         if grad is None:
             return 0
-        memory = self.bindings.slots[_home(self.bindings, i)].array
+        memory = self.bindings.slots[_find_slot(self.bindings, i)].array
         return (sys.getrefcount(grad) + sys.getrefcount(grad._array) + sys.getrefcount(memory)
                 - (leaf._grad is grad))
 
 
-def _home(bindings: Bindings, i: int) -> int:
-    """The slot with a gradient's memory."""
+def _find_slot(bindings: Bindings, i: int) -> int:
+    """The slot of a gradient's memory."""
     if i not in bindings.grad_slots:
         owner = owner_of(bindings.grads[i][1]._array)
         bindings.grad_slots[i] = next(number for number, slot in enumerate(bindings.slots)
@@ -82,10 +81,10 @@ def _home(bindings: Bindings, i: int) -> int:
     return bindings.grad_slots[i]
 
 
-def move(bindings: Bindings, step: Any, i: int) -> None:
-    """Gives the gradient with a number new memory, without values yet."""
+def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
+    """Give gradient `i` new, uninitialized memory."""
     leaf, grad = bindings.grads[i]
-    number = _home(bindings, i)
+    number = _find_slot(bindings, i)
     memory = np.empty_like(bindings.slots[number].array)
     array = np.lib.stride_tricks.as_strided(memory, grad._array.shape, grad._array.strides)
     result = wrap(array)
@@ -94,8 +93,8 @@ def move(bindings: Bindings, step: Any, i: int) -> None:
     bindings.grads[i] = leaf, result
 
 
-def move_all(bindings: Bindings, step: Any) -> None:
-    """Gives all gradients new memory: the call before has handed them out."""
+def reallocate_grads(bindings: Bindings, step: Any) -> None:
+    """Give all gradients new memory, because the previous call handed them out."""
     for i in range(len(bindings.grads)):
         if bindings.grads[i][1] is not None:
-            move(bindings, step, i)
+            reallocate_grad(bindings, step, i)

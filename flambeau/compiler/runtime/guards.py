@@ -1,7 +1,7 @@
-"""Guards: what a program takes for granted beside its arguments, and how each call checks it.
+"""Guards on modules and on the names that a step's code uses.
 
-Modules are looked at again only after some module, anywhere, was changed. The names that the
-step's code uses (closure, globals, attributes of plain objects) are compared at each call.
+Modules are compared again only after some module, anywhere, changed. Names (closure variables,
+globals, attributes of plain objects) are compared when a recorded call is judged.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..trace.operands import tensors_in
 from ..trace.plain_values import PLAIN, instance_dict, plain_key, same_plain
 from ..trace.trace import UPDATE, Effect, Trace
 
-_SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
+_UNGUARDED = (types.ModuleType, type, types.BuiltinFunctionType)
 _MISSING = object()
 
 
 class Modules:
-    """The modules that a step reaches, as they were when it was recorded."""
+    """A snapshot of the modules that a step reaches."""
 
     def __init__(self, trace: Trace, environment: Environment) -> None:
         called = [item() for item in trace.modules]
@@ -41,10 +41,10 @@ class Modules:
         for root in roots:
             for module in root.modules():
                 result[id(module)] = module
-        self.found = list(result.values())
+        self.reachable = list(result.values())
         self.ignored: set[tuple[int, str]] = set()
         self.names = environment.inside.names  # that the user's code has in it
-        self.before = [_shown(module) for module in self.found]
+        self.before = [_describe_module(module) for module in self.reachable]
         self.tensors = list(trace.externals.values())
         self.states = [(t, t._array, t._requires_grad) for t in self.tensors]
         events = [event.kwargs for event in trace.events if event.kind == UPDATE]
@@ -53,25 +53,28 @@ class Modules:
         self.counts = change_counts()
 
     def changed(self) -> list[tuple[int, str]]:
-        """(position of the module, attribute) for what is not as it was."""
+        """(index of the module, attribute) for each change since the snapshot."""
         result = []
-        for i, (module, before) in enumerate(zip(self.found, self.before, strict=True)):
-            now = _shown(module)
+        for i, (module, before) in enumerate(zip(self.reachable, self.before, strict=True)):
+            now = _describe_module(module)
             if now != before:
                 keys = before.keys() | now.keys()
                 result += [(i, k) for k in keys if now.get(k, _MISSING) != before.get(k, _MISSING)]
         return [change for change in result if change not in self.ignored and self._used(*change)]
 
     def _used(self, i: int, name: str) -> bool:
-        """Whether the step's code, or a method of the module, has the name of an attribute."""
-        return name in self.names or name == "__class__" or name in _names_in(type(self.found[i]))  # type: ignore[arg-type]
+        """Whether the step's code or a method of the module mentions an attribute."""
+        if name in self.names or name == "__class__":
+            return True
+        kind: Any = type(self.reachable[i])
+        return name in _names_in_methods(kind)
 
-    def same(self) -> bool:
-        """Whether everything is as it was, hooks included."""
+    def is_unchanged(self) -> bool:
+        """Whether nothing changed since the snapshot, hooks included."""
         return not self.changed() and self._hooks() == self.hooks
 
     def _hooks(self) -> list[tuple]:
-        """The numbers of all hooks that run inside the step."""
+        """The ids of all hooks that run inside the step."""
         places: list[Any] = [
             global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
             global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
@@ -84,27 +87,27 @@ class Modules:
         return [tuple(place or ()) for place in places]
 
     def ignore(self, effects: list[Effect]) -> None:
-        """Looks no more at the attributes that each call sets to another tensor."""
+        """Ignore attributes that every call sets to another tensor."""
         places = {(id(effect.place), effect.key) for effect in effects}
-        self.ignored |= {(i, key) for i, module in enumerate(self.found)
+        self.ignored |= {(i, key) for i, module in enumerate(self.reachable)
                          for key in vars(module) if (id(vars(module)), key) in places}
 
 
 def change_counts() -> tuple[int, int, int]:
-    """How often modules, hooks and ambient settings changed so far, anywhere."""
+    """Process-wide change counts of modules, hooks and ambient settings."""
     return CHANGES.count, HANDLES.count, AMBIENT.changes
 
 
 def reachable_memory(environment: Environment, modules: Modules) -> set[int]:
-    """Ids of the memory of tensors that a step reaches without its arguments.
+    """Ids of the memory that a step reaches other than through its arguments.
 
-    An argument on such memory is two things to the step. A program that took it for an argument
-    alone would read and write the wrong one at a call where they differ.
+    An argument on such memory has two roles. A program that treated it as an argument only would
+    read and write the wrong memory in a call where the two differ.
     """
     values = [value for _, _, _, value in environment.entries.values()]
     values += [holder.before for holder in environment.inside.holders]
     tensors = tensors_in(values)
-    for module in modules.found:
+    for module in modules.reachable:
         own = (*module._parameters.values(), *module._buffers.values())
         tensors += [tensor for tensor in own if tensor is not None]
     tensors += modules.tensors
@@ -112,15 +115,15 @@ def reachable_memory(environment: Environment, modules: Modules) -> set[int]:
 
 
 @functools.cache
-def _names_in(kind: type) -> frozenset[str]:
-    """The names in the methods of a class of modules, those of its bases too."""
+def _names_in_methods(kind: type) -> frozenset[str]:
+    """The names that the methods of a class and its bases mention."""
     methods = [f for base in kind.__mro__ for f in vars(base).values()]
     codes = [f.__code__ for f in methods if hasattr(f, "__code__")]
     return frozenset(name for code in codes for name in code.co_names)
 
 
-def _shown(module: Module) -> dict[str, Any]:
-    """What may matter of a module: plain attributes, and the identity of its members."""
+def _describe_module(module: Module) -> dict[str, Any]:
+    """A module's plain attributes, and the identities of its parameters, buffers and modules."""
     own = module.__dict__
     shown: dict[str, Any] = {"__class__": type(module)}
     for name, value in own.items():
@@ -136,7 +139,7 @@ def _shown(module: Module) -> dict[str, Any]:
 
 
 class Environment:
-    """The values that the names in a step's code stand for, and `inside`, what these hold."""
+    """A snapshot of the values that a step's code names; `inside`: of what these contain."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function
@@ -151,7 +154,7 @@ class Environment:
         self.inside = Inside(function)
 
     def ignore(self, effects: list[Effect]) -> None:
-        """Looks no more at the places where each call puts another tensor."""
+        """Ignore places where every call stores another tensor."""
         places = {(id(effect.place), effect.key) for effect in effects}
         cells = {id(effect.place) for effect in effects if isinstance(effect.place, types.CellType)}
         self.inside.ignore(effects)
@@ -159,10 +162,10 @@ class Environment:
                          if (id(place), key) in places or id(place) in cells}
 
     def changed(self) -> list[str]:
-        """The entries whose value is another now, for people."""
+        """The names whose value changed, for messages."""
         result = set()
         for entry, (how, place, name, value) in self.entries.items():
-            now = _now(how, place, name)
+            now = _read_entry(how, place, name)
             if not same_plain(now, value):
                 result.add(entry)
         shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in result - self.ignored)
@@ -224,7 +227,7 @@ class Environment:
                 self._add(f"{space.get('__name__')}:{name}", "dict", space, name, space[name])
 
     def _add(self, entry: str, how: str, place: Any, key: Any, value: Any) -> None:
-        if isinstance(value, _SKIPPED) or entry in self.entries:
+        if isinstance(value, _UNGUARDED) or entry in self.entries:
             return
         self.entries[entry] = (how, place, key, value)
         self._follow(value)
@@ -234,7 +237,7 @@ class Environment:
             self._visit(value)
 
     def _object(self, x: Any, every: bool = False) -> None:
-        """Follows the attributes of a plain object that the code names, or every one."""
+        """Visit the attributes of a plain object that the code names, or all of them."""
         if isinstance(x, (Tensor, Module, types.FunctionType, types.MethodType, *PLAIN)):
             return
         kind = type(x)
@@ -245,7 +248,7 @@ class Environment:
                 self._follow(value)
 
 
-def _now(how: str, place: Any, key: Any) -> Any:
+def _read_entry(how: str, place: Any, key: Any) -> Any:
     if how == "cell":
         try:
             return place.cell_contents

@@ -1,7 +1,7 @@
-"""Counters: an optimiser's step counts and numbers for one call of a program.
+"""Step counters: an optimizer's step counts and hyperparameters for one run of a program.
 
-Eager steps tick one counter a parameter. Here the counters of a group lie in one array, of which
-each `state["step"]` is a window, so that one addition ticks them all and `state_dict` stays right.
+Eager steps advance one counter per parameter. Here the counters of a group share one array, of
+which each `state["step"]` is a window: one addition advances all, and `state_dict` stays right.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...tensor.tensor import Tensor
 from ..trace.bindings import Bindings, Update
 
 
-class Ticker:
-    """Advances the counters of the parameters of one update; gives the formula's numbers."""
+class StepCounter:
+    """Advances the counters of one update's parameters and computes the formula's numbers."""
 
     def __init__(self, update: Update, ran: Any) -> None:
-        """`ran`: [how often the step ran], to know which run a tick was for."""
+        """`ran`: the step's run count, in a cell; tells which run an increment was for."""
         self.ran, self.ticked = ran, -1
         self.optimiser = optimiser = update.optimiser
         self.flags = update.flags
@@ -48,8 +48,8 @@ class Ticker:
             else:
                 self.simple = False
             self.saved = [self._entries(state) for _, state in self.rows]
-        self.one = None if self.rest is None else self.rest.dtype.type(1)
-        self.held = self._held()
+        self.unit = None if self.rest is None else self.rest.dtype.type(1)
+        self.state_tensors = self._list_state_tensors()
         self.item = None  # reads the first count, where counting is all that beginning does
         if self.rest is not None and self.counts:
             self.item = self.rest[:1].reshape(()).item
@@ -83,22 +83,22 @@ class Ticker:
             and [*map(id, self.params)] == self.params_before
             and (self.shared is None
                  or optimiser._flambeau_counters.get(self.number) is self.shared)
-            and self._is_held()
+            and self._has_same_tensors()
         )
 
-    def _held(self) -> list[Any]:
+    def _list_state_tensors(self) -> list[Any]:
         return _state_tensors(self.state)
 
-    def _is_held(self) -> bool:
-        """Whether they are the same: nobody put others there, or took the state away. Lists are
-        compared by identity first, which is fast."""
+    def _has_same_tensors(self) -> bool:
+        """Whether the state still consists of the same tensors. Lists compare by identity first."""
         try:
-            if list(chain.from_iterable(map(dict.values, self.state.values()))) == self.held:
+            values = list(chain.from_iterable(map(dict.values, self.state.values())))
+            if values == self.state_tensors:
                 return True
-        except (RuntimeError, ValueError, TypeError):  # of a tensor compared with another
+        except (RuntimeError, ValueError, TypeError):  # two different tensors were compared
             pass
-        now = self._held()
-        return list(map(id, now)) == list(map(id, self.held))
+        now = self._list_state_tensors()
+        return list(map(id, now)) == list(map(id, self.state_tensors))
 
     def advance(self) -> Any:
         """Ticks; the formula's numbers. None, with nothing ticked, where flags or state changed."""
@@ -107,17 +107,17 @@ class Ticker:
         if self.item is not None:
             # Interrupts strike after calls: when one finds this run noted, it has been counted.
             self.ticked = self.ran[0]
-            np.add(self.rest, self.one, self.rest)
+            np.add(self.rest, self.unit, self.rest)
             key: Any = self.item()
         else:
-            key = self._begin_all()
+            key = self._begin_params()
         flags, scalars = self.plan(self.group, key)
         if flags != self.flags:
             self.undo()
             return None
         return scalars
 
-    def _begin_all(self) -> Any:
+    def _begin_params(self) -> Any:
         """Begins the step of each parameter; the first one's key."""
         arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
         if self.rest is not None:
@@ -126,7 +126,7 @@ class Ticker:
         self.ticked = self.ran[0]
         key = self.begin(self.group, self.first_param, self.first_state)
         if self.rest is not None:
-            np.add(self.rest, self.one, self.rest)
+            np.add(self.rest, self.unit, self.rest)
         elif not self.simple:
             for param, state in self.rows[1:]:
                 self.begin(self.group, param, state)
@@ -138,7 +138,7 @@ class Ticker:
             return
         self.ticked = -1
         if self.item is not None:
-            np.subtract(self.rest, self.one, self.rest)
+            np.subtract(self.rest, self.unit, self.rest)
             return
         for array, before in self.before:
             array[...] = before
@@ -170,17 +170,17 @@ class RecordedGroup:
 
     def __init__(self, update: Update) -> None:
         self.optimiser, self.number = update.optimiser, update.group
-        self.before = self._look()
+        self.before = self._read()
 
     def is_same(self) -> bool:
         """Whether the optimiser has them still."""
         try:
-            now = self._look()
+            now = self._read()
         except (LookupError, AttributeError):
             return False
         return len(now) == len(self.before) and all(map(is_, now, self.before))
 
-    def _look(self) -> list[Any]:
+    def _read(self) -> list[Any]:
         optimiser = self.optimiser
         groups, state = optimiser.param_groups, optimiser.state
         group = groups[self.number]
@@ -188,7 +188,7 @@ class RecordedGroup:
         return [groups, *groups, state, *entries]
 
 
-def recorded_groups(bindings: Bindings) -> list[RecordedGroup]:
+def snapshot_groups(bindings: Bindings) -> list[RecordedGroup]:
     """Those that a recorded call updated."""
     return [RecordedGroup(update) for update in bindings.updates]
 

@@ -17,7 +17,7 @@ from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
 )
 from ..trace.plain_values import PLAIN
-from .backward_node import bare, hang
+from .backward_node import make_detached_node, attach_history
 
 
 class CompiledBackward(Node):
@@ -30,7 +30,7 @@ class CompiledBackward(Node):
         raise_freed(self)
 
 
-_FREED = bare(CompiledBackward)
+_FREED_NODE = make_detached_node(CompiledBackward)
 
 
 def view(source: Tensor, array: np.ndarray | None) -> Tensor:
@@ -61,7 +61,7 @@ def require_grad(tensor: Tensor) -> Tensor:
 
 def attach_freed(tensor: Tensor) -> Tensor:
     """Gives a new tensor a history that backward has been through."""
-    tensor._node = _FREED
+    tensor._node = _FREED_NODE
     tensor._requires_grad = tensor._tracked = True
     return tensor
 
@@ -82,18 +82,18 @@ class ResultSource:
 
     def write(self) -> tuple[list[str], str]:
         """The statements and the expression."""
-        expression = self.shown(self.result)
+        expression = self.express(self.result)
         return self.statements, expression
 
-    def shown(self, x: Any) -> str:
+    def express(self, x: Any) -> str:
         """The expression for a part of the result."""
         if isinstance(x, NewTensor):
-            return self.tensor(x)
+            return self.express_tensor(x)
         if isinstance(x, HostScalar):
-            left = self.shown(x.left)
+            left = self.express(x.left)
             if x.operation == "item":
                 return f"{left}.item()"
-            return f"({left} {x.operation} {self.shown(x.right)})"
+            return f"({left} {x.operation} {self.express(x.right)})"
         if isinstance(x, Old):
             place = self.name(x.place)
             cell = isinstance(x.place, types.CellType)
@@ -104,43 +104,43 @@ class ResultSource:
             return repr(x.value) if x.value is None else self.name(x.value)
         if isinstance(x, dict):
             keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
-            pairs = zip(keys, map(self.shown, x.values()), strict=True)
+            pairs = zip(keys, map(self.express, x.values()), strict=True)
             return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
-        inner = ", ".join(map(self.shown, x))
+        inner = ", ".join(map(self.express, x))
         if isinstance(x, list):
             return f"[{inner}]"
         if hasattr(x, "_fields"):
             return f"{self.name(type(x))}({inner})"
         return f"({inner},)" if x else "()"
 
-    def tensor(self, x: NewTensor) -> str:
+    def express_tensor(self, x: NewTensor) -> str:
         """A new tensor: its name if it is used again."""
         if id(x) in self.names:
             return self.names[id(x)]
-        expression = self.created(x)
+        expression = self.express_new_tensor(x)
         if self.uses[id(x)] == 1:
             return expression
         name = self.names[id(x)] = f"r{len(self.names)}"
         self.statements.append(f"    {name} = {expression}")
         return name
 
-    def created(self, x: NewTensor) -> str:
+    def express_new_tensor(self, x: NewTensor) -> str:
         """The expression that makes a tensor."""
         if x.source is None:
-            tensor = f"wrap({self.memory(x.memory)})"
+            tensor = f"wrap({self.express_memory(x.memory)})"
         else:
-            source, relation = self.shown(x.source), self.name(view if x.is_view else alias)
-            array = "None" if x.is_whole else self.memory(x.memory)
+            source, relation = self.express(x.source), self.name(view if x.is_view else alias)
+            array = "None" if x.is_whole else self.express_memory(x.memory)
             tensor = f"{relation}({source}, {array})"
         if x.version:
             tensor = f"{self.name(count_from)}({x.version}, {tensor})"
         if x.live is not None:
-            return f"{self.name(hang)}({tensor}, node, {x.live})"
+            return f"{self.name(attach_history)}({tensor}, node, {x.live})"
         if x.requires_grad:
             return f"{self.name(require_grad if x.is_leaf else attach_freed)}({tensor})"
         return tensor
 
-    def memory(self, x: Output | Argument | State) -> str:
+    def express_memory(self, x: Output | Argument | State) -> str:
         """The expression for a tensor's array."""
         if isinstance(x, Argument):
             return self.argument(x)

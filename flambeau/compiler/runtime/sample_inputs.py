@@ -1,4 +1,4 @@
-"""Sample: the arguments of the call that a program was made from, with which it can be measured."""
+"""Sample inputs: the arguments of the recorded call, kept to measure its program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from ..trace.bindings import Argument, Bindings, RandomInput, Scalar
 
 
-class Sample:
-    """Copies of a recorded call's arguments, and the numbers that its updates had."""
+class SampleInputs:
+    """Copies of a recorded call's arguments and of its updates' numbers."""
 
     def __init__(self, bindings: Bindings) -> None:
         self.values: dict[int, Any] = {}  # by id of the slot
@@ -18,15 +18,15 @@ class Sample:
             if isinstance(slot, Scalar):
                 self.values[id(slot)] = float(value)
             elif isinstance(slot, Argument):
-                self.values[id(slot)] = _copied(value)
+                self.values[id(slot)] = _copy_with_strides(value)
 
     def value(self, slot: Any) -> Any:
-        """What a step's run takes for a slot; random numbers are those drawn last."""
+        """The value of a slot; random numbers are those of the last draw."""
         return slot.view if isinstance(slot, RandomInput) else self.values.get(id(slot))
 
 
-def _copied(array: np.ndarray) -> np.ndarray:
-    """A copy with the same strides, which the program was made for."""
+def _copy_with_strides(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides, which the program is specialized on."""
     if array.flags.c_contiguous or array.size == 0:
         return array.copy()
     span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))

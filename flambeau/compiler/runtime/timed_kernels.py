@@ -1,4 +1,4 @@
-"""For a profile: runs of compiled programs are events, and so is each of their kernels."""
+"""Profiler events for compiled programs: one per run, one per kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
 
 
 def _names(program: LaunchTable) -> list[str]:
-    """The names of a program's kernels, in order; of each task what the report calls it."""
+    """The names of a program's kernels in order, as the report shows them."""
     owner = program.keep
     if isinstance(owner, Step):
         entries, tasks = owner.table.entries, owner.tasks

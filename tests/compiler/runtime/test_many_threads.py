@@ -17,7 +17,7 @@ from flambeau.compiler.schedule.tasks import serial_limit
 from flambeau.native.target.graph_costs import (
     CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, split_cost, unsplit_cost,
 )
-from flambeau.compiler.runtime.executable import LITTLE
+from flambeau.compiler.runtime.executable import MIN_PARALLEL_WORK
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.native.target.load_balance import TYPICAL_THREADS, utilization
 
@@ -131,7 +131,8 @@ def test_training_is_that_of_eager_mode(threads: int) -> None:
     found = [compiled(*given).item() for given in inputs]
     np.testing.assert_allclose(found, eager, rtol=1e-4)
     program = compiled._programs[0].step
-    assert program.count() == min(threads, max(TYPICAL_THREADS, 2 * program.table.work // LITTLE))
+    most = max(TYPICAL_THREADS, 2 * program.table.work // MIN_PARALLEL_WORK)
+    assert program.count() == min(threads, most)
 
 
 @pytest.mark.parametrize(("made", "later"), [(16, 2), (2, 16)])
