@@ -90,7 +90,9 @@ class BackwardRunner:
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
 
-    def allow_double_backward(self, function: Callable, result: Any, written: list[np.ndarray]) -> None:
+    def allow_double_backward(
+        self, function: Callable, result: Any, written: list[np.ndarray]
+    ) -> None:
         """Let second derivatives call the function again.
 
         result: the layout of its result; written: the outside memory that it writes.

@@ -1,7 +1,7 @@
 """Gradient buffers: a program's gradients lie on memory of its own, which each run overwrites.
 
-Eager steps make new ones. So where somebody holds a gradient of an earlier run, or a view of it,
-that memory is left to him, and the program writes to another.
+Eager steps allocate new ones. If user code refers to a gradient of an earlier run, or to a view of
+it, the program gives that memory away and writes to new memory.
 """
 
 from __future__ import annotations
