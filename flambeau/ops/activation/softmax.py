@@ -247,6 +247,9 @@ def _shifted_exp(x: Array, top: Array) -> Array:
 def logsumexp(input: Array, dim, keepdim=False) -> Array:
     """Logarithm of the sum of exponentials over the axes `dim`, without overflow.
 
+    Args:
+        dim (int or tuple of ints): The axes to reduce; negative numbers count from the last.
+
     >>> torch.logsumexp(torch.tensor([0., 0.]), 0)
     tensor(0.6931)
     """

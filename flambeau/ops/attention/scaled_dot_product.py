@@ -252,6 +252,10 @@ def scaled_dot_product_attention(
     and value may have fewer heads, each serving as many queries. RuntimeError where shapes or
     dtypes do not fit. Vaswani et al., Attention Is All You Need, 2017.
 
+    Args:
+        dropout_p: The probability with which an attention weight is dropped; in training pass
+            it, else 0.
+
     >>> x = torch.eye(2)
     >>> torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
     tensor([[1.0000, 0.0000],

@@ -19,6 +19,7 @@ from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
 from ...tensor.tensor import Tensor
+from ..documentation.lazy_docstring import own_text
 from . import source_listing
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
@@ -62,7 +63,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         return self
 
     functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
-    twin.__doc__ = f"`{operator.name}` in place. {(body.__doc__ or '').partition(chr(10))[0]}"
+    twin.__doc__ = f"`{operator.name}` in place. {own_text(body).partition(chr(10))[0]}"
     source_listing.attach(twin, operator, lambda: _signature_in_place(operator))
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator

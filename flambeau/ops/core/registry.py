@@ -20,6 +20,7 @@ import numpy as np
 from ...autograd.node import Node
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
 from ...tensor.tensor import Tensor
+from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout
 
 Array = np.ndarray
@@ -58,7 +59,7 @@ class Operator:
 
     def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
         self.name, self.kind, self.body = name, kind, body
-        self.doc = inspect.getdoc(body) or ""
+        self.doc = inspect.cleandoc(own_text(body))
         self.ref: Callable | None = options.pop("ref", None)
         self.samples: Any = options.pop("samples", None)
         self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
@@ -259,6 +260,8 @@ def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> N
     own = getattr(function, "__name__", "")
     if own.startswith("_") and own not in names and isinstance(function, FunctionType):
         function.__name__ = function.__qualname__ = names[0].rpartition(".")[2]
+    if isinstance(function, FunctionType):
+        document(function, names, namespaces)
     for space in namespaces:
         for name in names:
             if "." in name:  # "special.expit": a name in a namespace of its own

@@ -339,6 +339,9 @@ def arange(
 ) -> Tensor:
     """The numbers start, start + step, ... below end.
 
+    Args:
+        end (number): Where the sequence ends; it is not included. None: `start`, from 0.
+
     >>> torch.arange(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
@@ -374,6 +377,10 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     """The numbers start, start + step, ... up to and including end.
 
     Deprecated: `arange` leaves out the end.
+
+    Args:
+        end (number): Where the sequence ends; it is included.
+        options: `dtype`, `layout`, `device` and `requires_grad`, as in `arange`.
 
     >>> torch.range(1, 3)
     tensor([1., 2., 3.])
@@ -443,6 +450,9 @@ def linspace(
 ) -> Tensor:
     """`steps` equally spaced numbers from start to end, both included.
 
+    Args:
+        end (number): The last number.
+
     >>> torch.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
     """
@@ -459,6 +469,10 @@ def logspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """base to the power of `steps` equally spaced numbers from start to end.
+
+    Args:
+        start (number): The first exponent.
+        end (number): The last exponent.
 
     >>> torch.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])

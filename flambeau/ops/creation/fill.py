@@ -81,6 +81,9 @@ def zero_(input: Tensor) -> Tensor:
 def fill(input, value):
     """A tensor of the shape and dtype of `input`, filled with one value.
 
+    Args:
+        input: The tensor whose shape and dtype to take.
+
     >>> torch.fill(torch.zeros(2), 3)
     tensor([3., 3.])
     """

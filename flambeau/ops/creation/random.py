@@ -189,6 +189,10 @@ def randint(
 ) -> Tensor:
     """Integers from low (0 by default) up to, not including, high: randint(low, high, size).
 
+    Args:
+        args: high and size, or low, high and size.
+        named: `low`, `high` and `size` by name.
+
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(10, (5,))
     tensor([4, 9, 3, 0, 3])
@@ -221,6 +225,10 @@ def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: 
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                  generator: Generator | None = None, **named: Any) -> Tensor:
     """Integers from low (0 by default) below high, shaped as `input`.
+
+    Args:
+        args: high, or low and high.
+        named: `low` and `high` by name.
 
     >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
     torch.float32
@@ -309,6 +317,9 @@ def bernoulli(
 
     Raises RuntimeError for probabilities outside [0, 1].
 
+    Args:
+        input: The probabilities, in [0, 1]; with `p` only the shape.
+
     >>> torch.bernoulli(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
     """
@@ -362,6 +373,9 @@ def multinomial(
     `input` (k,) or (n, k) of weights that need not sum to 1. RuntimeError for more samples without
     `replacement` than there are weights above 0.
 
+    Args:
+        input: Weights, (k,) or (n, k), not negative; they need not sum to 1.
+
     >>> torch.multinomial(torch.tensor([0., 1., 0.]), 3, replacement=True)
     tensor([1, 1, 1])
     """
@@ -376,6 +390,9 @@ def multinomial(
 @public()
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates of `input`.
+
+    Args:
+        input: The rates, not negative.
 
     >>> torch.poisson(torch.tensor([0., 0.]))
     tensor([0., 0.])
@@ -403,6 +420,7 @@ def _fill(
     """A random in-place method, from the names and defaults of its parameters."""
     defaults = dict(parameters)
     usual = tuple(defaults.values())
+    settings = ", ".join(f"`{key.strip('_')}`" for key in defaults)
 
     def method(
         self: Tensor, *args: Any, generator: Generator | None = None, **named: Any
@@ -428,7 +446,11 @@ def _fill(
         return self
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = doc
+    method.__doc__ = f"""{doc}
+    Args:
+        args: {settings}, by position.
+        named: {settings}, by name.
+    """
     public(name, spaces=("Tensor",))(method)
 
 

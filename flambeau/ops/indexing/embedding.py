@@ -188,6 +188,9 @@ def embedding(
     The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place
     first. IndexError for an index outside the table.
 
+    Args:
+        input: Indices into the table, int64 or int32, of any shape.
+
     >>> torch.nn.functional.embedding(torch.tensor([1, 0]), torch.tensor([[1., 2.], [3., 4.]]))
     tensor([[3., 4.],
             [1., 2.]])
@@ -212,6 +215,9 @@ def one_hot(tensor, num_classes=-1):
     """int64 vectors with a 1 at each class index: (*tensor.shape, num_classes).
 
     Without num_classes it is the largest index plus one. RuntimeError for indices outside.
+
+    Args:
+        tensor: Class indices, int64, of any shape.
 
     >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
     tensor([[1, 0, 0],

@@ -274,6 +274,9 @@ def embedding_bag(
     `per_sample_weights`, of the shape of `input`, multiplies the rows of a sum. ValueError where
     shapes do not fit.
 
+    Args:
+        input: Indices, int64 or int32, (bags, n) or (n,).
+
     >>> table = torch.tensor([[1., 2.], [3., 4.]])
     >>> torch.nn.functional.embedding_bag(torch.tensor([[0, 1]]), table, mode="sum")
     tensor([[4., 6.]])

@@ -279,6 +279,11 @@ def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
 def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis.
 
+    Args:
+        src (Tensor or number): The values, at least as long as `index` along each axis.
+        value (number): The value, instead of `src`.
+        reduce: How to combine: 'add' or 'multiply'. None: replace.
+
     >>> index = torch.tensor([[0, 1], [2, 0]])
     >>> torch.scatter(torch.zeros(3, 2), 0, index, torch.tensor([[1., 2.], [3., 4.]]))
     tensor([[1., 4.],
@@ -428,6 +433,9 @@ def publish_in_place(name: str, function: Any) -> None:
 def take(input: Array, index: Array) -> Array:
     """The elements at flat positions, in the shape of `index`.
 
+    Args:
+        index: Flat positions, int64, of any shape.
+
     >>> torch.take(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[3], [0]]))
     tensor([[4],
             [1]])
@@ -462,6 +470,10 @@ def _put_reference(x, index, source, accumulate=False):
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
     """A copy with `source` written, or added, at flat positions.
+
+    Args:
+        index: Flat positions, int64.
+        source: The values, as many as positions.
 
     >>> torch.put(torch.zeros(2, 2), torch.tensor([3, 0]), torch.tensor([1., 2.]))
     tensor([[2., 0.],
@@ -504,6 +516,10 @@ def _(g, index, source_shape):
 @composite()
 def take_along_dim(input, indices, dim=None, *, out=None):
     """The elements at the indices along an axis, other axes broadcast.
+
+    Args:
+        indices: Indices along `dim`, int64.
+        dim: The axis to work along. None: the flattened elements.
 
     >>> x = torch.tensor([[30, 10], [20, 40]])
     >>> torch.take_along_dim(x, x.argsort(1), 1)

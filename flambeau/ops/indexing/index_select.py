@@ -46,6 +46,9 @@ def index_select(input: Array, dim, index: Array) -> Array:
 
     Raises IndexError for an index outside the axis.
 
+    Args:
+        index: The indices of the slices, (k,), int64 or int32.
+
     >>> torch.index_select(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([1, 1, 0]))
     tensor([[2, 2, 1],
             [4, 4, 3]])

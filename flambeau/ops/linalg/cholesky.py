@@ -127,6 +127,9 @@ def _factor_samples(rng):
 def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
     """The X of A X = input, for A given by its Cholesky factor L.
 
+    Args:
+        input: The right-hand sides, (..., n, k).
+
     >>> torch.cholesky_solve(torch.tensor([[8.]]), torch.tensor([[2.]]))
     tensor([[2.]])
     """

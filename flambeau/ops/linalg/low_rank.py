@@ -74,6 +74,9 @@ def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, lar
 
     Found among all of them, which are computed whole: n, iK, niter and tol change nothing.
 
+    Args:
+        niter: Accepted for compatibility with PyTorch; has no effect.
+
     >>> values, vectors = torch.lobpcg(torch.diag(torch.arange(1., 10.)), k=2)
     >>> values.round()
     tensor([9., 8.])

@@ -263,6 +263,9 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
     """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart.
 
+    Args:
+        input: The right-hand sides, (..., n, k).
+
     >>> LU, pivots = torch.linalg.lu_factor(torch.tensor([[1., 2.], [3., 4.]]))
     >>> torch.linalg.lu_solve(LU, pivots, torch.tensor([[5.], [11.]])).flatten()
     tensor([1., 2.])
@@ -305,6 +308,9 @@ _FEW = 32  # matrices up to which LU one by one is exact and quick enough
 def det(A: Array) -> Array:
     """Determinants of square matrices.
 
+    Args:
+        A: Square matrices, (..., n, n).
+
     >>> torch.linalg.det(torch.tensor([[2., 1.], [0., 3.]]))
     tensor(6.)
     """
@@ -338,6 +344,9 @@ def _(g, A, y):
 def slogdet(A: Array) -> tuple[Array, Array]:
     """Signs of determinants and logarithms of their magnitudes.
 
+    Args:
+        A: Square matrices, (..., n, n).
+
     >>> torch.linalg.slogdet(torch.tensor([[-1.]])).sign
     tensor(-1.)
     """
@@ -367,6 +376,9 @@ def det_legacy(input):
 
     Differentiable where the matrix is invertible.
 
+    Args:
+        input: Square matrices, (..., n, n).
+
     >>> torch.det(torch.tensor([[2., 1.], [0., 4.]]))
     tensor(8.)
     """
@@ -389,6 +401,9 @@ def slogdet_legacy(input, *, out=None):
 @composite()
 def logdet(input):
     """Logarithms of determinants; nan for negative ones.
+
+    Args:
+        input: Square matrices, (..., n, n).
 
     >>> torch.logdet(torch.tensor([[1.]]))
     tensor(0.)

@@ -101,6 +101,10 @@ def _batches(rng):
 def matmul(input: Array, other: Array) -> Array:
     """Matrix product, with vectors as rows or columns and batches broadcast.
 
+    Args:
+        input: The first factor, (m,) or (..., n, m).
+        other: The second factor, (m,) or (..., m, p).
+
     >>> torch.tensor([[1., 2.], [3., 4.]]) @ torch.tensor([1., 1.])
     tensor([3., 7.])
     """
@@ -159,6 +163,9 @@ def mm(input, mat2, *, out_dtype=None, out=None):
 
     (n, m) and (m, p) give (n, p). RuntimeError where they do not fit; `matmul` broadcasts.
 
+    Args:
+        input: The first matrix, (n, m).
+
     >>> torch.mm(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1], [10]]))
     tensor([[21],
             [43]])
@@ -176,6 +183,10 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
 
     (b, n, m) and (b, m, p) give (b, n, p); nothing is broadcast. RuntimeError where they do not
     fit.
+
+    Args:
+        input: The first matrices, (b, n, m).
+        mat2: The second matrices, (b, m, p).
 
     >>> torch.bmm(torch.ones(3, 2, 4), torch.ones(3, 4, 5)).shape
     torch.Size([3, 2, 5])
@@ -196,6 +207,9 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
 def mv(input, vec, *, out=None):
     """A matrix times a vector.
 
+    Args:
+        input: The matrix, (n, m).
+
     >>> torch.mv(torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 10]))
     tensor([21, 43])
     """
@@ -211,6 +225,9 @@ def dot(input, tensor, *, out=None):
     """The sum of the products of two vectors' elements.
 
     Raises RuntimeError unless both are vectors of one length and dtype.
+
+    Args:
+        input: The first vector, (n,).
 
     >>> torch.dot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)

@@ -103,6 +103,9 @@ def _(g, A):
 def matrix_exp(A):
     """The exponential of square matrices, I + A + A A / 2 + ...
 
+    Args:
+        A: Square matrices, (..., n, n).
+
     >>> torch.linalg.matrix_exp(torch.zeros(2, 2))
     tensor([[1., 0.],
             [0., 1.]])
@@ -116,6 +119,9 @@ def matrix_exp(A):
 @linalg_function("matrix_power")
 def matrix_power(A, n, *, out=None):
     """A multiplied by itself n times; of the inverse where n is negative.
+
+    Args:
+        A: Square matrices, (..., n, n).
 
     >>> torch.linalg.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
     tensor([[1, 3],
@@ -182,6 +188,9 @@ def _check_chain(tensors: list[Tensor]) -> None:
 @linalg_function()
 def multi_dot(tensors, *, out=None):
     """The product of many matrices, in the order that costs least.
+
+    Args:
+        tensors: The matrices in order; the first and the last may be vectors.
 
     >>> torch.linalg.multi_dot([torch.ones(1, 2), torch.ones(2, 3), torch.ones(3, 1)])
     tensor([[6.]])
@@ -261,6 +270,9 @@ def _product(lengths: Any) -> int:
 def tensorinv(A, ind=2, *, out=None):
     """The inverse of A seen as a matrix, its first `ind` axes being the rows.
 
+    Args:
+        A: The tensor; its first `ind` axes and the others have equally many elements.
+
     >>> torch.linalg.tensorinv(torch.eye(4).reshape(2, 2, 4)).shape
     torch.Size([4, 2, 2])
     """
@@ -277,6 +289,11 @@ def tensorinv(A, ind=2, *, out=None):
 @linalg_function()
 def tensorsolve(A, B, dims=None, *, out=None):
     """The X with tensordot(A, X, X.ndim) = B; the axes `dims` of A are put last.
+
+    Args:
+        A: The tensor.
+        B: The right-hand side.
+        dims: Axes of `A` to move to the end first. None: none.
 
     >>> A = torch.eye(6).reshape(2, 3, 6)
     >>> torch.linalg.tensorsolve(A, torch.ones(2, 3)).shape

@@ -294,6 +294,9 @@ def addr_(self, vec1, vec2, *old, beta=1, alpha=1):
 def outer(input, vec2, *, out=None):
     """The products of each element of one vector with each of another.
 
+    Args:
+        input: The first vector, (n,).
+
     >>> torch.outer(torch.tensor([1, 2]), torch.tensor([3, 4]))
     tensor([[3, 4],
             [6, 8]])
@@ -312,6 +315,9 @@ def outer(input, vec2, *, out=None):
 def inner(input, other, *, out=None):
     """Sums of products over the last axes of both; of a number, the product.
 
+    Args:
+        input: The first factor.
+
     >>> torch.inner(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)
     """
@@ -329,6 +335,10 @@ def inner(input, other, *, out=None):
 @composite()
 def vdot(input, other, *, out=None):
     """The sum of products of two vectors, the first conjugated.
+
+    Args:
+        input: The first vector, (n,), conjugated.
+        other: The second vector, (n,).
 
     >>> torch.vdot(torch.tensor([1j]), torch.tensor([1j]))
     tensor(1.+0.j)
@@ -377,6 +387,9 @@ def _contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[i
 def tensordot(a, b, dims=2, out=None):
     """Sums of products over `dims`: the last n axes of a and first n of b, or two lists of axes.
 
+    Args:
+        dims (int or two lists of ints): How many axes to sum, or those of `a` and those of `b`.
+
     >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
     torch.Size([2, 4])
     """
@@ -407,6 +420,9 @@ def tensordot(a, b, dims=2, out=None):
 @composite()
 def kron(input, other, *, out=None):
     """The Kronecker product: each element of input times the whole of other, side by side.
+
+    Args:
+        input: The first factor.
 
     >>> torch.kron(torch.tensor([1, 2]), torch.tensor([1, 1]))
     tensor([1, 1, 2, 2])

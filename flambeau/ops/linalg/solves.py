@@ -283,6 +283,10 @@ def _(g, A, B_shape, y, upper, left, unitriangular, needs):
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
     """The X of A X = B, or of X A = B without `left`, for triangular A.
 
+    Args:
+        A: Triangular matrices, (..., n, n); the other triangle is not read.
+        upper: Whether A is upper triangular.
+
     >>> A = torch.tensor([[2., 1.], [0., 4.]])
     >>> torch.linalg.solve_triangular(A, torch.tensor([[4.], [8.]]), upper=True)
     tensor([[1.],
@@ -294,6 +298,10 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
 @composite()
 def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
     """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular.
+
+    Args:
+        A: Triangular matrices, (..., n, n); the other triangle is not read.
+        upper: Whether A is upper triangular.
 
     >>> A = torch.tensor([[2., 1.], [0., 4.]])
     >>> torch.triangular_solve(torch.tensor([[4.], [8.]]), A).solution.flatten()

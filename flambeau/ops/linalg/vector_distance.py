@@ -61,6 +61,9 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def pdist(input, p=2.0):
     """Distances between all pairs of a matrix's rows, those of the first row first.
 
+    Args:
+        input: The vectors, (n, d).
+
     >>> torch.pdist(torch.tensor([[0., 0.], [3., 4.], [0., 1.]]))
     tensor([5.0000, 1.0000, 4.2426])
     """

@@ -215,6 +215,9 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 def renorm(input, p, dim, maxnorm, *, out=None):
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
 
+    Args:
+        dim: The axis whose slices are scaled.
+
     >>> torch.renorm(torch.tensor([[3., 4.], [0., 1.]]), 2, 0, 1)
     tensor([[0.6000, 0.8000],
             [0.0000, 1.0000]])

@@ -98,6 +98,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
                          reduction="mean"):
     """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
 
+    Args:
+        input: Probabilities, in [0, 1].
+        target: The targets, in [0, 1], of the shape of `input`.
+
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor(0.6931)
     """
@@ -139,7 +143,15 @@ def _logit_entropy(x: Array, t: Array) -> Array:
 def _bce_logits(
     input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction
 ) -> Array:
-    """Binary cross entropy of sigmoid(input), without overflow."""
+    """Binary cross entropy of sigmoid(input), without overflow.    Args:
+        input: Logits.
+        target: The targets, in [0, 1], of the shape of `input`.
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
+
+"""
     if not FROM_NUMPY[input.dtype].is_floating_point:
         kind = legacy_name(FROM_NUMPY[input.dtype])
         raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{kind}'")
@@ -201,6 +213,10 @@ def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
     """Binary cross entropy of sigmoid(input) and targets in [0, 1], safe for any logits.
+
+    Args:
+        input: Logits.
+        target: The targets, in [0, 1], of the shape of `input`.
 
     >>> f = torch.nn.functional.binary_cross_entropy_with_logits
     >>> f(torch.tensor([0.]), torch.tensor([1.]))

@@ -374,6 +374,9 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
     without the classes, of indices. IndexError for a class that is not there.
 
+    Args:
+        input: Log probabilities, (classes,), (n, classes) or (n, classes, ...).
+
     >>> log_probs = torch.tensor([[-0.5, -1.], [-2., -0.1]])
     >>> torch.nn.functional.nll_loss(log_probs, torch.tensor([0, 1]))
     tensor(0.3000)
@@ -391,6 +394,10 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
 
     input (classes,), (n, classes) or (n, classes, ...); target the same without the classes, of
     indices, or of the input's shape, of probabilities.
+
+    Args:
+        target: Class indices, int64, of the input's shape without the classes, or probabilities
+            of the input's shape.
 
     >>> torch.nn.functional.cross_entropy(torch.tensor([[0., 0.]]), torch.tensor([1]))
     tensor(0.6931)

@@ -206,6 +206,12 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduct
               zero_infinity=False):
     """Connectionist temporal classification, with the reduction as a number.
 
+    Args:
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
+
     >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)
     >>> torch.ctc_loss(log_probs, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]), 0, 1)
     tensor(0.2877)

@@ -272,6 +272,11 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
     reduction="batchmean" divides the sum by the batch's size, which is the mathematical one.
 
+    Args:
+        input: Log probabilities.
+        target: Probabilities, or their logarithms with `log_target`.
+        reduction: 'batchmean', 'mean' or 'sum' of the losses, or 'none' for each of them.
+
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
     >>> torch.nn.functional.kl_div(q.log(), p, reduction="batchmean")
     tensor(0.1438)
@@ -292,6 +297,14 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def _torch_kl_div(input, target, reduction=NONE, *, log_target=False):
     """Kullback-Leibler divergence, with the reduction as a number.
 
+    Args:
+        input: Log probabilities.
+        target: Probabilities, or their logarithms with `log_target`.
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
+
     >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
     >>> torch.kl_div(q.log(), p, reduction=2)
     tensor(0.1438)
@@ -304,6 +317,14 @@ publish(_torch_kl_div, ("kl_div",), ("torch",))
 
 def _poisson(input, target, log_input, full, eps, reduction):
     """Negative log likelihood of a Poisson distribution, with the reduction as a number.
+
+    Args:
+        input: The logarithms of the rates, or the rates.
+        target: The counts.
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
 
     >>> torch.poisson_nll_loss(torch.zeros(2), torch.ones(2), True, False, 1e-8, 1)
     tensor(1.)
@@ -327,6 +348,11 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
     """Negative log likelihood of counts under a Poisson distribution.
 
     `full` adds Stirling's approximation of log(target!) for targets above 1.
+
+    Args:
+        input: The logarithms of the rates, or the rates.
+        target: The counts.
+        eps: A small number that is added to rates before their logarithm is taken.
 
     >>> torch.nn.functional.poisson_nll_loss(torch.zeros(2), torch.ones(2))
     tensor(1.)
@@ -359,6 +385,10 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     """Negative log likelihood of targets under normal distributions N(input, var).
 
     `var` as large as input, or 1 along the last axis; kept above eps, as a constant.
+
+    Args:
+        input: The means.
+        eps: The least variance that counts.
 
     >>> torch.nn.functional.gaussian_nll_loss(torch.zeros(2), torch.tensor([1., 3.]), torch.ones(2))
     tensor(2.5000)
@@ -406,6 +436,10 @@ def _(g, input, target, reduction):
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input)).
 
+    Args:
+        input: Scores.
+        target: 1 or -1 for each of them.
+
     >>> torch.nn.functional.soft_margin_loss(torch.zeros(2), torch.tensor([1., -1.]))
     tensor(0.6931)
     """
@@ -416,6 +450,10 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):
     """Binary cross entropy with logits, averaged over the classes along the last axis.
+
+    Args:
+        input: Logits, (n, classes) or (classes,).
+        target: 0 or 1 for each of them.
 
     >>> labels = torch.tensor([[1., 0., 1.]])
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), labels)
@@ -434,6 +472,14 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 def _hinge_embedding(input, target, margin=1.0, reduction=NONE):
     """input where the target is 1, max(0, margin - input) where it is -1; reduction a number.
 
+    Args:
+        input: Distances.
+        target: 1 or -1 for each of them.
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
+
     >>> torch.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1.]), reduction=1)
     tensor(0.7500)
     """
@@ -449,6 +495,10 @@ publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
                          reduction="mean"):
     """Distances of pairs: kept small where the target is 1, above `margin` where it is -1.
+
+    Args:
+        input: Distances.
+        target: 1 or -1 for each of them.
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1]))
     tensor(0.7500)

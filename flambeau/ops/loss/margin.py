@@ -19,6 +19,12 @@ _LEAST_SQUARE = 1e-12
 def _margin_ranking(input1, input2, target, margin=0, reduction=NONE):
     """max(0, margin - target * (input1 - input2)), with the reduction as a number.
 
+    Args:
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
+
     >>> torch.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.ones(1), 0., 1)
     tensor(2.)
     """
@@ -48,6 +54,12 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 def _cosine_embedding(input1, input2, target, margin=0.0, reduction=NONE):
     """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number.
+
+    Args:
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
 
     >>> torch.cosine_embedding_loss(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.]), 0.5, 1)
     tensor(0.5000)
@@ -103,6 +115,10 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
     input (n, classes) or (classes,), target (n,) or () of class indices.
 
+    Args:
+        p: The exponent of each term, 1 or 2.
+        target: Class indices, (n,) or (), int64.
+
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([0.1, 0.2, 0.9]), torch.tensor(2))
     tensor(0.1667)
     """
@@ -142,6 +158,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """Mean over classes of max(0, 1 - (score of a label) + score of a class that is no label).
 
     input (n, classes) or (classes,); target the same, label indices up to the first -1.
+
+    Args:
+        target: Class indices up to the first -1, int64, of the shape of `input`.
 
     >>> scores, labels = torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, 0, -1])
     >>> torch.nn.functional.multilabel_margin_loss(scores, labels)
@@ -190,6 +209,12 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
 def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
                    reduction=NONE):
     """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
+
+    Args:
+        reduction (int): 0: each loss, 1: their mean, 2: their sum.
+
+    Returns:
+        Tensor: Each loss, or their mean or sum, without axes.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
     >>> torch.triplet_margin_loss(anchor, near, far, reduction=1)

@@ -191,6 +191,9 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
     Zhang and Sennrich, 2019.
 
+    Args:
+        eps: What is added to the mean of squares. None: the epsilon of the dtype.
+
     >>> torch.rms_norm(torch.tensor([3., 4.]), (2,))
     tensor([0.8485, 1.1314])
     """

@@ -113,6 +113,9 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
 def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
     """The point between input and end at `weight`: input + weight * (end - input).
 
+    Args:
+        input: The first end, of any shape.
+
     >>> torch.lerp(torch.tensor([1., 2.]), torch.tensor([3., 6.]), 0.25)
     tensor([1.5000, 3.0000])
     """

@@ -272,6 +272,9 @@ def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
 def complex(real: Array, imag: Array) -> Array:
     """Complex numbers of their real and imaginary parts.
 
+    Args:
+        real: The real parts, float32 or float64.
+
     >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
     tensor([1.+2.j])
     """
@@ -298,6 +301,9 @@ def _(g, imag_shape):
 @composite(expose=("torch",))
 def polar(abs, angle, *, out=None):
     """Complex numbers of their magnitudes and angles.
+
+    Args:
+        abs: The magnitudes, float32 or float64.
 
     >>> torch.polar(torch.tensor([2.]), torch.tensor([0.]))
     tensor([2.+0.j])

@@ -84,6 +84,10 @@ def _division(rounding_mode: str | None) -> Any:
 def div(input, other, *, rounding_mode=None, out=None):
     """Quotient, input / other; `rounding_mode` "floor" or "trunc" rounds it.
 
+    Returns:
+        Tensor: Of the broadcast shape of both, in their promoted dtype; of integers the default
+            floating dtype, unless the result is rounded.
+
     >>> torch.div(torch.tensor([5., -5.]), 2)
     tensor([ 2.5000, -2.5000])
     >>> torch.div(torch.tensor([5, -5]), 2, rounding_mode="trunc")
@@ -101,6 +105,10 @@ def div_(self, other, *, rounding_mode=None):
 @composite()
 def true_divide(input, other, *, out=None):
     """Quotient, input / other; integers give the default floating dtype.
+
+    Returns:
+        Tensor: Of the broadcast shape of both, in their promoted dtype; of integers the default
+            floating dtype.
 
     >>> torch.true_divide(torch.tensor([1, 2]), 2)
     tensor([0.5000, 1.0000])

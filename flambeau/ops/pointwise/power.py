@@ -57,6 +57,9 @@ def _(g, y):
 def square(input: Array) -> Array:
     """Square, input * input; bools become int64.
 
+    Returns:
+        Tensor: Of the shape of `input` and its dtype, int64 for bools.
+
     >>> torch.square(torch.tensor([-3., 2.]))
     tensor([9., 4.])
     """
@@ -219,6 +222,9 @@ def _check_integer_exponent(exponent: Any) -> None:
 def pow(input, exponent, *, out=None):
     """input**exponent; either may be a number.
 
+    Args:
+        input (Tensor or number): The base.
+
     >>> torch.pow(torch.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])
     >>> torch.pow(2, torch.tensor([1, 2, 3]))
@@ -268,6 +274,9 @@ Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflected, pow_
 @composite(aliases=())
 def float_power(input, exponent, *, out=None):
     """input**exponent computed in float64 (complex128 for complex numbers).
+
+    Args:
+        input (Tensor or number): The base.
 
     >>> torch.float_power(torch.tensor([2, 3]), 2)
     tensor([4., 9.], dtype=torch.float64)

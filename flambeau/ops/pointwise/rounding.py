@@ -132,6 +132,9 @@ def _(g):
 def abs(input: Array) -> Array:
     """Absolute value; the magnitude of complex numbers.
 
+    Returns:
+        Tensor: Of the shape of `input` and its dtype, the real one for complex numbers.
+
     >>> torch.abs(torch.tensor([1., -2.]))
     tensor([1., 2.])
     """

@@ -71,6 +71,11 @@ def where(condition, input=None, other=None, *, out=None, self=None):
 
     `input` and `other` broadcast and may be numbers.
 
+    Args:
+        input (Tensor or number): What to take where `condition` holds.
+        other (Tensor or number): What to take elsewhere.
+        self (Tensor or number): PyTorch's other name of `input`.
+
     >>> torch.where(torch.tensor([True, False]), torch.tensor([1., 2.]), 0)
     tensor([1., 0.])
     """

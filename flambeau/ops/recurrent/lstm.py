@@ -287,6 +287,9 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError where shapes do
     not fit.
 
+    Args:
+        hx (pair of Tensors): h and c, each (batch, hidden).
+
     >>> state = (torch.zeros(2, 8), torch.zeros(2, 8))
     >>> h, c = torch.lstm_cell(torch.zeros(2, 4), state, torch.zeros(32, 4), torch.zeros(32, 8))
     >>> h.shape, c.shape

@@ -171,6 +171,9 @@ def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | Non
 def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
     """The k-th smallest value along an axis, counted from 1, and its index.
 
+    Args:
+        k: Which of them, counted from 1.
+
     >>> torch.kthvalue(torch.tensor([30, 10, 20]), 2)
     torch.return_types.kthvalue(
     values=tensor(20),
@@ -352,6 +355,9 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
     float64; `q` a number, or a vector, which becomes the first axis. RuntimeError for a `q`
     outside [0, 1].
 
+    Args:
+        dim: The axis to reduce. None: the flattened elements.
+
     >>> torch.{name}(torch.tensor([0., 1., 2., 4.]), torch.tensor([0.25, 0.5]))
     tensor([0.7500, 1.5000])
     """
@@ -406,6 +412,9 @@ def searchsorted(
 ) -> Tensor:
     """Where each value would be put into sorted rows.
 
+    Args:
+        input (Tensor or number): The values to place, (..., m).
+
     >>> rows = torch.tensor([[1, 3, 5], [2, 4, 6]])
     >>> torch.searchsorted(rows, torch.tensor([[3], [3]]))
     tensor([[1],
@@ -450,6 +459,9 @@ def bucketize(
 
     `right`: the edge itself belongs to the bucket on its right.
 
+    Args:
+        input (Tensor or number): The values to place, of any shape.
+
     >>> edges = torch.tensor([1, 3, 5])
     >>> torch.bucketize(torch.tensor([0, 3, 9]), edges)
     tensor([0, 1, 3])
@@ -466,6 +478,9 @@ def bucketize(
 @public(spaces=("torch", "Tensor"))
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of the weights of each.
+
+    Args:
+        input: Integers, not negative, (n,).
 
     >>> torch.bincount(torch.tensor([0, 2, 2, 3]))
     tensor([1, 0, 2, 1])

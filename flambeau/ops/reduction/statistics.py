@@ -51,6 +51,9 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariances of variables, the rows of input, observed in its columns.
 
+    Args:
+        input: Variables in rows, observations in columns, (n, k) or (k,).
+
     >>> torch.cov(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
@@ -92,6 +95,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 @composite()
 def corrcoef(input):
     """The correlations of variables, the rows of input, observed in its columns.
+
+    Args:
+        input: Variables in rows, observations in columns, (n, k) or (k,).
 
     >>> torch.corrcoef(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
     tensor([[ 1., -1.],
@@ -202,6 +208,10 @@ def _check_weight(input: Array, weight: Array | None) -> None:
 @composite(expose=("torch",))
 def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None):
     """How many points, the rows of input, fall into each cell of a grid, and the grid's edges.
+
+    Args:
+        input: The points, (count, axes).
+        range (numbers): The least and the greatest value for each axis. None: those of `input`.
 
     >>> points = torch.tensor([[0., 0.], [0.2, 0.9], [1., 1.]])
     >>> counts, edges = torch.histogramdd(points, bins=[2, 2])

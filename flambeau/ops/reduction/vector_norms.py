@@ -224,6 +224,10 @@ def _by_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tenso
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
     """The norm of matrices: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
 
+    Args:
+        dim (tuple of ints): The axes of the rows and columns.
+        ord: The order: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
+
     >>> torch.linalg.matrix_norm(torch.tensor([[1., -2.], [3., 4.]]), 1)
     tensor(6.)
     """
@@ -308,6 +312,9 @@ def frobenius_norm(input, dim, keepdim=False, *, out=None):
 @composite(expose=("torch",))
 def norm_except_dim(v, pow=2, dim=0):
     """The norms of the slices along `dim`, of one element otherwise; of the whole for -1.
+
+    Args:
+        dim (int): The axis to keep. -1: none.
 
     >>> torch.norm_except_dim(torch.tensor([[3., 4.], [6., 8.]]), 2, 0)
     tensor([[ 5.],

@@ -455,6 +455,10 @@ def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_paddi
                      dilation=1):
     """Transposed convolution over one axis: weight (c, o / groups, kernel).
 
+    Args:
+        weight: The kernels, (c, o / groups, kernel).
+        padding (int or tuple of ints): How much of the result to leave out on both sides.
+
     >>> torch.conv_transpose1d(torch.tensor([[[1., 2.]]]), torch.tensor([[[1., 10.]]]), stride=2)
     tensor([[[ 1., 10.,  2., 20.]]])
     """
@@ -467,6 +471,10 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
                      dilation=1):
     """Transposed convolution over two axes: input (n, c, h, w), weight (c, o / groups, kh, kw).
 
+    Args:
+        weight: The kernels, (c, o / groups, kh, kw).
+        padding (int or tuple of ints): How much of the result to leave out on both sides.
+
     >>> torch.conv_transpose2d(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 2))
     tensor([[[[1., 1.]]]])
     """
@@ -478,6 +486,10 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
 def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
                      dilation=1):
     """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw).
+
+    Args:
+        weight: The kernels, (c, o / groups, kd, kh, kw).
+        padding (int or tuple of ints): How much of the result to leave out on both sides.
 
     >>> torch.conv_transpose3d(torch.ones(1, 2, 3, 4, 5), torch.ones(2, 3, 2, 2, 2), stride=2).shape
     torch.Size([1, 3, 6, 8, 10])
@@ -504,6 +516,11 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 @composite(expose=_SPACES)
 def conv_tbc(input, weight, bias, pad=0):
     """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
+
+    Args:
+        input: The input, (time, batch, c).
+        weight: The kernels, (kernel, c, o).
+        pad (int): Zeros at both ends of the time.
 
     >>> torch.conv_tbc(torch.ones(5, 2, 3), torch.ones(2, 3, 4), torch.zeros(4)).shape
     torch.Size([4, 2, 4])

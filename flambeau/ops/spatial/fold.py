@@ -118,6 +118,9 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Columns summed back into images: (n, c * kh * kw, positions) becomes (n, c, h, w).
 
+    Args:
+        input: Columns, (n, c * kh * kw, positions) or without n.
+
     >>> torch.nn.functional.fold(torch.ones(1, 2, 2), (1, 3), (1, 2))
     tensor([[[[1., 2., 1.]]]])
     """

@@ -181,6 +181,9 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """grid_sample with its modes as numbers, in the order in which it lists them.
 
+    Args:
+        padding_mode (int): What lies outside: 0: zeros, 1: border, 2: reflection.
+
     >>> grid = torch.tensor([[[[0., 0.], [1., 1.]]]])  # the centre, the last corner: (x, y)
     >>> torch.grid_sampler_2d(torch.tensor([[[[1., 2.], [3., 4.]]]]), grid, 0, 0, True)
     tensor([[[[2.5000, 4.0000]]]])

@@ -122,6 +122,9 @@ publish(polygamma, ("polygamma",), ("special",))
 def mvlgamma(input, p, *, out=None):
     """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
 
+    Args:
+        input: The input, above (p - 1) / 2.
+
     >>> torch.mvlgamma(torch.tensor([3.]), 2)
     tensor([1.5502])
     """

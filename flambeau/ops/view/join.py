@@ -105,6 +105,10 @@ def _(g, tensors_shape, dim):
 def stack(tensors: Sequence[Array], dim=0) -> Array:
     """Tensors of one shape put side by side along a new axis.
 
+    Args:
+        dim: The place of the new axis.
+        tensors: The tensors to join, all of one shape.
+
     >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], dim=1)
     tensor([[1, 3],
             [2, 4]])
@@ -154,6 +158,9 @@ def _each(function, tensors: tuple):
 def atleast_1d(*tensors):
     """0-dim tensors with one axis; others as they are.
 
+    Args:
+        tensors: The tensors.
+
     >>> torch.atleast_1d(torch.tensor(3))
     tensor([3])
     """
@@ -163,6 +170,9 @@ def atleast_1d(*tensors):
 @composite(expose=("torch",))
 def atleast_2d(*tensors):
     """Tensors with at least two axes, new ones in front.
+
+    Args:
+        tensors: The tensors.
 
     >>> torch.atleast_2d(torch.tensor([1, 2]))
     tensor([[1, 2]])
@@ -178,6 +188,9 @@ def _volume(x):
 @composite(expose=("torch",))
 def atleast_3d(*tensors):
     """Tensors with at least three axes, as NumPy puts them.
+
+    Args:
+        tensors: The tensors.
 
     >>> torch.atleast_3d(torch.zeros(2)).shape, torch.atleast_3d(torch.zeros(2, 3)).shape
     (torch.Size([1, 2, 1]), torch.Size([2, 3, 1]))
@@ -230,6 +243,9 @@ column_stack = _stacked(
 def block_diag(*tensors):
     """Matrices along a diagonal of zeros.
 
+    Args:
+        tensors: The matrices; vectors count as rows.
+
     >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([[3], [4]]))
     tensor([[1, 2, 0],
             [0, 0, 3],
@@ -257,6 +273,9 @@ def block_diag(*tensors):
 def cartesian_prod(*tensors):
     """All the combinations of vectors' elements, a row each.
 
+    Args:
+        tensors: The vectors.
+
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([8, 9]))
     tensor([[1, 8],
             [1, 9],
@@ -279,6 +298,9 @@ def meshgrid(*tensors, indexing=None):
     """Grids of coordinates from vectors.
 
     `indexing` "ij": the first vector runs along the first axis; "xy": along the second.
+
+    Args:
+        tensors: The vectors.
 
     >>> x, y = torch.meshgrid(torch.tensor([1, 2, 3]), torch.tensor([8, 9]), indexing="ij")
     >>> x
@@ -321,6 +343,9 @@ def meshgrid(*tensors, indexing=None):
 def combinations(input, r=2, with_replacement=False):
     """All the combinations of r elements of a vector, a row each.
 
+    Args:
+        input: A vector, (n,).
+
     >>> torch.combinations(torch.tensor([1, 2, 3]))
     tensor([[1, 2],
             [1, 3],
@@ -344,6 +369,9 @@ def combinations(input, r=2, with_replacement=False):
 @composite(expose=("torch",))
 def broadcast_tensors(*tensors):
     """Tensors expanded to their common shape.
+
+    Args:
+        tensors: The tensors to expand.
 
     >>> [x.shape for x in torch.broadcast_tensors(torch.zeros(3, 1), torch.zeros(4))]
     [torch.Size([3, 4]), torch.Size([3, 4])]
@@ -431,6 +459,9 @@ def flipud(input):
 def roll(input: Array, shifts, dims=None) -> Array:
     """Elements moved along axes, those pushed out coming in on the other side.
 
+    Args:
+        dims: The axes. None: the flattened elements.
+
     >>> torch.roll(torch.tensor([1, 2, 3, 4]), 1)
     tensor([4, 1, 2, 3])
     >>> torch.roll(torch.tensor([[1, 2], [3, 4]]), 1, dims=0)
@@ -469,6 +500,9 @@ def _(g, shifts, dims):
 def rot90(input, k=1, dims=(0, 1)):
     """A plane of two axes turned by k quarters.
 
+    Args:
+        dims: The two axes of the plane.
+
     >>> torch.rot90(torch.tensor([[1, 2], [3, 4]]))
     tensor([[2, 4],
             [1, 3]])
@@ -498,6 +532,9 @@ def rot90(input, k=1, dims=(0, 1)):
                                   ((rng.normal(size=3), 2, 2), {})]))
 def repeat(input: Array, *repeats) -> Array:
     """The tensor laid side by side along each axis, copied.
+
+    Args:
+        repeats (ints): How often to repeat along each axis; more of them make new axes in front.
 
     >>> torch.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
@@ -530,6 +567,9 @@ def _(g, input_shape, repeats):
 def tile(input, *dims_, dims=None):
     """The tensor laid side by side, as NumPy's tile.
 
+    Args:
+        dims: How often to repeat along each axis.
+
     >>> torch.tile(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
@@ -544,6 +584,10 @@ def tile(input, *dims_, dims=None):
 @composite(numpy_names=True)
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Each element, or slice of an axis, repeated in place.
+
+    Args:
+        dim: The axis to repeat along. None: the flattened elements.
+        output_size (int): The length of the result along `dim`, if it is known.
 
     >>> torch.repeat_interleave(torch.tensor([5, 6]), 2)
     tensor([5, 5, 6, 6])

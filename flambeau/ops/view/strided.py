@@ -19,6 +19,9 @@ from ..core.sample_inputs import matrices
 def unfold(input: Array, dimension, size, step) -> Array:
     """Windows of `size` along an axis, every `step`, as a new last axis.
 
+    Args:
+        size (int): The length of a window.
+
     >>> torch.arange(5).unfold(0, 3, 2)
     tensor([[0, 1, 2],
             [2, 3, 4]])
@@ -77,6 +80,9 @@ def _(g, input_shape, size, stride, offset, geometry):
 @composite()
 def as_strided(input, size, stride, storage_offset=None):
     """A window on the tensor's storage with any shape, strides and offset, in elements.
+
+    Args:
+        size (tuple of ints): The shape of the result.
 
     >>> torch.arange(4).as_strided((2, 2), (1, 2))
     tensor([[0, 2],

@@ -234,6 +234,9 @@ def ravel(input):
 def unflatten(input, dim, sizes):
     """One axis as several.
 
+    Args:
+        dim (int): The axis to split; negative numbers count from the last.
+
     >>> torch.unflatten(torch.arange(6), 0, (2, -1))
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -373,6 +376,9 @@ def squeeze(input, dim=None):
 
     A view of the same memory.
 
+    Args:
+        dim: The axes to leave out, where their length is 1. None: all such axes.
+
     >>> torch.squeeze(torch.zeros(1, 2, 1)).shape, torch.squeeze(torch.zeros(1, 2, 1), 0).shape
     (torch.Size([2]), torch.Size([2, 1]))
     """
@@ -384,6 +390,9 @@ def squeeze(input, dim=None):
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
 def unsqueeze(input: Array, dim) -> Array:
     """A new axis of length 1 at `dim`.
+
+    Args:
+        dim (int): The place of the new axis; negative numbers count from the end.
 
     >>> torch.unsqueeze(torch.tensor([1, 2]), 1)
     tensor([[1],

@@ -88,7 +88,8 @@ def examples():
     seen = {}
     for space, names in PUBLIC.items():
         for name, function in names.items():
-            if ">>>" in (getattr(function, "__doc__", None) or ""):
+            text = getattr(function, "__doc__", None) or ""
+            if ">>>" in getattr(text, "own", text):
                 seen.setdefault(id(function), (f"{space}.{name}", function))
     return sorted(seen.values(), key=lambda pair: pair[0])
 

@@ -1,0 +1,1 @@
+"""What `help(torch.softmax)` says beside an operator's own text: arguments, results, errors."""

@@ -1,0 +1,73 @@
+"""Which sentence a parameter has: the operator's own, its family's, or the general one."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+
+class Description(NamedTuple):
+    """What a docstring says of a parameter."""
+
+    type: str
+    sentence: str
+
+
+_ENTRY = re.compile(r"    (\*{0,2}\w+)(?: \(([^)]*)\))?: (.*)")
+
+
+def describe(name: str, module: str, own: dict[str, Description]) -> Description:
+    """The description of a parameter called `name` of an operator that `module` declares.
+
+    Its sentence is empty where no table has the name; a test asks for one.
+    """
+    general = _general()
+    path = module.partition(".ops.")[2]
+    described = general.get(name, Description("object", ""))
+    for length in range(path.count(".") + 1, 0, -1):
+        family = ".".join(path.split(".")[:length])
+        if name in _families().get(family, ()):
+            described = _families()[family][name]
+            break
+    if name in own:
+        return Description(own[name].type or described.type, own[name].sentence)
+    return described
+
+
+def read_entries(lines: list[str]) -> dict[str, Description]:
+    """The entries of a section `Args:`, `name (type): sentence`; lines that go on are indented."""
+    entries: dict[str, Description] = {}
+    name = ""
+    for line in lines:
+        entry = _ENTRY.fullmatch(line)
+        if entry:
+            name = entry[1].lstrip("*")
+            entries[name] = Description(entry[2] or "", entry[3])
+        elif name and line.strip():
+            known = entries[name]
+            entries[name] = known._replace(sentence=f"{known.sentence} {line.strip()}")
+    return entries
+
+
+@functools.cache
+def _general() -> dict[str, Description]:
+    from .general_parameters import GENERAL
+
+    return _read(GENERAL.splitlines())
+
+
+@functools.cache
+def _families() -> dict[str, dict[str, Description]]:
+    from .family_parameters import FAMILIES
+
+    sections: dict[str, dict[str, Description]] = {}
+    for section in FAMILIES.split("\n[")[1:]:
+        family, _, lines = section.partition("]\n")
+        sections[family] = _read(lines.splitlines())
+    return sections
+
+
+def _read(lines: list[str]) -> dict[str, Description]:
+    rows = [line.split(" | ") for line in lines if line]
+    return {name: Description(kind, sentence) for name, kind, sentence in rows}
