@@ -297,6 +297,13 @@ weight | Tensor or number | How far to go from `input` to `end`: 0 is `input`, 1
 [pointwise.rounding]
 values | Tensor | The result where the input is 0, broadcast with it.
 
+[quantized]
+axis | int | The axis of the channels.
+dtype | dtype | A quantized dtype: qint8, quint8 or qint32.
+input | Tensor | The tensor, quantized where the text says so.
+scale | float or Tensor | The distance between neighbouring numbers.
+zero_point | int or Tensor | The integer that stands for 0.
+
 [recurrent]
 args | arguments | As listed above.
 hx | Tensor | The hidden state, (batch, hidden).
@@ -309,6 +316,7 @@ dtype | dtype | The dtype to compute and to return. None: the input's; int64 for
 input | Tensor | The tensor to reduce.
 
 [reduction.reduce]
+size | ints, or a tuple of ints | The shape, to which that of `input` was broadcast.
 other | Tensor | The tensor to compare with, element by element.
 
 [reduction.scan]

@@ -124,6 +124,7 @@ hermitian | bool | Whether A is Hermitian (symmetric, if real).
 hop_length | int | The number of samples between frames. None: n_fft // 4.
 hx | Tensor | The hidden state, (batch, hidden).
 ignore_index | int | A class whose targets count for nothing.
+ignored | arguments | Accepted for compatibility with PyTorch; has no effect.
 imag | Tensor | The imaginary parts, of the dtype and shape of `real`.
 implicit | bool | Accepted for compatibility with PyTorch; has no effect.
 in_proj_bias | Tensor | The biases of query, key and value, (3 * embedding,).
@@ -250,6 +251,9 @@ prepend | Tensor | What to prepend along `dim` first. None: nothing.
 prob | Tensor | The probability of success, broadcast with `count`.
 q | number or Tensor | The fractions, in [0, 1].
 q_proj_weight | Tensor | The weight of the queries, (embedding, embedding).
+qtensor | Tensor | The tensor whose scale, zero point and dtype to take.
+quant_max | int | The greatest of the integers.
+quant_min | int | The least of the integers.
 query | Tensor | The queries.
 r | int | The number of elements in a combination.
 range | tuple of numbers | The least and the greatest value that count. None: those of `input`.
@@ -257,6 +261,7 @@ rcond | float | Singular values up to this fraction of the largest count as 0.
 real | Tensor | The real parts.
 recompute_scale_factor | bool | Whether to use the ratio of the sizes rather than `scale_factor`.
 reduce | bool | Deprecated, use `reduction`. False: 'none'.
+reduce_range | bool | Whether the integers have one bit less.
 reduction | str | 'mean' or 'sum' of the losses, or 'none' for each of them.
 repeats | int or Tensor | How often to repeat each element, or each of them.
 replacement | bool | Whether an index may be drawn twice.
@@ -275,6 +280,7 @@ s | tuple of ints | The length of each axis, cut or filled with zeros. None: the
 scale | float | The factor of the scores. None: 1 / sqrt(d).
 scale_factor | float or tuple of floats | The factor by which each axis grows, instead of `size`.
 scale_grad_by_freq | bool | Whether to divide a row's gradient by how often it was used.
+scales | Tensor | The scale of each place along `axis`, (n,).
 sections | int | How many pieces.
 seed | int | The seed, in [-2**63, 2**64).
 self | Tensor | The tensor itself.
@@ -360,4 +366,6 @@ x1 | Tensor | The first vectors.
 x2 | Tensor | The second vectors.
 y | Tensor | The values.
 zero_infinity | bool | Whether infinite losses and their gradients become 0.
+zero_point | int or Tensor | The integer that stands for 0.
+zero_points | Tensor | The zero point of each place along `axis`, (n,), integers.
 """

@@ -196,6 +196,14 @@ recurrent.lstm | tuple of Tensors | (time, batch, hidden * directions), and h an
     directions, batch, hidden).
 recurrent.gru:gru_cell | Tensor | (batch, hidden).
 recurrent.elman:rnn_tanh_cell,rnn_relu_cell | Tensor | (batch, hidden).
+quantized.conversion:dequantize | Tensor, or tuple of Tensors | float32, of the shape of `input`.
+quantized.conversion:int_repr | Tensor | Integers, of the shape of `input`.
+quantized.conversion:q_scale | float | The scale.
+quantized.conversion:q_per_channel_scales,q_per_channel_zero_points | Tensor | One for each channel.
+quantized.conversion:qscheme | qscheme | Per tensor or per channel, affine or symmetric.
+quantized.conversion:empty_quantized | Tensor | Of shape `size`, of the dtype of `qtensor`.
+quantized.conversion | Tensor | Of the shape of `input`, of `dtype`.
+quantized | Tensor | Of the shape of `input`.
 recurrent | tuple of Tensors | (time, batch, hidden * directions), and h, (layers * directions,
     batch, hidden).
 reduction.reduce:aminmax | tuple (min, max) | Both of the shape of `input` without `dim`.

@@ -31,7 +31,7 @@ def result_of(
     if by_parameters is not None:
         return by_parameters
     note = str(getattr(function, "__annotations__", {}).get("return", ""))
-    if listed is not None and note in ("", "Any", "Tensor"):
+    if listed is not None and note not in _PLAIN:
         return listed[1]
     if note in _PLAIN:
         return Description(note, _PLAIN[note])

@@ -81,9 +81,6 @@ def spread(g, shape, dim, keepdim):
 def sum_to_size(input, *size):
     """The tensor summed over the axes along which `size` was expanded to its shape.
 
-    Args:
-        size: The shape, to which that of `input` was broadcast.
-
     >>> torch.ones(2, 3).sum_to_size(1, 3)
     tensor([[2., 2., 2.]])
     """
