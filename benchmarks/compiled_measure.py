@@ -26,7 +26,7 @@ from turns import wait_for_turn
 HERE = Path(__file__).resolve().parent
 CALLS = 8  # after which a step that is not compiled stays eager
 TURNS = 15  # of products and multiply-adds in registers
-Found = dict[str, Any]
+Measured = dict[str, Any]
 BEFORE: Callable[[], None] | None = wait_for_turn if "--turns" in sys.argv else None
 
 
@@ -53,10 +53,10 @@ def library(engine: str) -> Any:
 
 
 def training(torch: Any, engine: str, model: Any, loss_of: Callable) -> Callable:
-    """The whole step, as one writes it for the engine."""
+    """The whole step, as a user writes it for the engine."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     model.train()
-    # torch.compile leaves backward and update to themselves, so the loss is what one compiles.
+    # torch.compile leaves backward and update to themselves, so the loss is what users compile.
     loss = torch.compile(loss_of) if engine == "inductor" else loss_of
 
     def step(x: Any, y: Any) -> Any:
@@ -69,9 +69,9 @@ def training(torch: Any, engine: str, model: Any, loss_of: Callable) -> Callable
     return torch.compile(step, mode="now") if engine == "compiled" else step
 
 
-def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Found:
+def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Measured:
     """Calls until one was compiled; for engines that compile the first call it is that one."""
-    begin, building = time.perf_counter(), built() if engine == "compiled" else None
+    begin, building = time.perf_counter(), compile_seconds() if engine == "compiled" else None
     for _ in range(CALLS):
         work()
         if building is None or done():
@@ -80,38 +80,38 @@ def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Fou
     return {"first": None, "compiling": None}
 
 
-def built() -> list[float]:
-    """Grows by the seconds that each program takes to be made."""
+def compile_seconds() -> list[float]:
+    """Grows by the seconds that each program takes to be compiled."""
     from flambeau.compiler.driver.compiled_function import Compiled
 
-    original, found = Compiled._work, []
+    original, seconds = Compiled._work, []
 
     def work(*args: Any) -> None:
         begin = time.perf_counter()
         original(*args)
-        found.append(time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - begin)
 
     Compiled._work = work  # type: ignore[method-assign]
-    return found
+    return seconds
 
 
-def figures_of(step: Any) -> Found:
+def figures_of(step: Any) -> Measured:
     """Flops, bytes and the share of the machine's limits, by explain()'s measurements."""
     from flambeau.compiler.report.summary import measure
 
-    (_, found), *_ = measure(step._programs[0], "step")
+    (_, program), *_ = measure(step._programs[0], "step")
     lost: dict[str, float] = {}
-    for line in found.lines:
+    for line in program.lines:
         lost[line.bound] = lost.get(line.bound, 0.0) + line.seconds * (1 - line.share)
     return {
-        "kernels": len(found.lines), "flops": sum(line.flops for line in found.lines),
-        "bytes": sum(line.bytes for line in found.lines), "measured": found.total,
-        "least": found.least, "arena": found.arena, "lost": lost,
-        "limits": list(found.limits),
+        "kernels": len(program.lines), "flops": sum(line.flops for line in program.lines),
+        "bytes": sum(line.bytes for line in program.lines), "measured": program.total,
+        "least": program.least, "arena": program.arena, "lost": lost,
+        "limits": list(program.limits),
     }
 
 
-def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Found:
+def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Measured:
     """A training step: how long, how much memory, how long until it was compiled."""
     torch = library(engine)
     begin = memory()
@@ -125,7 +125,7 @@ def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Found:
             work()
             wait()
 
-        found = until_compiled(first, engine, lambda: True)
+        figures = until_compiled(first, engine, lambda: True)
     else:
         from models import MODELS
 
@@ -138,12 +138,12 @@ def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Found:
         def work() -> Any:
             return step(*batch)
 
-        found = until_compiled(work, engine, lambda: bool(step._programs))
-    found["seconds"] = timed(work, wait, quick)
-    found["memory"], found["own memory"] = memory(), memory() - begin
-    if engine == "compiled" and found["first"] is not None and not quick:
-        found |= figures_of(step)
-    return found
+        figures = until_compiled(work, engine, lambda: bool(step._programs))
+    figures["seconds"] = timed(work, wait, quick)
+    figures["memory"], figures["own memory"] = memory(), memory() - begin
+    if engine == "compiled" and figures["first"] is not None and not quick:
+        figures |= figures_of(step)
+    return figures
 
 
 def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
@@ -173,7 +173,7 @@ def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
     return time_of(several, "steps", BEFORE) / calls
 
 
-def inference_job(engine: str, name: str, batches: list[int], quick: bool) -> Found:
+def inference_job(engine: str, name: str, batches: list[int], quick: bool) -> Measured:
     """A model under inference_mode: seconds by batch size."""
     torch = library(engine)
     from models import MODELS
@@ -181,19 +181,19 @@ def inference_job(engine: str, name: str, batches: list[int], quick: bool) -> Fo
     module, _ = MODELS[name].make(torch)
     module.eval()
     run = torch.compile(module, mode="now") if engine == "compiled" else module
-    found: Found = {}
+    seconds: Measured = {}
     with torch.inference_mode():
         for batch in batches:
             x, _ = MODELS[name].data(torch, batch)
             for _ in range(CALLS):
                 run(x)
-            found[str(batch)] = timed(lambda x=x: run(x), None, quick)
+            seconds[str(batch)] = timed(lambda x=x: run(x), None, quick)
     if engine == "compiled" and len(run._compiled._programs) != len(batches):
         raise RuntimeError(run.explain())
-    return found
+    return seconds
 
 
-def matmul_job(engine: str, size: int, quick: bool) -> Found:
+def matmul_job(engine: str, size: int, quick: bool) -> Measured:
     """A product of square matrices; for flambeau the machine's peak in turn with it.
 
     On a machine that others use too, a peak of another moment would say nothing.
@@ -203,13 +203,13 @@ def matmul_job(engine: str, size: int, quick: bool) -> Found:
     run: Any = lambda a, b: a @ b  # noqa: E731
     if engine == "compiled":
         run = torch.compile(run, mode="now")
-    found = until_compiled(lambda: run(a, b), engine, lambda: bool(run._programs))
+    figures = until_compiled(lambda: run(a, b), engine, lambda: bool(run._programs))
     if engine != "compiled":
-        return found | {"seconds": timed(lambda: run(a, b), None, quick)}
-    return found | _beside_the_peak(lambda: run(a, b), 3 if quick else TURNS)
+        return figures | {"seconds": timed(lambda: run(a, b), None, quick)}
+    return figures | _beside_the_peak(lambda: run(a, b), 3 if quick else TURNS)
 
 
-def _beside_the_peak(work: Callable, turns: int) -> Found:
+def _beside_the_peak(work: Callable, turns: int) -> Measured:
     """The median time of a call and the best turn's; what all threads sustain of multiply-adds
     meanwhile, and their best."""
     from flambeau.native.runtime.roofline import measure_flops_per_s
@@ -232,17 +232,17 @@ def _beside_the_peak(work: Callable, turns: int) -> Found:
     }
 
 
-def job(engine: str, text: str, quick: bool) -> Found:
-    kind, *given = text.split(":")
+def job(engine: str, text: str, quick: bool) -> Measured:
+    kind, *arguments = text.split(":")
     if kind == "inference":
-        return inference_job(engine, given[0], [int(x) for x in given[1].split(",")], quick)
+        return inference_job(engine, arguments[0], [int(x) for x in arguments[1].split(",")], quick)
     if kind == "matmul":
-        return matmul_job(engine, int(given[0]), quick)
+        return matmul_job(engine, int(arguments[0]), quick)
     if kind == "growth":
         from models import growing
 
-        return step_job(engine, "", quick, growing(*map(int, given)))
-    return step_job(engine, given[0], quick)
+        return step_job(engine, "", quick, growing(*map(int, arguments)))
+    return step_job(engine, arguments[0], quick)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def measure(variant: str, name: str, backend: str) -> None:
         torch.distributed.init_process_group(backend)
         rank = torch.distributed.get_rank()
 
-    def agreed(number: int) -> int:
+    def broadcast_from_rank_0(number: int) -> int:
         """Rank 0's number; the others wait for it without using a processor."""
         cell = torch.tensor([number])
         if ranks > 1:
@@ -92,20 +92,20 @@ def measure(variant: str, name: str, backend: str) -> None:
         step()
     begin_s = time.perf_counter()
     step()
-    count = agreed(max(1, round(TURN_S / (time.perf_counter() - begin_s))))
-    found = []
+    count = broadcast_from_rank_0(max(1, round(TURN_S / (time.perf_counter() - begin_s))))
+    step_seconds = []
     for _ in range(TURNS):
         if rank == 0:
             wait_for_turn()
-        agreed(0)
+        broadcast_from_rank_0(0)
         step()
         begin_s = time.perf_counter()
         for _ in range(count):
             step()
-        agreed(0)
-        found.append((time.perf_counter() - begin_s) / count)
+        broadcast_from_rank_0(0)
+        step_seconds.append((time.perf_counter() - begin_s) / count)
     if rank == 0:
-        print(json.dumps(statistics.median(found)), flush=True)
+        print(json.dumps(statistics.median(step_seconds)), flush=True)
     os._exit(0) if variant == "torch DDP" else None
 
 
@@ -129,7 +129,7 @@ def launch(variant: str, name: str, backend: str) -> None:
         second.wait(60)
 
 
-def one_round(name: str, backend: str, pythons: dict[str, str], backwards: bool
+def measure_round(name: str, backend: str, pythons: dict[str, str], backwards: bool
               ) -> dict[str, float]:
     """Seconds a step by variant, all measured in turn."""
     processes = {}
@@ -166,7 +166,7 @@ def main() -> None:
     print(f"{'ms a step':42}" + "".join(f"{v:>14}" for v in VARIANTS) + "   2 x 1 / 1 x 2  torch / "
           "flambeau")
     for name in (n for n in MODELS if re.search(options.models, n)):
-        rounds = [one_round(name, options.backend, pythons, bool(number % 2))
+        rounds = [measure_round(name, options.backend, pythons, bool(number % 2))
                   for number in range(options.rounds)]
         row = table[name] = {v: statistics.median(r[v] for r in rounds) for v in VARIANTS
                              if all(v in r for r in rounds)}

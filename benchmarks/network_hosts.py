@@ -67,13 +67,13 @@ def hosts_on_a_bridge(count: int, megabit: float) -> Iterator[list[str]]:
 
 def seconds_of(call: Callable[[], Any], before: Callable[[], Any]) -> float:
     """The best of some calls, which all ranks begin together: other programs only add time."""
-    found = []
+    seconds = []
     for _ in range(CALLS):
         before()
         begin_s = time.perf_counter()
         call()
-        found.append(time.perf_counter() - begin_s)
-    return min(found)
+        seconds.append(time.perf_counter() - begin_s)
+    return min(seconds)
 
 
 def compiled_step(torch: Any, net: Any) -> Callable[[], Any]:
@@ -114,18 +114,18 @@ def measure() -> None:
     net = nn.parallel.DistributedDataParallel(perceptron(), bucket_cap_mb=1)
     buckets = [bucket.buffer.clone() for bucket in net.reducer.buckets]
     both, alone = compiled_step(torch, net), compiled_step(torch, perceptron())
-    one, many = torch.ones(size), torch.ones(REDUCED_BYTES // 4)
-    dist.all_reduce(many)
-    found = {
+    small, large = torch.ones(size), torch.ones(REDUCED_BYTES // 4)
+    dist.all_reduce(large)
+    measured = {
         "compute": seconds_of(alone, dist.barrier),
         "communication": seconds_of(lambda: [dist.all_reduce(b) for b in buckets], dist.barrier),
         "step": seconds_of(both, dist.barrier),
-        "latency": seconds_of(lambda: dist.all_reduce(one), dist.barrier) / (2 * (size - 1)),
-        "all_reduce": seconds_of(lambda: dist.all_reduce(many), dist.barrier),
+        "latency": seconds_of(lambda: dist.all_reduce(small), dist.barrier) / (2 * (size - 1)),
+        "all_reduce": seconds_of(lambda: dist.all_reduce(large), dist.barrier),
         "buckets": [bucket.nbytes for bucket in buckets],
     }
     if int(os.environ["RANK"]) == 0:
-        print(json.dumps(found), flush=True)
+        print(json.dumps(measured), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -160,13 +160,13 @@ def main() -> None:
     for count in options.hosts:
         for megabit in options.megabit:
             with hosts_on_a_bridge(count, megabit) as names:
-                found = run(names)
-            network = Network(found["latency"], megabit * 1e6 / 8 * FRAME_SHARE)
+                measured = run(names)
+            network = Network(measured["latency"], megabit * 1e6 / 8 * FRAME_SHARE)
             reduced_s = network.all_reduce_s(REDUCED_BYTES, count)
-            step_s = overlapped_s(found["compute"], found["buckets"], count, network)
-            parts = found["compute"], found["communication"]
-            hidden = (sum(parts) - found["step"]) / min(parts)
-            times = (found["all_reduce"], reduced_s, *parts, found["step"], step_s)
+            step_s = overlapped_s(measured["compute"], measured["buckets"], count, network)
+            parts = measured["compute"], measured["communication"]
+            hidden = (sum(parts) - measured["step"]) / min(parts)
+            times = (measured["all_reduce"], reduced_s, *parts, measured["step"], step_s)
             a, b, c, d, e, f = (f"{seconds * 1e3:.0f}" for seconds in times)
             print(f"{count:5} {megabit:7g} {a:>16} {b:>8} {c:>11} {d:>15} {e:>7} {f:>9}"
                   f" {hidden:12.0%}", flush=True)

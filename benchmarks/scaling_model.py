@@ -48,11 +48,11 @@ class Step:
 
     def buckets(self) -> list[float]:
         """The sizes of the buckets, in the order in which backward fills them."""
-        sizes, left = [], self.gradient_bytes
-        while left > 0:
+        sizes, remaining_bytes = [], self.gradient_bytes
+        while remaining_bytes > 0:
             cap = self.bucket_bytes if sizes else min(FIRST_BUCKET_BYTES, self.bucket_bytes)
-            sizes.append(min(cap, left))
-            left -= sizes[-1]
+            sizes.append(min(cap, remaining_bytes))
+            remaining_bytes -= sizes[-1]
         return sizes
 
     def seconds(self, hosts: int, network: Network) -> float:

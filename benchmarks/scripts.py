@@ -1,10 +1,11 @@
 """Whole programs from start to finish, imports included, on PyTorch and on flambeau.
 
-    python benchmarks/scripts.py [--rounds N] [--only REGEX] [--readme]
+    python benchmarks/scripts.py [--rounds N] [--only REGEX] [--readme | --draw]
 
 Each program is an unchanged PyTorch program in benchmarks/scripts/. The engines take turns in fresh
 processes; the table has medians, and the last line of each program's output, which must agree.
-"cold" is flambeau's first run ever, with nothing in its cache; "flambeau" the runs after it.
+"cold" is flambeau's first run ever, with nothing in its cache; "flambeau" the runs after it. With
+--readme what was measured also goes into scripts.json, from which --draw draws docs/scripts.png.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SCRIPTS = {
     "with_poutyne": "Poutyne, 314 steps",
     "with_lightning": "Lightning, 314 steps",
 }
+MEASURED, FIGURE = ROOT / "benchmarks" / "scripts.json", ROOT / "docs" / "scripts.png"
 BEGIN = "<!-- scripts: begin (written by benchmarks/scripts.py --readme) -->"
 END = "<!-- scripts: end -->"
 
@@ -79,10 +81,11 @@ def table(results: dict[str, dict]) -> str:
     return "\n".join(lines)
 
 
-def draw(results: dict[str, dict], path: str) -> None:
-    """The table as bars: seconds from start to exit, and how many times faster."""
+def draw() -> None:
+    """What was measured as bars: seconds from start to exit, and how many times faster."""
     from matplotlib import pyplot
 
+    results = json.loads(MEASURED.read_text(encoding="utf-8"))
     names = [SCRIPTS[script] for script in results]
     torch = [row["torch"] for row in results.values()]
     flambeau = [row["flambeau"] for row in results.values()]
@@ -99,7 +102,7 @@ def draw(results: dict[str, dict], path: str) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.legend(frameon=False, loc="lower right")
-    figure.savefig(path, dpi=110)
+    figure.savefig(FIGURE, dpi=110)
 
 
 def main() -> None:
@@ -107,8 +110,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--draw", action="store_true")
     parser.add_argument("--torch-python")
     options = parser.parse_args()
+    if options.draw:
+        draw()
+        return
     python = python_with_torch(options.torch_python)
     results = {}
     for script in SCRIPTS:
@@ -127,7 +134,8 @@ def main() -> None:
     if options.readme:
         for page in ("README.md", "README.zh-CN.md"):
             put(ROOT / page, BEGIN, END, text)
-        draw(results, str(ROOT / "docs" / "scripts.png"))
+        MEASURED.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        draw()
 
 
 if __name__ == "__main__":

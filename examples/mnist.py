@@ -80,7 +80,7 @@ def test(model, loader):
     return loss / count, right / count
 
 
-def smoothed(values, keep=0.95):
+def exponential_average(values, keep=0.95):
     """The moving average of `values`, each step keeping that much of the average before."""
     average, averages = 0.0, []
     for i, value in enumerate(values, 1):
@@ -101,7 +101,7 @@ def picture(path, losses, images, labels, guesses):
     axes = left.subplots()
     steps = range(1, len(losses) + 1)
     axes.plot(steps, losses, linewidth=0.7, color="#b8cde4", label="each step")
-    axes.plot(steps, smoothed(losses), linewidth=1.8, color="#2166ac", label="smoothed")
+    axes.plot(steps, exponential_average(losses), linewidth=1.8, color="#2166ac", label="smoothed")
     axes.set(xlabel="step", ylabel="training loss", title="loss", yscale="log")
     axes.legend(frameon=False)
     for axes, image, label, guess in zip(

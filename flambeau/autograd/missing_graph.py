@@ -89,7 +89,7 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
     """The statements of the function that a frame runs, or of its module."""
     try:
         lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-        tree: ast.AST = _parsed("".join(lines))
+        tree: ast.AST = _parse("".join(lines))
     except (SyntaxError, ValueError):
         return []
     if frame.f_code.co_name != "<module>":
@@ -102,7 +102,7 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
 
 
 @functools.lru_cache(maxsize=2)
-def _parsed(source: str) -> ast.Module:
+def _parse(source: str) -> ast.Module:
     """The tree of a file: one that raises in a loop is parsed once."""
     return ast.parse(source)
 

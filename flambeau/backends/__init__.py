@@ -54,7 +54,7 @@ cuda = _backend("cuda", None)
 cuda.is_built = lambda: False
 
 
-def _preferred(kind: str, names: str) -> Callable[..., Enum]:
+def _preference_setter(kind: str, names: str) -> Callable[..., Enum]:
     """A setting of the library that a GPU would compute with: remembered, and asked for."""
     make: Any = Enum
     choices: Any = make(f"_{kind}Backend", names.split(), start=0)
@@ -72,9 +72,9 @@ def _preferred(kind: str, names: str) -> Callable[..., Enum]:
     return preferred
 
 
-cuda.preferred_blas_library = _preferred("Blas", "Default Cublas Cublaslt Ck")
-cuda.preferred_linalg_library = _preferred("Linalg", "Default Cusolver Magma")
-cuda.preferred_rocm_fa_library = _preferred("ROCmFA", "Default AOTriton Ck")
+cuda.preferred_blas_library = _preference_setter("Blas", "Default Cublas Cublaslt Ck")
+cuda.preferred_linalg_library = _preference_setter("Linalg", "Default Cusolver Magma")
+cuda.preferred_rocm_fa_library = _preference_setter("ROCmFA", "Default AOTriton Ck")
 cuda.matmul = SimpleNamespace(
     allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,

@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     if args and args[0].startswith("--doctor"):
         return _watched(args)
     if args and args[0].startswith("--profile"):
-        return _profiled(args)
+        return _run_under_profiler(args)
     try:
         line = interpreter_options.split(args)
     except interpreter_options.OptionError as error:
@@ -102,7 +102,7 @@ def _watched(args: list[str]) -> int:
     return _program(line.program) or watched.code
 
 
-def _profiled(args: list[str]) -> int:
+def _run_under_profiler(args: list[str]) -> int:
     """Runs a program under the profiler."""
     from . import profile_program
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import threading
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -11,7 +12,7 @@ from flambeau import nn
 from flambeau.train import BatchSizeFinder, MemoryMonitor, Trainer
 from flambeau.train.callbacks import batch_size_finder, memory_monitor
 from flambeau.train.callbacks.batch_size_finder import BatchSizes, Trial
-from flambeau.train.reporting.memory import resident_bytes
+from flambeau.train.reporting import memory
 from flambeau.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("psutil")
@@ -24,20 +25,47 @@ def make(**options) -> Trainer:
     return Trainer(nn.Linear(8, 1), "sgd", "mse", compile=False, **options)
 
 
-def test_the_monitor_sees_the_peak_of_an_epoch() -> None:
-    sizes = []
+def test_the_monitor_sees_the_peak_of_an_epoch(monkeypatch) -> None:
+    """The process has 100 MiB, for a while 260 within the second step."""
+    size, looked = [100], threading.Event()
+
+    def resident() -> int:
+        if size[0] == 260 and threading.current_thread() is not threading.main_thread():
+            looked.set()
+        return size[0] * 2**20
+
+    for module in (memory, memory_monitor):
+        monkeypatch.setattr(module, "resident_bytes", resident)
+    monkeypatch.setattr(memory, "high_water_bytes", lambda: 900 * 2**20)  # of before
 
     def step(batch):
-        large = torch.zeros(40_000_000).add_(1)  # 160 MB, for longer than the monitor sleeps
-        time.sleep(0.15)
-        sizes.append(resident_bytes() / 2**20)
-        return float(large[0] * 0)
+        if batch == 2:
+            size[0] = 260
+            assert looked.wait(30)
+            size[0] = 100
+        return 0.0
 
     trainer = make(callbacks=[MemoryMonitor()])
     trainer.step(step)
-    row = trainer.fit([1] * 3, epochs=1, progress=False)[0]
-    assert row["memory_peak_mb"] > max(sizes) - 20
-    assert row["memory_peak_mb"] >= row["memory_mb"] > 0
+    row = trainer.fit([1, 2, 3], epochs=1, progress=False)[0]
+    assert row["memory_peak_mb"] == 260
+    assert row["memory_mb"] == 100
+
+
+def test_a_peak_above_all_before_is_the_systems_own_number(monkeypatch) -> None:
+    highest = [900 * 2**20]
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 100 * 2**20)
+    monkeypatch.setattr(memory, "high_water_bytes", lambda: highest[0])
+    with memory.PeakMemory(interval_s=30) as peak:
+        highest[0] += 1  # between two looks
+    assert peak.peak == 900 * 2**20 + 1
+
+
+def test_memory_of_the_process_is_what_an_array_adds() -> None:
+    before = memory.resident_bytes()
+    array = np.ones(16_000_000)  # 128 MB, all of them written
+    assert memory.resident_bytes() - before > 0.9 * array.nbytes
+    assert memory.high_water_bytes() >= before + 0.9 * array.nbytes
 
 
 def test_the_monitor_warns_once(monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import flambeau as torch
@@ -21,12 +22,27 @@ def trainer() -> Trainer:
     return Trainer(network(), "sgd", "cross_entropy", compile=False)
 
 
+def table_rows(html: str) -> list[list[str]]:
+    """The cells of the tables of a page, row by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html)
+    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in rows]
+
+
 def test_repr_names_the_parts() -> None:
     run = trainer()
     assert repr(run) == "Trainer(Sequential, 250 parameters, SGD, cross_entropy)"
     run.fit((X, Y), epochs=2, progress=False)
     assert repr(run).endswith("epoch 2, step 2)")
-    assert run._repr_html_().count("<tr>") == 3 + 4  # two epochs with a head, four layers
+    loss = f"{run.history[1]['loss']:.4f}"
+    assert table_rows(run._repr_html_()) == [
+        ["layer", "output shape", "parameters", "multiply-adds"],
+        ["0 (Conv2d)", "(8, 4, 4, 4)", "112", "13,824"],
+        ["1 (BatchNorm2d)", "(8, 4, 4, 4)", "8", ""],
+        ["2 (Flatten)", "(8, 64)", "0", ""],
+        ["3 (Linear)", "(8, 2)", "130", "1,024"],
+        ["metric", "data", "last", "best", "at epoch"],
+        ["loss", "train", loss, loss, "2"],
+    ]
 
 
 def test_summary_has_shapes_and_work_of_every_layer() -> None:
