@@ -178,6 +178,8 @@ pointwise.compare:allclose | bool | Whether all are.
 pointwise.compare:equal | bool | Whether they are.
 pointwise.compare:isin | Tensor | bool, of the shape of `elements`.
 pointwise.compare:isclose | Tensor | bool, of the broadcast shape of `input` and `other`.
+pointwise.complex_numbers:view_as_real | Tensor | A view, (*input.shape, 2), of the floating dtype.
+pointwise.complex_numbers:view_as_complex | Tensor | A view, input.shape[:-1], complex.
 pointwise.complex_numbers:complex,polar | Tensor | Complex, of the broadcast shape of both.
 pointwise.complex_numbers:angle | Tensor | Floating, of the shape of `input`.
 pointwise.complex_numbers:imag,real | Tensor | A view of the shape of `input`, of the floating
