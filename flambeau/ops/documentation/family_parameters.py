@@ -304,6 +304,11 @@ input | Tensor | The tensor, quantized where the text says so.
 scale | float or Tensor | The distance between neighbouring numbers.
 zero_point | int or Tensor | The integer that stands for 0.
 
+[quantized.recurrent]
+args | arguments | The other arguments, in the order that `quantized_lstm` lists.
+dtype | dtype | Accepted for compatibility with PyTorch; has no effect.
+input | Tensor | The sequence, (time, batch, features), or (batch, time, features).
+
 [recurrent]
 args | arguments | As listed above.
 hx | Tensor | The hidden state, (batch, hidden).

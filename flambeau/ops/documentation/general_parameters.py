@@ -342,6 +342,7 @@ unpack_pivots | bool | Whether to return P.
 unsafe | bool | Whether to skip the check of `lengths`.
 upper | bool | Whether the triangle is the upper one.
 upscale_factor | int | The factor r by which height and width grow.
+use_dynamic | bool | Accepted for compatibility with PyTorch; has no effect.
 use_input_stats | bool | Whether to normalize with the statistics of the input.
 use_separate_proj_weight | bool | Whether query, key and value have weights of their own.
 v | Tensor | The tensor.
