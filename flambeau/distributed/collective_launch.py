@@ -5,7 +5,6 @@ Tensors are handed to engines as contiguous arrays. One that is not contiguous t
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,11 +66,6 @@ class Destination:
             np.copyto(self._tensor._array, self.array)
 
 
-def is_detailed() -> bool:
-    """Whether TORCH_DISTRIBUTED_DEBUG asks to compare what the ranks call."""
-    return os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
-
-
 def recorder() -> Any:
     """What records this call for the compiler; None where no call is being recorded."""
     if "flambeau.compiler.capture.capture" not in sys.modules:
@@ -98,11 +92,13 @@ def launch(
     """
     if group.size() > 1:
         refuse_compilation(name)
-        if is_detailed():
+        if group.is_detailed:
             call = _compared(group, name, tensors, call)
     for tensor in written:
         bump(tensor)
-    return group._communicator.run(call, async_op, list(written) if outputs is None else outputs)
+    if not async_op:
+        return group._communicator.run(call)
+    return group._communicator.run(call, True, list(written) if outputs is None else outputs)
 
 
 def _compared(

@@ -38,15 +38,20 @@ def _outside(group: Any, name: str) -> bool:
     return True
 
 
+# Members of an Enum are looked up by Python code before 3.12.
+_SUM, _AVG, _PREMUL_SUM = ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM
+_BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+
+
 def _check_op(op: ReduceOp, tensor: Tensor) -> None:
-    if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) and (
+    if op in _BITWISE and (
         tensor.dtype.is_floating_point or tensor.dtype.is_complex
     ):
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with non-integral dtype")
-    if op is ReduceOp.PREMUL_SUM:
+    if op is _PREMUL_SUM:
         raise NotImplementedError("torch.distributed.ReduceOp.PREMUL_SUM is not implemented in "
                                   "flambeau: scale the tensor, then use SUM")
-    if tensor.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
+    if tensor.dtype.is_complex and op not in (_SUM, _AVG):
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
 
 
@@ -86,7 +91,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
     if _outside(group, "all_reduce"):
         return None
     pg = member(group)
-    if op is not ReduceOp.SUM:
+    if op is not _SUM:
         _check_op(op, tensor)
     target, engine = Destination(tensor), pg._engine
 

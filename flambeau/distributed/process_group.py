@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -46,6 +47,8 @@ class ProcessGroup:
         self._communicator = Communicator(engine, f"{engine.name} group {group_name}")
         self._sequence = itertools.count(1)  # numbers the collectives, for reports
         self.bound_device_id = None
+        # Whether what the ranks call is compared. Read once, as PyTorch does.
+        self.is_detailed = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
 
     def rank(self) -> int:
         """This process's number in the group."""

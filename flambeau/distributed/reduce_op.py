@@ -15,6 +15,8 @@ class ReduceOp(enum.Enum):
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
 
+    __hash__ = object.__hash__  # Enum's is Python code, and each collective looks its op up
+
     def __str__(self) -> str:
         return f"RedOpType.{self.name}"
 

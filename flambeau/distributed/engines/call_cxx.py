@@ -7,6 +7,7 @@ could not catch what it throws. The catching part is a few lines of LLVM IR.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 
 MAX_ARGUMENTS = 9
@@ -74,8 +75,13 @@ def catching_caller() -> Callable[..., None]:
     catching = kind(jit.get_function_address("call_catching"))
     integers = ctypes.c_int64 * MAX_ARGUMENTS
 
+    messages = threading.local()  # a call blocks, so each thread has a buffer
+
     def call(address: int, *arguments: int, _jit: object = jit) -> None:
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        try:
+            message = messages.buffer
+        except AttributeError:
+            message = messages.buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
         values = integers(*arguments)
         if catching(address, ctypes.addressof(values), message, _MESSAGE_BYTES - 1):
             raise CxxError(message.value.decode(errors="replace"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from ..reduce_op import ReduceOp
 
 Array = np.ndarray
+_SUM, _AVG = ReduceOp.SUM, ReduceOp.AVG  # an Enum's members are slow to look up before 3.12
 
 
 class Engine:
@@ -106,6 +108,14 @@ class LoneEngine(Engine):
     def barrier(self) -> None: ...
 
 
+def address_of(array: Array) -> int:
+    """Where an array's elements are; five times faster than `array.ctypes` if it is writable."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, empty, or of a dtype that is no buffer
+        return array.ctypes.data
+
+
 def bytes_of(array: Array) -> Array:
     """A contiguous array as bytes, which every engine can move."""
     return array.reshape(-1).view(np.uint8)
@@ -127,8 +137,8 @@ def reduced(
 
     bfloat16 and float8 are summed in float32, bool as uint8, complex numbers as pairs.
     """
-    plain_op = ReduceOp.SUM if op is ReduceOp.AVG else op
-    if array.dtype.kind == "c" and plain_op is ReduceOp.SUM:
+    plain_op = _SUM if op is _AVG else op
+    if array.dtype.kind == "c" and plain_op is _SUM:
         call(array.reshape(-1).view(array.real.dtype), plain_op)
     elif array.dtype.char in engine.reduced_dtypes:
         call(array, plain_op)
@@ -137,5 +147,5 @@ def reduced(
         call(wide, plain_op)
         with np.errstate(over="ignore", invalid="ignore"):
             np.copyto(array, wide, casting="unsafe")
-    if op is ReduceOp.AVG and engine.size > 1:
+    if op is _AVG and engine.size > 1:
         np.divide(array, engine.size, out=array, casting="unsafe")

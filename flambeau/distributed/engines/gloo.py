@@ -15,7 +15,7 @@ from ..errors import DistBackendError, DistError, DistStoreError
 from ..reduce_op import ReduceOp
 from ..rendezvous import note_missing
 from ..stores import Store
-from .engine import Array, Engine, bytes_of
+from .engine import Array, Engine, address_of, bytes_of
 from .gloo_library import load_gloo
 from .interrupts import interruptible
 
@@ -117,6 +117,7 @@ class GlooEngine(Engine):
                          "barrier", "send", "recv")
         }
         self._types = {char: int(getattr(module, name)) for char, name in _DTYPES.items()}
+        self._ring, self._bcube = module.RING, module.BCUBE
         self._ops = {op: int(getattr(module.ReduceOp, op.name)) for op in ReduceOp
                      if hasattr(module.ReduceOp, op.name)}
 
@@ -159,39 +160,38 @@ class GlooEngine(Engine):
             self.all_gather(rows, array)
             np.copyto(array, _BITWISE[op].reduce(rows))
             return
-        where = array.ctypes.data
+        where = address_of(array)
         is_ring = array.nbytes >= _RING_MIN_BYTES or array.size <= self.size
-        algorithm = "RING" if is_ring else "BCUBE"
         self._do("allreduce", where, where, array.size, self._types[array.dtype.char],
-                 self._ops[op], getattr(self._module, algorithm), 0)
+                 self._ops[op], self._ring if is_ring else self._bcube, 0)
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
         if op in _BITWISE:
             self.all_reduce(array, op)
             return
         output = np.empty_like(array)
-        self._do("reduce", array.ctypes.data, output.ctypes.data, array.size,
+        self._do("reduce", address_of(array), address_of(output), array.size,
                  self._types[array.dtype.char], self._ops[op], root, 0)
         if self.rank == root:
             np.copyto(array, output)
 
     def broadcast(self, array: Array, root: int) -> None:
-        where = array.ctypes.data
+        where = address_of(array)
         self._do("broadcast", where, where, array.nbytes, self._types["B"], root, 0)
 
     def all_gather(self, output: Array, array: Array) -> None:
         if array.nbytes <= _COPIED_MAX_BYTES:
             copies = np.empty((self.size, array.nbytes), np.uint8)
             copies[:] = bytes_of(array)
-            self._do("all_to_all", copies.ctypes.data, output.ctypes.data, copies.nbytes,
+            self._do("all_to_all", address_of(copies), address_of(output), copies.nbytes,
                      self._types["B"], 0)
             return
-        self._do("allgather", array.ctypes.data, output.ctypes.data, array.nbytes,
+        self._do("allgather", address_of(array), address_of(output), array.nbytes,
                  self._types["B"], 0)
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
-        where = array.ctypes.data if output is None else output.ctypes.data
-        self._do("gather", array.ctypes.data, where, array.nbytes, self._types["B"], root, 0)
+        where = address_of(array) if output is None else address_of(output)
+        self._do("gather", address_of(array), where, array.nbytes, self._types["B"], root, 0)
 
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
         if self.rank != root:
@@ -221,7 +221,7 @@ class GlooEngine(Engine):
         self._do("barrier", 0)
 
     def send(self, array: Array, peer: int, tag: int) -> None:
-        self._do("send", array.ctypes.data, array.nbytes, self._types["B"], peer, tag)
+        self._do("send", address_of(array), array.nbytes, self._types["B"], peer, tag)
 
     def receive(self, array: Array, peer: int | None, tag: int) -> int:
         if peer is None:
@@ -229,7 +229,7 @@ class GlooEngine(Engine):
                 "torch.distributed.recv with src=None is not implemented in flambeau for Gloo: "
                 "name the sender, or use backend='mpi'"
             )
-        self._do("recv", array.ctypes.data, array.nbytes, self._types["B"], peer, tag)
+        self._do("recv", address_of(array), array.nbytes, self._types["B"], peer, tag)
         return peer
 
     def close(self) -> None:
