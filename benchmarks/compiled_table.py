@@ -1,7 +1,7 @@
 """Turns the figures of compiled steps into tables, and puts them where the documentation has its
 marks.
 
-    python benchmarks/compiled_table.py      writes README.md and docs/speed.md from compiled.json
+    python benchmarks/compiled_table.py      writes the READMEs and docs/speed.md from compiled.json
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def write(results: dict) -> None:
     if "steps" in results["parts"]:
         every = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
         short = "\n".join([*steps(results), "", footnote(results), f"[All rows]({every})."])
-        put(ROOT / "README.md", BEGIN, END, short)
+        for page in ("README.md", "README.zh-CN.md"):
+            put(ROOT / page, BEGIN, END, short)
 
 
 if __name__ == "__main__":

@@ -203,8 +203,8 @@ quantized.conversion:int_repr | Tensor | Integers, of the shape of `input`.
 quantized.conversion:q_scale | float | The scale.
 quantized.conversion:q_per_channel_scales,q_per_channel_zero_points | Tensor | One for each channel.
 quantized.conversion:qscheme | qscheme | Per tensor or per channel, affine or symmetric.
-quantized.conversion:empty_quantized.recurrent | tuple of Tensors | The output, then the states.
-quantized | Tensor | Of shape `size`, of the dtype of `qtensor`.
+quantized.conversion:empty_quantized | Tensor | Of shape `size`, of the dtype of `qtensor`.
+quantized.recurrent | tuple of Tensors | The output, then the states.
 quantized.conversion | Tensor | Of the shape of `input`, of `dtype`.
 quantized | Tensor | Of the shape of `input`.
 recurrent | tuple of Tensors | (time, batch, hidden * directions), and h, (layers * directions,
