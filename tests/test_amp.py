@@ -79,3 +79,40 @@ def test_scaler_without_its_device_does_nothing():
     assert not scaler.is_enabled()
     assert _step(scaler, 0.25) == 0.75
     assert scaler.state_dict() == {}
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_an_optimizer_that_unscales_by_itself(overflows):
+    seen = []
+
+    class Own(torch.optim.SGD):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure=None):
+            seen.append((self.grad_scale.item(), self.found_inf.item()))
+
+    weight = torch.ones(1, requires_grad=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = Own([weight], lr=1.0)
+    scaler.scale(weight.sum() * (float("inf") if overflows else 1.0)).backward()
+    scaler.step(optimizer)
+    assert seen == [(4.0, float(overflows))] and not hasattr(optimizer, "found_inf")
+    scaler.update()
+    assert scaler.get_scale() == (2.0 if overflows else 4.0)
+
+
+def test_an_optimizer_that_takes_the_scaler():
+    class Own(torch.optim.SGD):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure=None, *, grad_scaler=None):
+            assert grad_scaler is scaler
+            grad_scaler.unscale_(self)
+            super().step()
+
+    weight = torch.ones(1, requires_grad=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(weight.sum()).backward()
+    with pytest.warns(FutureWarning, match="stop passing itself"):
+        scaler.step(Own([weight], lr=0.25))
+    assert weight.item() == 0.75

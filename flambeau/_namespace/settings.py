@@ -31,6 +31,7 @@ __all__ = [
 
 class _Chosen:
     deterministic = "default"  # or "warn", "error"
+    warn_only = False  # as it was asked for, with determinism or without
 
 
 _DEBUG_MODES = ("default", "warn", "error")
@@ -92,6 +93,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     >>> torch.use_deterministic_algorithms(False)
     """
     _choose("default" if not mode else "warn" if warn_only else "error")
+    _Chosen.warn_only = bool(warn_only)
 
 
 def _choose(mode: str) -> None:
@@ -99,7 +101,7 @@ def _choose(mode: str) -> None:
     with; new memory is filled."""
     from ..native.runtime.background_jit import KernelPolicy
 
-    _Chosen.deterministic = mode
+    _Chosen.deterministic, _Chosen.warn_only = mode, mode == "warn"
     KernelPolicy.allowed = mode == "default"
     Filling.deterministic = mode != "default"
 
@@ -119,7 +121,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     >>> torch.is_deterministic_algorithms_warn_only_enabled()
     False
     """
-    return _Chosen.deterministic == "warn"
+    return _Chosen.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:

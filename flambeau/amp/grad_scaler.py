@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..native.foundation.user_frames import warn
@@ -11,6 +12,13 @@ from ..optim import Optimizer
 from ..tensor import Tensor
 
 __all__ = ["GradScaler"]
+
+
+def _gradients(optimizer: Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                yield parameter.grad
 
 
 class GradScaler:
@@ -76,12 +84,9 @@ class GradScaler:
         if key in self._stepped:
             raise RuntimeError("unscale_() is being called after step().")
         overflowed = False
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                grad = parameter.grad
-                if grad is not None:
-                    grad.mul_(1.0 / self._scale)
-                    overflowed = overflowed or not bool(ops.isfinite(grad).all())
+        for grad in _gradients(optimizer):
+            grad.mul_(1.0 / self._scale)
+            overflowed = overflowed or not bool(ops.isfinite(grad).all())
         self._overflowed[key] = overflowed
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
@@ -93,10 +98,38 @@ class GradScaler:
         key = id(optimizer)
         if key in self._stepped:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_that_unscales(optimizer, args, kwargs)
         if key not in self._overflowed:
             self.unscale_(optimizer)
         self._stepped.add(key)
         return None if self._overflowed[key] else optimizer.step(*args, **kwargs)
+
+    def _step_that_unscales(self, optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The step of an optimiser that wants the scale, and whether gradients overflow."""
+        key = id(optimizer)
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed "
+                "optimizer. In the near future GradScaler registers `grad_scale: Tensor` and "
+                "`found_inf: Tensor` to the passed optimizer and let the optimizer use them "
+                "directly.",
+                FutureWarning,
+            )
+            result = optimizer.step(*args, grad_scaler=self, **kwargs)
+            self._stepped.add(key)
+            return result
+        unscaled = key in self._overflowed
+        if not unscaled:
+            self._overflowed[key] = any(
+                not bool(ops.isfinite(grad).all()) for grad in _gradients(optimizer))
+        optimizer.grad_scale = None if unscaled else ops.full((), self._scale)
+        optimizer.found_inf = ops.full((), float(self._overflowed[key]))
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            self._stepped.add(key)
+            del optimizer.grad_scale, optimizer.found_inf
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapts the scale to how the steps went, or sets it."""

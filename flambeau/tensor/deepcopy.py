@@ -9,7 +9,7 @@ import numpy as np
 
 from .meta import MetaArray
 from .opaque_window import OpaqueWindow
-from .storage import offset_of, owner_of, window
+from .storage import UntypedStorage, offset_of, owner_of, window
 from .tensor import Tensor, attach, wrap
 
 
@@ -63,4 +63,13 @@ def _copied(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
     return window(flat, array.dtype, offset_of(array), array.shape, strides)
 
 
+def _copied_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorage:
+    """Memory of its own, which copies of tensors on this one share."""
+    result: UntypedStorage | None = memo.get(id(self))
+    if result is None:
+        result = memo[id(self)] = UntypedStorage(_copied(self._bytes, memo))
+    return result
+
+
 attach(__deepcopy__=deepcopy)
+setattr(UntypedStorage, "__deepcopy__", _copied_storage)  # noqa: B010  # declared without it

@@ -1,5 +1,6 @@
 """Storages: conversions, sizes, buffers, as PyTorch has them."""
 
+import copy
 import warnings
 
 import pytest
@@ -94,3 +95,13 @@ def test_deterministic_algorithms_fill_new_memory(torch, dtype):
         full = x.isnan() if kind.is_floating_point else \
             x == (True if dtype == "bool" else torch.iinfo(kind).max)
         assert full.all()
+
+
+def test_deepcopy_keeps_sharing_with_storages(torch):
+    a, b = torch.arange(4.0), torch.arange(2.0)
+    x, (typed, untyped, other), y = copy.deepcopy([a, [a.storage(), a.untyped_storage(),
+                                                       b.storage()], b])
+    x.add_(1)
+    assert typed[0] == 1 and a[0] == 0
+    assert untyped.data_ptr() == x.data_ptr() != a.data_ptr()
+    assert other.data_ptr() == y.data_ptr() != b.data_ptr()

@@ -294,6 +294,8 @@ def _(g, input_dtype):
 def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     """The tensor in another dtype; itself where nothing changes."""
     probe = wrap(np.empty(0, self._array.dtype))
+    if args and isinstance(args[0], Tensor):  # which may be sparse: only its dtype counts
+        args = (args[0].dtype, *args[1:])
     result = probe.to(*args, copy=copy, **named)
     if result.device.type != "cpu":
         raise NotImplementedError("sparse tensors on the meta device are not implemented")

@@ -164,6 +164,11 @@ def _along(weights: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     return weights.reshape([-1 if i == axis else 1 for i in range(ndim)])
 
 
+def _unread_taps(axis: int, out: int) -> Taps:
+    """Taps of a meta tensor: nobody reads them, and they take no memory."""
+    return Taps(axis, np.broadcast_to(np.int64(0), (1, out)), None)
+
+
 def _resampled_axis(x: Array, taps: Taps) -> Array:
     axis, places, weights = taps
     if weights is None:
@@ -262,6 +267,8 @@ def _(g, input_shape, taps):
 @opaque(layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
 def _resampled_adjoint(g: Array, shape, taps) -> Array:
     """The cotangent of `resampled`."""
+    if g.__class__ is MetaArray:
+        return meta_array(shape, g.dtype)
     y = g.astype(compute_dtype(g.dtype), copy=False)
     for t in reversed(taps):
         y = _spread_axis(y, shape[t.axis], t)
@@ -315,6 +322,8 @@ def interpolate(
     _check_input(input, sizes, mode)
     kind = np.float64 if input._array.dtype == np.float64 else np.float32
     factors = factors or [None] * len(sizes)
+    if input._array.__class__ is MetaArray:
+        return resampled(input, tuple(_unread_taps(i + 2, n) for i, n in enumerate(sizes)))
     # From the last axis on, as the partial results stay smaller and the loops longer.
     return resampled(input, tuple(
         _taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)

@@ -66,3 +66,8 @@ def test_reduction_identity():
     assert masked._reduction_identity("prod", X.int()).item() == 1
     assert masked._reduction_identity("norm", X, float("-inf")).item() == float("inf")
     assert masked._reduction_identity("var", X) is None
+
+
+def test_to_like_another_sparse_tensor():
+    x, other = X.to_sparse_csr(), X.double().to_sparse_csr()
+    assert x.to(other).dtype is torch.float64 and x.to(x) is x

@@ -1,4 +1,4 @@
-"""Pooling: strides of results, and what PyTorch refuses."""
+"""Pooling and resampling: strides of results, memory, and what PyTorch refuses."""
 
 from __future__ import annotations
 
@@ -55,3 +55,10 @@ def test_fractional_pooling_wants_a_size_for_each_axis():
         F.fractional_max_pool3d(x, (1,), output_size=(3, 3, 3))
     with pytest.raises(RuntimeError, match="output_size must either"):
         F.fractional_max_pool3d(x, 2, output_size=(3,))
+
+
+def test_meta_tensors_are_resampled_without_memory():
+    x = torch.empty(2, 3, 10**9, device="meta")
+    assert F.interpolate(x, scale_factor=2).shape == (2, 3, 2 * 10**9)
+    x = torch.empty(1, 3, 10**5, 10**6, device="meta")
+    assert F.interpolate(x, scale_factor=2, mode="bicubic").shape == (1, 3, 2 * 10**5, 2 * 10**6)
