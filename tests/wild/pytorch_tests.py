@@ -37,7 +37,9 @@ Written by `make wild-pytorch`. Each file of PyTorch's tests runs in a sample, o
 and on flambeau, in one process of one thread; of what passes on PyTorch the table says how much
 passes here. A sample is a prefix of the tests in the order of a checksum of their names. Tests of
 `torch._refs`, fake tensors, dispatcher tags and negative views are left out, and those that take
-PyTorch more than four seconds.
+PyTorch more than four seconds. Samples are measured in processor seconds.
+
+{source}
 
 "absent": tests that need a subsystem which flambeau does not have. "theirs": tests of PyTorch's
 private names. "open": the rest. The last column leaves out the first two.
@@ -64,7 +66,8 @@ def main() -> None:
         for file in files:
             sample(file, tests, given)
             print(row(compared(file, given.results)), flush=True)
-    PAGE.write_text(page([compared(file, given.results) for file in SETTINGS["files"]]))
+    source = SETTINGS["copies"] if given.tests else SETTINGS["own"]
+    PAGE.write_text(page([compared(file, given.results) for file in SETTINGS["files"]], source))
 
 
 def cloned_tests() -> Path:
@@ -154,8 +157,8 @@ def row(found: Compared) -> str:
             f"| {share(found.passed, others)} |")
 
 
-def page(all_found: list[Compared]) -> str:
-    """The whole page: the table, its sums, and why tests fail."""
+def page(all_found: list[Compared], source: str) -> str:
+    """The table, its sums, and why tests fail; `source` says where the tests are from."""
     all_found = [found for found in all_found if found.ran]
     if not all_found:
         return HEAD
@@ -168,7 +171,7 @@ def page(all_found: list[Compared]) -> str:
     totals = [sum(found[i] for found in all_found) for i in range(1, 5)]
     all_lost = {kind: sum((found.lost[kind] for found in all_found), Counter()) for kind in kinds}
     sums = Compared("**all**", *totals, all_lost, {})
-    text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"))
+    text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"), source=source)
     text += "\n".join(row(found) for found in [*all_found, sums]) + "\n"
     titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
               "open": "Open"}
