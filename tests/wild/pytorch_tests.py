@@ -159,6 +159,7 @@ def row(found: Compared) -> str:
 
 def page(all_found: list[Compared], source: str) -> str:
     """The table, its sums, and why tests fail; `source` says where the tests are from."""
+    left_out = [found.name for found in all_found if not found.ran]
     all_found = [found for found in all_found if found.ran]
     if not all_found:
         return HEAD
@@ -173,6 +174,8 @@ def page(all_found: list[Compared], source: str) -> str:
     sums = Compared("**all**", *totals, all_lost, {})
     text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"), source=source)
     text += "\n".join(row(found) for found in [*all_found, sums]) + "\n"
+    if left_out:
+        text += f"\nNot run for this table: {', '.join(left_out)}.\n"
     titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
               "open": "Open"}
     for kind, title in titles.items():
