@@ -545,6 +545,8 @@ def _checked(function: Any, name: str) -> Hook:
             opaque = any(e.kind == CALL and e.function is original for e in events[count:])
             if opaque and recorder.cut is not None:
                 recorder.cut = min(recorder.cut, count)
+        elif len(recorder.trace.events) == count:
+            opaque = True  # it needed values, or drew, before any operator
         return result
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -22,9 +22,11 @@ from .segment import INPUT, INTERNAL, STABLE, Memory, Segment
 if TYPE_CHECKING:
     from .session import Session
 
-# Modules of flambeau whose functions wrap memory that Python made.
-_WRAPPING = ("flambeau.ops.creation.interchange", "flambeau.ops.creation.creation",
-             "flambeau.tensor.", "flambeau.utils.", "flambeau.serialization.")
+# Modules of flambeau whose functions wrap memory that Python made, or that a node of an earlier
+# segment saved as its output, of which no tensor is left.
+_WRAPPING = ("flambeau.autograd.node", "flambeau.ops.creation.interchange",
+             "flambeau.ops.creation.creation", "flambeau.tensor.", "flambeau.utils.",
+             "flambeau.serialization.")
 
 
 class SegmentRecorder(Recorder):

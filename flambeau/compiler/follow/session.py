@@ -63,12 +63,14 @@ class Session:
     def advance(self) -> bool:
         """Begins to follow the next segment that may come now; False where there is none."""
         segments = self.exit.segments
-        while self.tried < len(segments):
-            segment = segments[self.tried]
-            self.tried += 1
-            if segment.is_ready and segment.modes == read_ambient_modes():
-                self.following = Following(segment)
-                return True
+        if self.tried < len(segments):
+            modes = read_ambient_modes()
+            for at in range(self.tried, len(segments)):
+                if segments[at].is_ready and segments[at].modes == modes:
+                    self.tried = at + 1
+                    self.following = Following(segments[at])
+                    return True
+        # Those of other modes may still come: a backward pass begins where gradients are recorded.
         return False
 
     def mismatch(self) -> None:

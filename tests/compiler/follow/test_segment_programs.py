@@ -21,3 +21,39 @@ def test_a_program_built_while_an_input_lies_further_on_reads_the_right_row() ->
         assert (y - 1).tolist() == table[row].tolist()
         assert seen[-1] == (table[row].sum().item() if stops else 0.0)
     assert "is followed" in followed.explain()
+
+
+def test_a_backward_pass_after_a_look_at_the_loss_is_a_program_of_its_own() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x):
+        opt.zero_grad()
+        loss = net(x).square().mean()
+        if loss > 1e6:
+            return None
+        loss.backward()
+        opt.step()
+        return loss
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True})
+    for _ in range(9):
+        followed(torch.ones(2, 3))
+    text = followed.explain()
+    assert "computes values unseen" not in text
+    assert "2 programs, run" in text
+
+
+def test_a_permutation_at_the_beginning_begins_no_list() -> None:
+    seen: list[int] = []
+
+    def step(x):
+        order = torch.randperm(4)
+        seen.append(len(seen))
+        return x[order] * 2
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True})
+    x = torch.arange(4.0)
+    for _ in range(9):
+        assert sorted(followed(x).tolist()) == [0.0, 2.0, 4.0, 6.0]
+    assert "1 program, run" in followed.explain()
