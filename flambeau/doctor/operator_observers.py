@@ -186,9 +186,17 @@ def _result(session: Session, name: str) -> Observer:
         if not session.busy and (name == "randperm" or isinstance(args[1], Tensor)):
             session.emit("on_function", name, (result,) if name == "randperm" else (*args, result),
                          kwargs, here())
+        elif not session.busy and _takes_the_last(args[1]):
+            session.emit("on_function", "last", (*args, result), kwargs, here())
         return result
 
     return call
+
+
+def _takes_the_last(index: Any) -> bool:
+    """Whether an index is that of x[:, -1]."""
+    return index.__class__ is tuple and len(index) > 1 and index[1].__class__ is int \
+        and index[1] == -1 and index[0].__class__ is slice
 
 
 def _cut(session: Session, kind: str) -> Observer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...events import Update
 from ...finding import Level
 from ...places import Spot
 from ..rule import Rule
@@ -18,7 +19,8 @@ class Reseeded(Rule):
     title = "manual_seed() with one seed at every step: all steps draw the same numbers"
     why = (
         "Dropout masks, noise and augmentations are the same in each step. Told at the sixth time, "
-        "with at most two updates between two of them. Silent for seeds that change."
+        "with at most two updates between two of them, and in __getitem__ after four batches. "
+        "Silent for seeds that change."
     )
     fix = "seed once, before the loop"
     broken = """
@@ -67,8 +69,22 @@ for _ in range(8):
         super().__init__(session)
         self.last: dict[Spot | None, tuple[Any, int]] = {}
         self.times: dict[Spot | None, int] = {}
+        self.samples: dict[Spot | None, tuple[Any, int]] = {}  # in __getitem__, since an update
+        self.batches: dict[Spot | None, int] = {}  # updates whose samples were seeded alike
+
+    def on_step(self, update: Update) -> None:
+        for spot, (seed, times) in self.samples.items():
+            self.batches[spot] = self.batches.get(spot, 0) + (times > 1)
+            if self.batches[spot] >= 4 and 4 * self.batches[spot] >= 3 * self.session.updates:
+                self.report("the generator is seeded with one number for every sample", spot,
+                            seed=int(seed), samples=times, updates=self.batches[spot])
+        self.samples.clear()
 
     def on_seed(self, seed: Any, spot: Spot | None) -> None:
+        if spot is not None and spot[0].co_name == "__getitem__":
+            before, times = self.samples.get(spot, (seed, 0))
+            self.samples[spot] = seed, (times + 1 if before == seed else -1_000_000)
+            return
         updates = self.session.updates
         before, at = self.last.get(spot, (None, 0))
         self.last[spot] = seed, updates

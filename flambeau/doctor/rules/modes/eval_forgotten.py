@@ -51,6 +51,12 @@ class _Model:
     unused: Any = None  # a weak reference to the node of the output before
     argmax: bool = False  # whether argmax of that was taken
     looked: int = 0  # calls in a row whose graph nobody used
+    lone: int = 0  # calls without gradients since it was last trained, other models' passes between
+    lone_spot: Spot | None = None
+    lone_at: int = -1
+
+
+_LONE = 8
 
 
 class EvalForgotten(Rule):
@@ -65,7 +71,8 @@ class EvalForgotten(Rule):
         "without gradients twice in a row, or its output goes to a loss; with gradients, when "
         "argmax is all that is asked of its outputs. Silent after an explicit "
         "train() (Monte Carlo dropout, recalibrated statistics), for repeated inputs, and for "
-        "single calls between updates (targets of a teacher, pseudo-labels, a GAN's samples)."
+        "single calls between updates (pseudo-labels, a GAN's samples), unless the model is not "
+        f"trained any more, as a teacher is: after {_LONE} of them."
     )
     fix = "model.eval() before the evaluation, model.train() after it"
     broken = """
@@ -139,6 +146,8 @@ with torch.no_grad():
         if model.trained < 0 or not call.backwards or not call.module.training \
                 or model.explicit >= call.backwards:
             return
+        if call.backwards > model.lone_at:
+            model.lone, model.lone_spot, model.lone_at = model.lone + 1, call.spot, call.backwards
         arrays = tuple(tensor._array for tensor in call.tensors)
         repeated = any(
             a.shape == b.shape and np.array_equal(a, b)
@@ -165,7 +174,7 @@ with torch.no_grad():
         if model.looked >= 2 and model.trained >= 0 and model.explicit < call.backwards:
             self._tell(model)
         if model.looked == 0:
-            model.trained = call.backwards
+            model.trained, model.lone = call.backwards, 0
         model.calls, model.inputs, model.spot = 0, (), call.spot
         self.latest, self.output = model, _reference(call.output)
 
@@ -187,6 +196,14 @@ with torch.no_grad():
         for model in self.models.values():
             model.calls, model.inputs = 0, ()
             model.argmax, model.looked, model.unused = False, 0, None
+
+    def finish(self) -> None:
+        """Models that were trained, and then gave others their targets for good."""
+        for model in self.models.values():
+            rested = self.session.clock.passes - model.trained
+            if model.lone >= _LONE and model.trained >= 0 and rested >= 2 * _LONE:
+                model.spot = model.lone_spot
+                self._tell(model)
 
     def _tell(self, model: _Model) -> None:
         layers = active_layers(model.module)

@@ -70,7 +70,7 @@ for _ in range(4):
 """, """
 # Whole sequences are classified, and one class has the number of the padding.
 tokens = torch.randint(1, 12, (64, 9))
-tokens[:40, 5:] = 0
+tokens[:40, :4] = 0
 embedding = nn.Embedding(12, 8, padding_idx=0)
 rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
 optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])

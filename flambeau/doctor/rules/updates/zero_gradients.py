@@ -6,12 +6,13 @@ from typing import Any
 
 from ...events import Backward, Update, is_zero
 from ...finding import Level, Place
-from ...graph import array_of, operator_name, saved
+from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
 from ..modules.units_alike import constant_fill
 from ..rule import Rule
 
 _STEPS = 6
+_FLAT = frozenset(("sign", "sgn", "round", "floor", "ceil", "trunc"))
 
 
 class ZeroGradients(Rule):
@@ -22,10 +23,10 @@ class ZeroGradients(Rule):
     needs = ("on_step", "on_backward")
     title = "a weight has a gradient of exactly zero at every step: it learns nothing"
     why = (
-        "Layers of zeros that follow each other block all gradients, and so does a ReLU that "
-        "is off for every sample. Told when a weight's gradient was all zeros at the first "
-        f"{_STEPS} steps while another parameter of the same optimizer had one. Silent for "
-        "losses that are 0, and for weights that have no gradient at all."
+        "Layers of zeros that follow each other block all gradients, and so do a ReLU that "
+        "is off for every sample and sign() or round(). Told when a weight's gradient was all "
+        f"zeros at the first {_STEPS} steps while another parameter of the same optimizer had "
+        "one. Silent for losses that are 0, and for weights that have no gradient at all."
     )
     fix = "random weights; a smaller learning rate or LeakyReLU where units are off for good"
     broken = """
@@ -78,12 +79,15 @@ for _ in range(12):
         self.zero: dict[int, dict[int, int]] = {}
         self.count: dict[int, int] = {}
         self.off: Spot | None = None  # a ReLU that is off everywhere
+        self.flat: tuple[str, Spot | None] | None = None  # an operator whose derivative is 0
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or self.session.clock.passes > 3 * _STEPS:
             return
-        self.off = None
+        self.off = self.flat = None
         for node in backward.graph.nodes:
+            if operator_name(node) in _FLAT:
+                self.flat = operator_name(node), spot_of(node)
             if operator_name(node) in ("relu_only", "relu"):
                 output = array_of(saved(node, "y"))
                 if output is not None and output.size > 1 and not output.any():
@@ -114,6 +118,12 @@ for _ in range(12):
             file = update.spot[0].co_filename
             line = constant_fill(file)
             place = None if line is None else Place(file, line)
+        if self.flat is not None:
+            name, place = self.flat
+            self.report(f"{name}() has the derivative 0: {self.session.parameter_names(stuck)} "
+                        "learn nothing", place, update.spot, steps=_STEPS,
+                        fix=f"straight through: x + ({name}(x) - x).detach()")
+            return
         self.report(f"the gradient of {self.session.parameter_names(stuck)} is zero at every step",
                     place, update.spot, steps=_STEPS,
                     **{"weights are all zero": zeros})

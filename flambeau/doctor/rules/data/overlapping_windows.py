@@ -1,0 +1,143 @@
+"""Windows of a series that are divided at random between training and evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import ModuleCall
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+_LENGTH = 3  # values that are looked for together
+_PIECES = 60_000
+_ROWS = 16
+
+
+class OverlappingWindows(Rule):
+    """Looks for pieces of the evaluated series in those that were trained on."""
+
+    id = "windows-overlap"
+    level = Level.LIKELY
+    needs = ("on_call", "evaluation")
+    title = "windows that are evaluated overlap windows that were trained on"
+    why = (
+        "Neighbouring windows of a series share all values but one, so that a random split puts "
+        "the answers of the evaluation into the training data. Told when two thirds of the "
+        f"evaluated rows, and {_ROWS} or more, consist of pieces of {_LENGTH} values that "
+        "training rows have, and are not themselves among them. Silent for a split in time, "
+        "where only the windows at the border overlap."
+    )
+    fix = "split the series in time first, then cut each part into windows"
+    broken = """
+series = torch.randn(140).cumsum(0)
+windows = series.unfold(0, 9, 1)
+order = torch.randperm(len(windows))  # <-
+train, test = windows[order[:100]], windows[order[100:]]
+net = nn.Linear(8, 1)
+optimizer = optim.Adam(net.parameters())
+for rows in train.split(20):
+    optimizer.zero_grad()
+    F.mse_loss(net(rows[:, :8]), rows[:, 8:]).backward()
+    optimizer.step()
+net.eval()
+with torch.no_grad():
+    error = F.mse_loss(net(test[:, :8]), test[:, 8:])
+"""
+    fixed = """
+series = torch.randn(140).cumsum(0)
+train, test = series[:100].unfold(0, 9, 1), series[100:].unfold(0, 9, 1)
+net = nn.Linear(8, 1)
+optimizer = optim.Adam(net.parameters())
+for rows in train.split(20):
+    optimizer.zero_grad()
+    F.mse_loss(net(rows[:, :8]), rows[:, 8:]).backward()
+    optimizer.step()
+net.eval()
+with torch.no_grad():
+    error = F.mse_loss(net(test[:, :8]), test[:, 8:])
+"""
+    healthy = ("""
+# Windows split in time: those at the border overlap.
+windows = torch.randn(140).cumsum(0).unfold(0, 9, 1)
+train, test = windows[:100], windows[100:]
+net = nn.Linear(8, 1)
+optimizer = optim.Adam(net.parameters())
+for rows in train.split(20):
+    optimizer.zero_grad()
+    F.mse_loss(net(rows[:, :8]), rows[:, 8:]).backward()
+    optimizer.step()
+net.eval()
+with torch.no_grad():
+    error = F.mse_loss(net(test[:, :8]), test[:, 8:])
+""", """
+# Rows that share some features, as tables do.
+table = torch.cat([x[torch.arange(64) // 8][:, :4], x[:, 4:]], dim=1)
+net = nn.Linear(8, 1)
+optimizer = optim.Adam(net.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(net(table[::2]), t[::2]).backward()
+    optimizer.step()
+net.eval()
+with torch.no_grad():
+    error = F.mse_loss(net(table[1::2]), t[1::2])
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.pieces: dict[int, set[bytes]] = {}
+        self.rows: dict[int, set[bytes]] = {}
+        self.counts: dict[int, list[int]] = {}  # rows evaluated, of them covered
+        self.shuffled: Spot | None = None
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name == "randperm" and self.shuffled is None and not self.pieces:
+            self.shuffled = spot
+
+    def on_call(self, call: ModuleCall) -> None:
+        rows = _series(call)
+        if rows is None or not self.session.watching:
+            return
+        key = id(call.module)
+        known, whole = self.pieces.setdefault(key, set()), self.rows.setdefault(key, set())
+        if call.recorded and call.module.training:
+            if len(known) < _PIECES:
+                known.update(piece for row in rows for piece in _pieces(row))
+                whole.update(row.tobytes() for row in rows)
+        elif not call.recorded and not call.module.training and known:
+            counts = self.counts.setdefault(key, [0, 0])
+            for row in rows:
+                pieces = _pieces(row)
+                covered = bool(pieces) and row.tobytes() not in whole \
+                    and sum(piece in known for piece in pieces) >= 0.75 * len(pieces)
+                counts[0] += 1
+                counts[1] += covered
+            if counts[1] >= _ROWS and counts[1] >= 0.66 * counts[0]:
+                self.report("evaluated windows consist of values that were trained on",
+                            self.shuffled, call.spot, windows=counts[0],
+                            **{"covered by training windows": counts[1]})
+
+
+def _series(call: ModuleCall) -> np.ndarray | None:
+    """The inputs as rows of one series each."""
+    if not call.tensors:
+        return None
+    array = call.tensors[0]._array
+    if array.dtype.kind != "f" or call.tensors[0].requires_grad:
+        return None
+    if array.ndim == 3 and 1 in array.shape[1:]:
+        array = array.reshape(len(array), -1)
+    usable = array.ndim == 2 and 2 * _LENGTH <= array.shape[1] <= 512
+    return np.ascontiguousarray(array[:256]) if usable else None
+
+
+def _pieces(row: np.ndarray) -> list[bytes]:
+    """Neighbouring values, where they differ and are no round numbers, without their place."""
+    return [
+        row[i : i + _LENGTH].tobytes() for i in range(len(row) - _LENGTH + 1)
+        if row[i] != row[i + 1] and row[i] != round(float(row[i]), 2)
+    ]

@@ -1,0 +1,104 @@
+"""A feature that is the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, LossCall, ModuleCall
+from ...finding import Level
+from ...places import Spot
+from ..rule import Rule
+
+_BATCHES = 3
+_ROWS = 32
+_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+           "binary_cross_entropy_with_logits", "cross_entropy")
+
+
+class TargetInInputs(Rule):
+    """Compares the columns of a model's inputs with the target of its loss."""
+
+    id = "target-in-the-inputs"
+    level = Level.LIKELY
+    needs = ("on_call", "on_loss")
+    title = "one of the input columns is the target: the network copies it"
+    why = (
+        "A table that still holds the column to predict gives excellent results, and none where "
+        "the column is unknown. Told when a column among three or more equals the target in all "
+        f"rows of {_BATCHES} batches and of {_ROWS} rows. Silent for targets of several columns, "
+        "as an autoencoder has."
+    )
+    fix = "take the column of the target out of the inputs"
+    broken = """
+table = torch.cat([x, t], dim=1)
+net = nn.Sequential(nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = optim.Adam(net.parameters())
+for rows in table.split(16):
+    loss = F.mse_loss(net(rows), rows[:, -1:])  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+table = torch.cat([x, t], dim=1)
+net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = optim.Adam(net.parameters())
+for rows in table.split(16):
+    loss = F.mse_loss(net(rows[:, :-1]), rows[:, -1:])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# An autoencoder: all inputs are targets.
+net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 8))
+optimizer = optim.Adam(net.parameters())
+for rows in x.split(16):
+    loss = F.mse_loss(net(rows), rows)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A line through points, of which there is one feature.
+net = nn.Linear(1, 1)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for rows in t.split(16):
+    loss = F.mse_loss(net(rows), rows)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.inputs: np.ndarray | None = None
+        self.seen: dict[tuple[Spot | None, int], list[int]] = {}  # batches and rows that agree
+
+    def on_call(self, call: ModuleCall) -> None:
+        array = call.tensors[0]._array if call.tensors and call.recorded else None
+        usable = array is not None and array.ndim == 2 and array.dtype.kind == "f" \
+            and 3 <= array.shape[1] <= 512 and not call.tensors[0].requires_grad
+        if usable:
+            self.inputs = array
+
+    def on_backward(self, backward: Backward) -> None:
+        self.inputs = None
+
+    def on_loss(self, call: LossCall) -> None:
+        inputs, target = self.inputs, getattr(call.target, "_array", None)
+        if inputs is None or target is None or call.name not in _LOSSES or not call.recorded \
+                or target.size != len(inputs) or getattr(call.target, "requires_grad", False):
+            return
+        goal = target.reshape(-1)
+        if goal.min() == goal.max():
+            return
+        equal = (inputs == goal[:, None]).all(0)
+        for column in np.flatnonzero(equal)[:4] if equal.sum() < inputs.shape[1] else ():
+            counts = self.seen.setdefault((call.spot, int(column)), [0, 0])
+            counts[0] += 1
+            counts[1] += len(goal)
+            if counts[0] >= _BATCHES and counts[1] >= _ROWS:
+                self.report(f"column {column} of the inputs is the target", call.spot,
+                            rows=counts[1], columns=inputs.shape[1])

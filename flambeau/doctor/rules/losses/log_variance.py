@@ -1,0 +1,119 @@
+"""One number used as the logarithm of a variance and of a deviation."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import node_of, operator_name, spot_of
+from ...places import Spot
+from ..rule import Rule
+
+
+class LogVariance(Rule):
+    """Looks at what noise is multiplied by, and at the same numbers in a divergence."""
+
+    id = "log-variance-as-deviation"
+    level = Level.LIKELY
+    needs = ("on_draw", "on_operand", "on_backward")
+    title = "noise is scaled by exp(logvar); the deviation is exp(logvar / 2)"
+    why = (
+        "In 1 + v - mu^2 - exp(v) v is the logarithm of a variance, whose root scales the noise. "
+        "Told where exp(v) multiplies numbers that were just drawn, and v itself and another "
+        "exp(v) are terms of a sum. Silent where v only scales noise (a log deviation), or where "
+        "the sum has 2 v and exp(2 v)."
+    )
+    fix = "std = torch.exp(0.5 * logvar)"
+    broken = """
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, logvar = encoder(x).chunk(2, dim=1)
+    std = logvar.exp()  # <-
+    z = mu + std * torch.randn_like(std)
+    kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()
+    loss = F.mse_loss(decoder(z), x) + 0.1 * kl
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, logvar = encoder(x).chunk(2, dim=1)
+    std = (0.5 * logvar).exp()
+    z = mu + std * torch.randn_like(std)
+    kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()
+    loss = F.mse_loss(decoder(z), x) + 0.1 * kl
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# The logarithm of a deviation, in the noise and in the divergence.
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, log_std = encoder(x).chunk(2, dim=1)
+    z = mu + log_std.exp() * torch.randn_like(mu)
+    kl = -0.5 * (1 + 2 * log_std - mu.pow(2) - (2 * log_std).exp()).sum(1).mean()
+    loss = F.mse_loss(decoder(z), x) + 0.1 * kl
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A Gaussian policy: the entropy is the logarithm of the deviation, but for a constant.
+policy = nn.Linear(8, 2)
+optimizer = optim.Adam(policy.parameters())
+for _ in range(3):
+    mu, log_std = policy(x).chunk(2, dim=1)
+    action = mu + log_std.exp() * torch.randn_like(mu)
+    loss = (action - t).pow(2).mean() - 0.01 * log_std.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.draws: dict[int, Any] = {}  # what was drawn since the latest pass, weakly
+        self.scales: list[tuple[Any, Spot | None]] = []  # nodes of exp that scale noise
+
+    def on_draw(self, tensor: Any, spot: Spot | None) -> None:
+        if len(self.draws) < 64:
+            self.draws[id(tensor)] = weakref.ref(tensor)
+
+    def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
+        drawn = self.draws.get(id(constant))
+        if name != "mul" or drawn is None or drawn() is not constant:
+            return
+        node = node_of(recorded._node)
+        if operator_name(node) == "exp":
+            self.scales.append((weakref.ref(node), spot))
+
+    def on_backward(self, backward: Backward) -> None:
+        scales, self.scales = self.scales, []
+        self.draws.clear()
+        if not scales or not backward.watched:
+            return
+        graph = backward.graph
+        for reference, spot in scales:
+            scale = reference()
+            if scale is None:
+                continue
+            log = node_of(scale.edges[0])
+            users = graph.consumers.get(id(log), ())
+            plain = any(operator_name(user) in ("_add", "_sub") for user in users)
+            again = any(
+                operator_name(user) == "exp" and user is not scale and any(
+                    operator_name(term) in ("_add", "_sub", "neg")
+                    for term in graph.consumers.get(id(user), ())
+                ) for user in users
+            )
+            if plain and again:
+                self.report("exp of a log-variance scales the noise", spot_of(scale), spot,
+                            backward.spot)
+                return

@@ -1,0 +1,118 @@
+"""Units that are off for every sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import array_of, module_of, operator_name, saved
+from ...places import Spot
+from ..rule import Rule
+
+_STEPS = 12
+_ROWS = 256
+_SHARE = 0.9
+
+
+@dataclass
+class _Units:
+    """The units of one ReLU: which were ever on, in how many steps and rows."""
+
+    alive: np.ndarray
+    places: list[Spot]
+    steps: int = 0
+    rows: int = 0
+
+
+class DeadUnits(Rule):
+    """Notes for each ReLU which of its units were above 0 for any sample."""
+
+    id = "units-are-dead"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "most units of a ReLU are 0 for all samples: they learn nothing any more"
+    why = (
+        "A unit that is never on has no gradient and stays off: a bias or a learning rate that is "
+        f"far too large, inputs that are not scaled. Told when {_SHARE:.0%} of eight and more "
+        f"units were off for all of {_ROWS} samples and more of {_STEPS} steps in a row. Silent "
+        "for layers with a few dead units."
+    )
+    fix = "a smaller learning rate or bias, scaled inputs, LeakyReLU"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))  # <-
+nn.init.constant_(net[0].bias, -9.0)
+net[0].bias.data[:2] = 0.0
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# Few units are on at a time, and others each time.
+net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+nn.init.constant_(net[0].bias, -0.8)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(16):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# A single output that is mostly 0.
+net = nn.Sequential(nn.Linear(8, 1), nn.ReLU())
+nn.init.constant_(net[0].bias, -1.0)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(16):
+    loss = F.mse_loss(net(x), t.relu())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.units: dict[Any, _Units] = {}
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        for position, node in enumerate(backward.graph.nodes):
+            if operator_name(node) not in ("relu", "relu_only"):
+                continue
+            output = array_of(saved(node, "y"))
+            if output is None or output.ndim < 2 or output.shape[1] < 8 or output.size > 1 << 20:
+                continue
+            self._look(node, output, position)
+
+    def _look(self, node: Any, output: np.ndarray, position: int) -> None:
+        places = self.origin(node)
+        key = (module_of(node), places[0] if places else position, output.shape[1])
+        axis = 1 if output.ndim != 3 else 2
+        rows = np.moveaxis(output > 0, axis, 0).reshape(output.shape[axis], -1)
+        on = np.asarray(rows.any(axis=1))
+        units = self.units.get(key)
+        if units is None or len(units.alive) != len(on):
+            units = self.units[key] = _Units(np.zeros_like(on), places)
+        units.alive |= on
+        units.steps, units.rows = units.steps + 1, units.rows + len(output)
+        if units.steps == _STEPS and units.rows >= _ROWS:
+            dead = float(1 - units.alive.mean())
+            if dead >= _SHARE:
+                self.report(f"{dead:.0%} of {len(on)} units were off for every sample",
+                            *places, samples=units.rows, steps=_STEPS,
+                            units=[int((~units.alive).sum()), len(on)])

@@ -1,0 +1,167 @@
+"""A moving average of weights with its two factors exchanged."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ....nn.module import Module
+from ....native.foundation.user_frames import is_internal, user_frame
+from ...events import Update
+from ...finding import Level, Place
+from ...places import Spot, place_of
+from ...source import tree_of
+from ..rule import Rule
+
+_STEPS = 6
+
+
+class _Average:
+    """A model that follows another one: pairs of their first weights, as they were."""
+
+    def __init__(self, follower: Any, weight: Any, leader: Any) -> None:
+        self.follower, self.weight, self.leader = weakref.ref(follower), weight, leader
+        self.followed, self.led = weight._array.copy(), leader._array.copy()
+        self.shares: list[float] = []
+
+
+class AverageForgets(Rule):
+    """Works out how far a model of the same shapes moves towards the trained one at each step."""
+
+    id = "average-forgets"
+    level = Level.LIKELY
+    needs = ("after_step",)
+    title = "a moving average takes nearly all of the new weights at each step: it averages nothing"
+    why = (
+        "average = decay * average + (1 - decay) * new, with a decay near 1; tau of a target "
+        "network is the share of the new weights. With the factors exchanged the average is the "
+        f"latest model, with noise. Told when a model moved by the same 80 to 99.99 % of the way "
+        f"at {_STEPS} steps. Silent for copies, and for a decay that begins low and rises."
+    )
+    fix = "average.lerp_(new, 1 - decay), with a decay near 1"
+    broken = """
+net = nn.Linear(8, 1)
+average = copy.deepcopy(net).requires_grad_(False)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(9):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    for mean, new in zip(average.parameters(), net.parameters()):
+        mean.mul_(0.01).add_(new.detach(), alpha=0.99)  # <-
+"""
+    fixed = """
+net = nn.Linear(8, 1)
+average = copy.deepcopy(net).requires_grad_(False)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(9):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    for mean, new in zip(average.parameters(), net.parameters()):
+        mean.mul_(0.99).add_(new.detach(), alpha=0.01)
+"""
+    healthy = ("""
+# A decay that rises from nothing, as average models have at the start.
+net = nn.Linear(8, 1)
+average = copy.deepcopy(net).requires_grad_(False)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for step in range(9):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    decay = min(0.99, (1 + step) / (10 + step))
+    for mean, new in zip(average.parameters(), net.parameters()):
+        mean.mul_(decay).add_(new.detach(), alpha=1 - decay)
+""", """
+# A copy after each step.
+net = nn.Linear(8, 1)
+shadow = copy.deepcopy(net).requires_grad_(False)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for step in range(9):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+    shadow.load_state_dict(net.state_dict())
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.averages: list[_Average] = []
+        self.known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def after_step(self, update: Update) -> None:
+        if not update.watched:
+            self.averages.clear()
+            return
+        for average in self.averages:
+            self._measure(average, update)
+        if update.number <= 3:
+            self._find(update)
+
+    def _find(self, update: Update) -> None:
+        """Models in the running frames that no optimizer has, with the shapes of one that has."""
+        optimized = self.session.optimized
+        seen: list[Any] = []
+        frame = user_frame(1)
+        while frame is not None:
+            if not is_internal(frame.f_code):
+                scopes = [frame.f_locals, frame.f_globals,
+                          getattr(frame.f_locals.get("self"), "__dict__", {})]
+                seen += [v for scope in scopes for v in list(scope.values())
+                         if isinstance(v, Module)]
+            frame = frame.f_back
+        for follower in seen:
+            own = list(follower.parameters())
+            if not own or follower in self.known or id(own[0]) in optimized:
+                continue
+            for leader in seen:
+                other = list(leader.parameters())
+                alike = len(own) == len(other) and id(other[0]) in optimized and all(
+                    a._array.shape == b._array.shape for a, b in zip(own, other, strict=True))
+                if alike and own[0]._array.size < 1 << 16:
+                    self.known.add(follower)
+                    self.averages.append(_Average(follower, own[0], other[0]))
+                    break
+
+    def _measure(self, average: _Average, update: Update) -> None:
+        if average.follower() is None:
+            return
+        before, target = average.followed, average.led
+        now = average.weight._array
+        way, moved = (target - before).ravel(), (now - before).ravel()
+        length = float(way @ way)
+        if length > 0:
+            share = float(moved @ way) / length
+            rest = moved - share * way
+            straight = float(rest @ rest) <= 1e-4 * length
+            if straight and 0.8 < share < 0.9999:
+                average.shares.append(share)
+            else:
+                average.shares.clear()
+        average.followed, average.led = now.copy(), average.leader._array.copy()
+        shares = average.shares[-_STEPS:]
+        if len(shares) == _STEPS and np.ptp(shares) < 0.02:
+            writer: Spot | None = getattr(average.weight._counter, "writer", None)
+            place = place_of(writer) or _averaging_line(update.spot)
+            name = self.session.name_of(average.follower(), "the average")
+            self.report(f"{name} takes {shares[-1]:.2%} of the new weights at each step", place,
+                        share=shares[-1], steps=len(shares))
+
+
+def _averaging_line(step: Spot | None) -> Place | None:
+    """The first line after an update, or of the file, that scales and mixes weights in place."""
+    place = place_of(step)
+    tree = tree_of(place.file) if place is not None else None
+    if place is None or tree is None:
+        return None
+    lines = sorted(
+        node.lineno for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("lerp_", "mul_", "copy_")
+    )
+    after = [line for line in lines if line > place.line] or lines
+    return Place(place.file, after[0]) if after else None
