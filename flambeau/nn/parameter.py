@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
+from ..native.foundation.user_frames import noted
 from ..ops.interception.torch_function import _disabled_torch_function_impl
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
@@ -54,6 +55,12 @@ class Parameter(Tensor, metaclass=_ParameterType):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = ops.empty(0)
+        if requires_grad and data._array.dtype.kind not in "fcV":
+            raise noted(
+                RuntimeError(
+                    "Only Tensors of floating point and complex dtype can require gradients"),
+                f"This one is of dtype {data.dtype}: requires_grad=False, or data.float().",
+            )
         if data.__class__ is Tensor or data.__class__ is Parameter:
             return data._alias(cls).requires_grad_(requires_grad)
         result: Any = data.detach().requires_grad_(requires_grad)

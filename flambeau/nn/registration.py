@@ -10,6 +10,8 @@ import inspect
 from collections import OrderedDict
 from typing import Any
 
+from ..native.foundation.user_frames import noted
+from ..ops.core.registry import PUBLIC
 from ..tensor import Tensor
 from . import global_hooks
 from .members import Members
@@ -35,6 +37,17 @@ class _Changes:
 
 CHANGES = _Changes()
 CHANGES.count = 0
+
+
+def _not_a_module(thing: Any) -> TypeError:
+    """The error for what is added to a module and is none; functions have modules beside them."""
+    public = next((name for name, value in PUBLIC["torch"].items() if value is thing), None)
+    if public is None:
+        return TypeError(f"{_typename(thing)} is not a Module subclass")
+    return noted(
+        TypeError(f"torch._VariableFunctionsClass.{public} is not a Module subclass"),
+        f"torch.{public} is a function: add its module, as nn.ReLU() is that of torch.relu.",
+    )
 
 
 def _typename(x: Any) -> str:
@@ -123,7 +136,7 @@ class Registration(Members):
     def add_module(self, name: str, module: Any) -> None:
         """Adds a submodule; None keeps the name for one that is not there."""
         if not isinstance(module, Registration) and module is not None:
-            raise TypeError(f"{_typename(module)} is not a Module subclass")
+            raise _not_a_module(module)
         CHANGES.count += 1
         if not isinstance(name, str):
             raise TypeError(f"module name should be a string. Got {_typename(name)}")

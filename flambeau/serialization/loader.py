@@ -161,10 +161,13 @@ def _explain(message: str) -> str:
     if "was not an allowed global by default" in message:
         return (
             "Weights only load failed. This file can still be loaded, to do so you have two "
-            "options, do those steps only if you trust the source of the checkpoint.\n"
+            "options, \x1b[1mdo those steps only if you trust the source of the checkpoint\x1b[0m. "
+            "\n"
             f"\t(1) {UNSAFE_MESSAGE}\n"
             "\t(2) Alternatively, to load with `weights_only=True` please check the recommended "
-            f"steps in the following error message.\n\tWeightsUnpickler error: {message}"
+            f"steps in the following error message.\n\tWeightsUnpickler error: {message}\n\n"
+            "Check the documentation of torch.load to learn more about types accepted by default "
+            "with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
         )
     return f"Weights only load failed. {UNSAFE_MESSAGE}\n\n{message}"
 

@@ -492,8 +492,9 @@ class Tensor(Methods, metaclass=_TensorType):
             )
         if value._array.shape != self._array.shape:
             raise RuntimeError(
-                f"assigned grad has data of a different size: {list(value.shape)}, the tensor "
-                f"has {list(self.shape)}"
+                f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
+                f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor are "
+                "the same size"
             )
 
     @property

@@ -94,13 +94,16 @@ def on_meta(device: Any) -> bool:
     return where is not _CPU
 
 
-def numpy_dtype(dtype: Dtype | None) -> np.dtype:
-    """NumPy's counterpart of a dtype; the default dtype's for None."""
+def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
+    """NumPy's counterpart of a dtype; the default dtype's for None. Errors name the function."""
     if dtype is None:
         return _default_dtype.floating.numpy
     wanted = as_dtype(dtype)
     if not isinstance(wanted, Dtype):
-        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+        caller = f"{function}(): " if function else ""
+        raise TypeError(
+            f"{caller}argument 'dtype' must be torch.dtype, not {type(dtype).__name__}"
+        )
     return wanted.numpy
 
 
@@ -148,7 +151,7 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
             size = (_only_size(name, named),)
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
             size = shape_of(size)
-        kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype)
+        kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
             return _sparse(name, size, kind, layout, requires_grad)
         if out is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.overlap import check_operands
@@ -27,8 +28,9 @@ _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 def _indices(index: Array, name: str) -> Array:
     if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
-        raise RuntimeError(
-            f"{name}(): Expected dtype int32/int64 for index, got {FROM_NUMPY[index.dtype]}"
+        raise noted(
+            RuntimeError(f"{name}(): Expected dtype int32/int64 for index"),
+            f"The index is {FROM_NUMPY[index.dtype]}: index.long() makes it int64.",
         )
     return index
 
@@ -173,9 +175,10 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
         if src.ndim and index.ndim:
             _fits(name, index, src.shape, at, False, "src")
         if src.dtype != input.dtype:
-            raise RuntimeError(
-                f"{name}(): Expected self.dtype to be equal to src.dtype "
-                f"({FROM_NUMPY[input.dtype]} and {FROM_NUMPY[src.dtype]})"
+            raise noted(
+                RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype"),
+                f"self is {FROM_NUMPY[input.dtype]} and src {FROM_NUMPY[src.dtype]}: "
+                "src.to(self.dtype).",
             )
     _within(index, input.shape[at] if input.ndim else 1, at)
     return at

@@ -217,8 +217,11 @@ def pad(input, pad, mode="constant", value=None):
     axes = len(pad) // 2
     if axes not in (1, 2, 3) or len(shape) not in (axes + 1, axes + 2):
         raise NotImplementedError(
-            f"Padding size {len(pad)} is not supported for {len(shape)}D input tensor: other than "
-            "constant padding takes 2 numbers for 2D or 3D input, 4 for 3D or 4D, 6 for 4D or 5D"
+            f"Padding size {len(pad)} is not supported for {len(shape)}D input tensor.\n"
+            "Supported combinations for non-constant padding:\n"
+            "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+            "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+            "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
     _check_borders(input, pad, mode)
     return _padded(input, pad, mode)

@@ -13,7 +13,7 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import Generator, default_generator
 
-from ...native.foundation.user_frames import warn
+from ...native.foundation.user_frames import noted, warn
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
@@ -85,8 +85,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __init__(self, *tensors: Tensor) -> None:
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
-            raise AssertionError(
-                f"Size mismatch between tensors: first dimensions {[t.size(0) for t in tensors]}"
+            raise noted(
+                AssertionError("Size mismatch between tensors"),
+                f"Their first dimensions are {[t.size(0) for t in tensors]}.",
             )
         self.tensors = tensors
 
@@ -310,9 +311,9 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_from_fractions(total, lengths)
     if sum(lengths) != total:
-        raise ValueError(
-            "Sum of input lengths does not equal the length of the input dataset! "
-            f"{sum(lengths)} and {total}"
+        raise noted(
+            ValueError("Sum of input lengths does not equal the length of the input dataset!"),
+            f"The lengths add up to {sum(lengths)}, and the dataset has {total} samples.",
         )
     indices = ops.randperm(sum(lengths), generator=generator).tolist()
     ends = itertools.accumulate(lengths)
