@@ -97,7 +97,10 @@ def _distributions(session: Session) -> Iterator[tuple[Any, Observer]]:
              if isinstance(kind, type) and issubclass(kind, package.Distribution)}
     for kind in (package.Categorical, package.Bernoulli):
         yield kind.__init__, _of_logits(session)
-    for name, observer in (("sample", _sample(session)), ("log_prob", _log_prob(session))):
+    for name, observer in (
+        ("sample", _sample(session)), ("log_prob", _log_prob(session)),
+        ("entropy", _entropy(session)),
+    ):
         yield from ((function, observer) for function in {
             vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
         })
@@ -374,3 +377,13 @@ def _log_prob(session: Session) -> Observer:
         return result
 
     return log_prob
+
+
+def _entropy(session: Session) -> Observer:
+    def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor):
+            session.emit("on_entropy", result, here())
+        return result
+
+    return entropy

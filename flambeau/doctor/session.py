@@ -283,6 +283,7 @@ LACKING = {
     "on_distribution": "no distribution was made of logits",
     "on_sample": "no distribution with trained parameters was sampled",
     "on_log_prob": "log_prob was not called",
+    "on_entropy": "no entropy was computed",
     "on_operand": "nothing that has no gradient was combined with what has one",
     "on_best": "neither argmax nor max along an axis was called",
     "on_moved": "nothing was flipped, rotated or rolled",

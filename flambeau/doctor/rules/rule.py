@@ -41,7 +41,8 @@ class Rule:
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
-        "on_log_prob", "on_mask", "on_operand", "on_best", "on_moved", "on_draw", "finish",
+        "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_best", "on_moved", "on_draw",
+        "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -181,6 +182,9 @@ class Rule:
 
     def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
         """log_prob() of a distribution was computed, while watched."""
+
+    def on_entropy(self, result: Any, spot: Spot | None) -> None:
+        """entropy() of a distribution was computed, while watched."""
 
     def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
         """A recorded operator of two tensors had one without a gradient, while watched."""

@@ -75,6 +75,8 @@ for step in range(8):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.classes: list[int] = []  # of each batch; -1 where it has several
+        self.rising = 0  # batches whose labels go on where the one before ended, in order
+        self.last = -1
         self.loader: Spot | None = None
         self.pending: list[tuple[LossCall, np.ndarray]] = []
 
@@ -99,7 +101,15 @@ for step in range(8):
         call, labels = pending[0]
         first = int(labels[0])
         self.classes.append(first if bool((labels == first).all()) else -1)
+        several = len(np.unique(labels)) > 1
+        self.rising += bool((np.diff(labels) >= 0).all() and (first >= self.last or not several))
+        self.last = int(labels[-1])
         if len(self.classes) < _BATCHES:
+            return
+        if self.rising >= 0.85 * len(self.classes) and -1 in self.classes \
+                and len({*self.classes} - {-1}) > 1:
+            self.report("the labels of the batches are in order", self.loader, call.spot,
+                        **{"batches in order": f"{self.rising} of {len(self.classes)}"})
             return
         single = [c for c in self.classes if c >= 0]
         kinds = set(single)

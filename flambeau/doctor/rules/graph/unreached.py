@@ -11,7 +11,8 @@ from ..rule import Rule
 
 _STEPS = 5
 _OTHERS = {"graph-cut", "layer-never-used", "optimizer-of-other-parameters", "result-discarded",
-           "parameter-in-no-optimizer", "modules-in-a-list"}
+           "parameter-in-no-optimizer", "modules-in-a-list", "step-without-gradients",
+           "gradients-discarded"}
 
 
 class Unreached(Rule):

@@ -8,9 +8,10 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
+from ...graph import RESHAPES, node_of, operator_name, spot_of
 from ...places import Spot, place_of
 from ..rule import Rule
+from .term_of_wrong_sign import signed_terms
 
 _REWARD = re.compile(r"\b(\w*(adv|reward|return|gain)\w*|rets?|R|G|gae)\b", re.IGNORECASE)
 _COST = re.compile(r"cost|regret|penalty|neg|minus|loss_?es\b", re.IGNORECASE)
@@ -94,39 +95,11 @@ for _ in range(4):
         ):
             return
         for root in backward.roots:
-            self._follow(node_of(root), 1, 0, backward)
-
-    def _follow(self, node: Any, sign: int, depth: int, backward: Backward) -> None:
-        """Goes down from the root through what only scales and adds."""
-        if not hasattr(node, "edges") or depth > 12:
-            return
-        name = operator_name(node)
-        below = [(node_of(edge), 1) for edge in node.edges if edge is not None]
-        if name == "neg":
-            below = [(child, -1) for child, _ in below]
-        elif name == "_sub" and len(node.edges) == 2:
-            sides = zip(node.edges, (1, -1), strict=True)
-            below = [(node_of(edge), factor) for edge, factor in sides if edge is not None]
-        elif name == "mul" and len(below) == 1:
-            factor = self._factor(node)
-            if factor is None:  # a tensor of several numbers
-                if sign > 0 and self._is_log(below[0][0]):
+            for node, sign in signed_terms(node_of(root)):
+                below = [node_of(edge) for edge in node.edges if edge is not None]
+                if sign > 0 and operator_name(node) == "mul" and len(below) == 1 \
+                        and self._is_log(below[0]):
                     self._judge(node, backward)
-                return
-            below = [(below[0][0], factor)]
-        elif name not in RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}:
-            return
-        for child, factor in below:
-            self._follow(child, sign * factor, depth + 1, backward)
-
-    def _factor(self, node: Any) -> int | None:
-        arrays = [array for name, array in saved_arrays(node) if name in ("input", "other")]
-        if not arrays:
-            number = saved(node, "other")
-            return None if not isinstance(number, (int, float)) else (1 if number > 0 else -1)
-        if arrays[0].size > 1:
-            return None
-        return 1 if float(arrays[0].reshape(-1)[0]) > 0 else -1
 
     def _is_log(self, node: Any) -> bool:
         while hasattr(node, "edges"):

@@ -1,0 +1,192 @@
+"""A divergence or an entropy that comes into the loss with the wrong sign."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
+from ...places import Spot
+from ..rule import Rule
+
+_SUMS = RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}
+
+
+def signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
+    """The nodes below a root through sums, means and factors, each with the sign it comes in."""
+    stack = [(root, 1)]
+    while stack and limit:
+        node, sign = stack.pop()
+        if not hasattr(node, "edges"):
+            continue
+        limit -= 1
+        yield node, sign
+        name = operator_name(node)
+        below = [node_of(edge) for edge in node.edges if edge is not None]
+        if name == "neg":
+            stack.append((below[0], -sign))
+        elif name == "_sub" and len(node.edges) == 2:
+            sides = zip(node.edges, (sign, -sign), strict=True)
+            stack += [(node_of(edge), factor) for edge, factor in sides if edge is not None]
+        elif name == "_sub" and len(below) == 1 and saved(node, "other") is None:
+            stack.append((below[0], sign))
+        elif name == "mul" and len(below) == 1:
+            factor = _factor(node)
+            if factor:
+                stack.append((below[0], sign * factor))
+        elif name in _SUMS:
+            stack += [(child, sign) for child in below]
+
+
+def _factor(node: Any) -> int:
+    """The sign of a number that is multiplied by; 0 for anything else."""
+    arrays = [array for name, array in saved_arrays(node) if name in ("input", "other")]
+    if arrays:
+        values = arrays[0].reshape(-1)
+        return 0 if len(values) != 1 else (1 if values[0] > 0 else -1)
+    number = saved(node, "other")
+    return 0 if not isinstance(number, (int, float)) else (1 if number > 0 else -1)
+
+
+class TermOfWrongSign(Rule):
+    """Follows the signs from the root of a backward pass to entropies and divergences."""
+
+    id = "term-of-wrong-sign"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "a term of the loss has the wrong sign: what is to grow shrinks, or the reverse"
+    why = (
+        "1 + v - mu^2 - exp(v) is never positive: minimised, it falls without end, so that the "
+        "divergence is -0.5 of it. The entropy of a policy, beside log_prob times an advantage, "
+        "is to be large, and is subtracted. Told where such a term comes into the loss with a "
+        "positive sign. Silent for an entropy without a policy's term (a confident classifier)."
+    )
+    fix = "kl = -0.5 * (1 + logvar - mu**2 - logvar.exp()); loss = policy - weight * entropy"
+    broken = """
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, logvar = encoder(x).chunk(2, dim=1)
+    z = mu + (0.5 * logvar).exp() * torch.randn_like(mu)
+    kl = 0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()  # <-
+    loss = F.mse_loss(decoder(z), x) + kl
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, logvar = encoder(x).chunk(2, dim=1)
+    z = mu + (0.5 * logvar).exp() * torch.randn_like(mu)
+    kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()
+    loss = F.mse_loss(decoder(z), x) + kl
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A classifier is to be sure of samples without labels: their entropy is minimised.
+net = nn.Linear(8, 3)
+optimizer = optim.Adam(net.parameters())
+for _ in range(3):
+    entropy = torch.distributions.Categorical(logits=net(-x)).entropy().mean()
+    loss = F.cross_entropy(net(x), y) + 0.1 * entropy
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# The evidence is maximised: the divergence is subtracted from it.
+encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for _ in range(3):
+    mu, logvar = encoder(x).chunk(2, dim=1)
+    z = mu + (0.5 * logvar).exp() * torch.randn_like(mu)
+    kl = 0.5 * (mu.pow(2) + logvar.exp() - 1 - logvar).sum(1).mean()
+    evidence = -F.mse_loss(decoder(z), x) - kl
+    optimizer.zero_grad()
+    (-evidence).backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.entropies: list[tuple[Any, Spot | None]] = []  # nodes, weakly
+        self.logs: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
+        node = node_of(getattr(result, "_node", None))
+        if node is not None and not getattr(value, "requires_grad", False):
+            self.logs.add(node)
+
+    def on_entropy(self, result: Any, spot: Spot | None) -> None:
+        node = node_of(getattr(result, "_node", None))
+        if node is not None:
+            self.entropies.append((weakref.ref(node), spot))
+
+    def on_backward(self, backward: Backward) -> None:
+        entropies, self.entropies = self.entropies, []
+        if not backward.watched or len(backward.roots) != 1 or any(
+            group.get("maximize") for o in list(self.session.optimizers) for group in o.param_groups
+        ):
+            return
+        terms = list(signed_terms(node_of(backward.roots[0])))
+        policy = any(self._weighted_log(node) for node, _ in terms)
+        for node, sign in terms:
+            spots = [spot for reference, spot in entropies if reference() is node]
+            if spots and sign > 0 and policy:
+                self.report("the entropy of a policy is minimised",
+                            self._sum_of(node, terms) or spots[0], spots[0], backward.spot)
+            if sign > 0 and operator_name(node) == "_sub" and _is_negative_divergence(node):
+                self.report("1 + v - mu^2 - exp(v) comes into the loss with a positive sign",
+                            spot_of(node), backward.spot)
+
+    def _sum_of(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
+        """The line that adds a term to the others."""
+        below, sums = node, [n for n, _ in terms if operator_name(n) in ("_add", "_sub")]
+        for _ in range(6):
+            users = [n for n, _ in terms if any(node_of(e) is below for e in n.edges if e)]
+            if not users:
+                return None
+            below = users[0]
+            if below in sums:
+                return spot_of(below)
+        return None
+
+    def _weighted_log(self, node: Any) -> bool:
+        if operator_name(node) not in ("mul", "minimum"):
+            return False
+        return any(below in self.logs for below in _chain(node))
+
+
+def _chain(node: Any) -> Iterator[Any]:
+    """What a product is made of, through reshapes, sums and negations."""
+    stack, limit = [node], 24
+    while stack and limit:
+        limit -= 1
+        node = stack.pop()
+        if hasattr(node, "edges"):
+            yield node
+            stack += [node_of(edge) for edge in node.edges if edge is not None]
+
+
+def _is_negative_divergence(node: Any) -> bool:
+    """Whether a node is `... + v - exp(v)` with nothing but sums in front."""
+    sides = [node_of(edge) for edge in node.edges if edge is not None]
+    if len(sides) != 2 or not hasattr(sides[1], "edges") or operator_name(sides[1]) != "exp":
+        return False
+    log = node_of(sides[1].edges[0])
+    stack = [sides[0]]
+    while stack:
+        left = stack.pop()
+        if left is log:
+            return True
+        if hasattr(left, "edges") and operator_name(left) in ("_add", "_sub"):
+            stack += [node_of(edge) for edge in left.edges[:1] if edge is not None]
+            if operator_name(left) == "_add":
+                stack += [node_of(edge) for edge in left.edges[1:] if edge is not None]
+    return False

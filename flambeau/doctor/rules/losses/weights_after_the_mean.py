@@ -1,0 +1,89 @@
+"""Weights of the samples that multiply a mean over them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ...events import Backward, LossCall
+from ...finding import Level
+from ...graph import node_of
+from ...places import Spot
+from ..rule import Rule
+
+
+class WeightsAfterMean(Rule):
+    """Looks at what is multiplied with a loss that has been reduced to one number."""
+
+    id = "weights-after-the-mean"
+    level = Level.LIKELY
+    needs = ("on_loss", "on_operand")
+    title = "a weight or mask for each sample multiplies the mean loss: it weighs nothing"
+    why = (
+        "The loss is one number by then, and the product is that number times the mean of the "
+        "weights: every sample counts alike. Told where a loss that was reduced over a batch is "
+        "multiplied by a tensor of as many entries as the batch has samples or targets, which "
+        "has no gradient."
+    )
+    fix = "reduction='none', then (loss * weight).mean()"
+    broken = """
+net, weight = nn.Linear(8, 3), torch.rand(64)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = (F.cross_entropy(net(x), y) * weight).mean()  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net, weight = nn.Linear(8, 3), torch.rand(64)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = (F.cross_entropy(net(x), y, reduction="none") * weight).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# One number as a weight.
+net, weight = nn.Linear(8, 3), torch.tensor([0.5])
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = (F.cross_entropy(net(x), y) * weight).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Weights of several losses.
+net, weights = nn.Linear(8, 3), torch.tensor([0.5, 0.25])
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    losses = torch.stack([F.cross_entropy(net(x), y), F.cross_entropy(net(-x), y)])
+    loss = (losses * weights).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.losses: list[tuple[Any, set[int]]] = []  # nodes, weakly; numbers of samples
+
+    def on_loss(self, call: LossCall) -> None:
+        node = node_of(getattr(call.result, "_node", None))
+        target = getattr(call.target, "_array", None)
+        if node is not None and call.result._array.ndim == 0 and call.values.ndim:
+            sizes = {call.values.size, len(call.values), 0 if target is None else target.size}
+            self.losses.append((weakref.ref(node), sizes - {0, 1}))
+
+    def on_backward(self, backward: Backward) -> None:
+        self.losses.clear()
+
+    def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
+        if name != "mul" or recorded._array.ndim or constant._array.size < 2:
+            return
+        node = node_of(recorded._node)
+        for reference, sizes in self.losses:
+            if reference() is node and constant._array.size in sizes:
+                self.report("a mean over the batch is multiplied by a weight for each sample", spot,
+                            weights=constant._array.size)

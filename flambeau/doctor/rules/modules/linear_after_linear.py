@@ -1,0 +1,116 @@
+"""Wide linear layers with nothing in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import RESHAPES, module_of, node_of, operator_name, spot_of
+from ..rule import Rule
+
+
+class LinearAfterLinear(Rule):
+    """Looks for linear layers that are fed by a wider result of linear layers."""
+
+    id = "no-activation-between-layers"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "a linear layer follows a wide linear layer: without an activation they are one layer"
+    why = (
+        "The product of two linear maps is a linear map. Told where a Linear goes straight into "
+        "another one of the same Sequential or forward method and is wider than the input of the "
+        "first and the output of the last: its width serves nothing. Silent for narrow layers in "
+        "between (low rank, linear autoencoders), for equal widths, and between networks."
+    )
+    fix = "an activation in between: nn.ReLU(), or F.relu(...)"
+    broken = """
+net = nn.Sequential(nn.Linear(8, 32), nn.Linear(32, 3))  # <-
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = """
+net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    healthy = ("""
+# A linear autoencoder: the narrow layer is the point.
+net = nn.Sequential(nn.Linear(8, 2), nn.Linear(2, 8))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    loss = F.mse_loss(net(x), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Another loss uses the wide layer with an activation.
+wide, head, other = nn.Linear(8, 32), nn.Linear(32, 3), nn.Linear(32, 1)
+optimizer = optim.SGD(nn.ModuleList([wide, head, other]).parameters(), lr=0.1)
+for _ in range(4):
+    h = wide(x)
+    loss = F.cross_entropy(head(h), y) + F.mse_loss(other(torch.relu(h)), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        graph = backward.graph
+        inner: set[int] = set()  # nodes of chains that were judged
+        for node in reversed(graph.nodes):
+            if id(node) in inner or operator_name(node) != "linear":
+                continue
+            chain = [node]
+            while (below := _input(chain[-1])) is not None \
+                    and len(graph.consumers.get(id(below), ())) == 1 \
+                    and self._in_one_network(below, chain[-1]):
+                chain.append(below)
+            inner.update(map(id, chain))
+            weights = [_weight(link) for link in chain[::-1]]
+            if len(chain) == 1 or any(weight is None for weight in weights):
+                continue
+            widths = [weights[0].shape[1], *(weight.shape[0] for weight in weights)]
+            if min(widths[1:-1]) > max(widths[0], widths[-1]):
+                self.report("nothing but a linear layer follows a wide linear layer",
+                            *self.origin(chain[-1]), spot_of(chain[-2]), widths=widths)
+
+    def _in_one_network(self, below: Any, node: Any) -> bool:
+        """Whether two layers follow each other in a Sequential, or in one forward method."""
+        first, second = module_of(below), module_of(node)
+        for root in list(self.session.roots):
+            for owner in root.modules():
+                children = list(owner._modules.values())
+                if first in children and second in children:
+                    if type(owner).__name__ == "Sequential":
+                        return children.index(second) == children.index(first) + 1
+                    spots = spot_of(below), spot_of(node)
+                    return all(s is not None and s[0].co_name == "forward" for s in spots)
+        return False
+
+
+def _input(node: Any) -> Any:
+    """The linear node that a linear node's input comes straight from."""
+    if operator_name(node) != "linear" or not node.edges or node.edges[0] is None:
+        return None
+    below = node_of(node.edges[0])
+    while hasattr(below, "edges") and operator_name(below) in RESHAPES and below.edges:
+        below = node_of(below.edges[0])
+    return below if hasattr(below, "edges") and operator_name(below) == "linear" else None
+
+
+def _weight(node: Any) -> Any:
+    """The weight of an nn.Linear that recorded a node."""
+    layer = module_of(node)
+    weight = getattr(layer, "weight", None)
+    return weight._array if type(layer).__name__ == "Linear" and weight is not None else None
