@@ -63,6 +63,7 @@ class Session:
         self.error: str | None = None  # what ended the program early
         self.watching = False
         self.resting = False  # nothing of a step is observed
+        self.rested = False  # whether it ever was so: what was never seen may have happened
         self.compiled = False  # whether the program has compiled functions
         self.step_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.trusted_from = 0  # the update from which on rules know what happened before
@@ -134,7 +135,8 @@ class Session:
         from . import patches
 
         if not self.resting:
-            self.resting, self.watching = True, False
+            self.resting = self.rested = True
+            self.watching = False
             patches.watch_steps(False)
 
     def wake(self) -> None:

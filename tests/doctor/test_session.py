@@ -220,3 +220,20 @@ def test_explain() -> None:
     assert doctor.explain("eval-forgotten").startswith("### eval-forgotten")
     with pytest.raises(ValueError, match="did you mean no-zero-grad"):
         doctor.explain("no-zero-gard")
+
+
+def test_what_was_not_observed_is_no_evidence() -> None:
+    """An optimizer whose steps fell into a rest is not one that makes no step."""
+    first, second = (nn.Linear(2, 1) for _ in range(2))
+    with doctor.Doctor(quiet=True) as watcher:
+        early = torch.optim.SGD(first.parameters(), lr=0.1)
+        late = torch.optim.SGD(second.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(late, 0.9)
+        for model, optimizer in ((first, early), (second, late)):
+            for _ in range(12):
+                optimizer.zero_grad()
+                model(torch.ones(4, 2)).square().mean().backward()
+                optimizer.step()
+            watcher.session.rest()
+        schedule.step()
+    assert not [f for f in watcher.mistakes if f.id == "scheduler-without-effect"]

@@ -109,7 +109,7 @@ for step in range(8):
         self.ran.clear()
 
     def finish(self) -> None:
-        if self.updates < _STEPS or self.session.error is not None:
+        if self.updates < _STEPS or self.session.error is not None or self.session.rested:
             return
         if _OTHERS & {finding.id for finding in self.session.findings}:
             return

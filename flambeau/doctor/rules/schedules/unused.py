@@ -99,7 +99,8 @@ for epoch in range(2):
             name = type(scheduler).__name__
             if key in parts:
                 continue
-            if key in self.stepped and not steps and max(self.steps.values(), default=0) >= 10:
+            if key in self.stepped and not steps and not self.session.rested \
+                    and max(self.steps.values(), default=0) >= 10:
                 self.report(f"{name} changes the rate of an optimizer that makes no step", spot,
                             self.session.optimizers.get(scheduler.optimizer),
                             level=Level.CERTAIN)
