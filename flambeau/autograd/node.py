@@ -170,7 +170,7 @@ class Node:
                 values[i] = unpacked(self, value, version)
         return saved if values is None else values
 
-    def kept(self, k: int) -> Any:
+    def saved_value(self, k: int) -> Any:
         """One of the saved values, checked to be unchanged."""
         value, version = self.saved[k], self.versions[k]
         return value if version is None else unpacked(self, value, version)

@@ -24,7 +24,7 @@ def worked_out_again(node: Node, index: int | None) -> Any:
     retained = {}
     for k, (kind, position) in enumerate(plan.sources):
         if kind in (INPUT, ATTRIBUTE):
-            retained[operator.names[position]] = node.kept(k)
+            retained[operator.names[position]] = node.saved_value(k)
     if len(retained) < len(operator.names):
         return None
     y = operator.function(**retained)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..fx.qualified_names import method_name, qualified_name
-from ..ops.core.aten import _found, aten
+from ..ops.core.aten import _lookup, aten
 from ..ops.core.registry import PUBLIC
 from ..tensor.tensor import Tensor
 
@@ -194,7 +194,7 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
     name = _OPERATORS.get(name, name) if path.startswith("torch.Tensor.") else name
     if path.startswith("torch.nn.functional."):
         return [(function, list(args), kwargs)]
-    result = _found(name)
+    result = _lookup(name)
     same = (
         result is function or method_name(function) is not None or path.startswith("torch._C._nn")
     )

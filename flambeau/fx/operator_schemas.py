@@ -32,7 +32,7 @@ def _operator_of(target: Any) -> Any:
     """The function behind an operator of torch.ops."""
     if isinstance(target, (aten.Overload, aten.Packet)):
         packet = getattr(target, "overloadpacket", target)
-        return aten._found(packet.__name__)
+        return aten._lookup(packet.__name__)
     return target
 
 

@@ -191,7 +191,7 @@ def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
         return names[module]
 
     if recorder.modules:
-        yield Module.__call__, operator_timing.timed_as(recorder, name)
+        yield Module.__call__, operator_timing.time_as(recorder, name)
 
 
 operator_timing.TIMED.append(_timed_calls)

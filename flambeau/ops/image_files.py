@@ -83,7 +83,7 @@ _BROKEN = {
 }
 
 
-def _opened(content: bytes, kind: str) -> Any:
+def _open_image(content: bytes, kind: str) -> Any:
     """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
     if _kind(content) != kind:
         first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
@@ -122,7 +122,7 @@ def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) ->
     16 bits a channel, which Pillow reads as 8.
     """
     content = _content(data)
-    image = _upright(_opened(content, "PNG"), apply_exif_orientation)
+    image = _upright(_open_image(content, "PNG"), apply_exif_orientation)
     bits, colour = content[24], content[25]  # of the header, which comes first
     if bits == 16 and colour != 0:
         raise NotImplementedError("decode_png: 16 bits a channel in an image that is not gray")
@@ -161,7 +161,7 @@ def _in_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
 
 def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
     """A JPEG file's image, uint8 (channels, height, width): unchanged, gray or RGB."""
-    image = _opened(_content(data), "JPEG")
+    image = _open_image(_content(data), "JPEG")
     if mode not in (UNCHANGED, GRAY, RGB):
         raise RuntimeError("The provided mode is not supported for JPEG files")
     image = _upright(image, apply_exif_orientation)
@@ -173,7 +173,7 @@ def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -
 
 def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
     """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
-    image = _opened(_content(encoded_data), "WEBP")
+    image = _open_image(_content(encoded_data), "WEBP")
     if mode in (GRAY, GRAY_ALPHA):
         warn(
             "Webp does not support grayscale conversions. The returned tensor will be in the "
@@ -184,7 +184,7 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
 
 def decode_gif(data: Tensor) -> Tensor:
     """A GIF file's image, uint8 (3, height, width), or all of several (n, 3, height, width)."""
-    image, sequence = _opened(_content(data), "GIF"), _pillow("ImageSequence")
+    image, sequence = _open_image(_content(data), "GIF"), _pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)
     return wrap(np.ascontiguousarray(pixels[0] if len(frames) == 1 else pixels))
@@ -206,7 +206,7 @@ def decode_image(data: Tensor, mode: int, apply_exif_orientation: bool = False) 
     return decode(data, mode, apply_exif_orientation)
 
 
-def _encoded(data: Tensor, kind: str, **options: Any) -> Tensor:
+def _encode(data: Tensor, kind: str, **options: Any) -> Tensor:
     if data._array.dtype != np.uint8:
         raise RuntimeError("Input tensor dtype should be uint8")
     if data.dim() != 3:
@@ -225,14 +225,14 @@ def encode_png(data: Tensor, compression_level: int) -> Tensor:
     """The bytes of a PNG file of a uint8 image (1 or 3, height, width); levels 0 to 9."""
     if not 0 <= compression_level <= 9:
         raise RuntimeError("Compression level should be between 0 and 9")
-    return _encoded(data, "PNG", compress_level=compression_level)
+    return _encode(data, "PNG", compress_level=compression_level)
 
 
 def encode_jpeg(data: Tensor, quality: int) -> Tensor:
     """The bytes of a JPEG file of a uint8 image (1 or 3, height, width); quality 1 to 100."""
     if not 1 <= quality <= 100:
         raise RuntimeError("Image quality should be a positive number between 1 and 100")
-    return _encoded(data, "JPEG", quality=quality)
+    return _encode(data, "JPEG", quality=quality)
 
 
 SCHEMAS = {

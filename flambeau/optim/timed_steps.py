@@ -30,7 +30,7 @@ def _named(recorder: Recorder, method: str) -> Callable:
     def name(optimizer: Optimizer, *args: Any) -> str:
         return f"Optimizer.{method}#{type(optimizer).__name__}.{method}"
 
-    record = operator_timing.timed_as(recorder, name, _LABEL)
+    record = operator_timing.time_as(recorder, name, _LABEL)
     running: set[int] = set()
 
     def outermost(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -135,7 +135,7 @@ def _put_at(
 def _setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
     source = index._as_value(self, value)
     basic, rest = index.split_index(self, item)
-    target = self if basic is None or index._whole(basic, rest) else index._viewed(self, basic)
+    target = self if basic is None or index._whole(basic, rest) else index._view(self, basic)
     if rest is not None:
         index.put_at(target, index._like(source, target), rest, False, "index_put_")
         return

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...native.foundation.generated_code import define
 from ...ops.core.dispatch import _stub as _unwritten
-from ...ops.core.dispatch import written
+from ...ops.core.dispatch import write_function
 from ...ops.interception.code_patching import ENDS, STUBS, clone
 
 
@@ -146,7 +146,7 @@ class _Late:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hook = self.hook
         if self.written is None:
-            hook.operator.source, self.written = written(hook.operator)
+            hook.operator.source, self.written = write_function(hook.operator)
             result: Any = self.written
             hook.function.__globals__.update(result.__globals__)
             hook.code, hook.defaults = result.__code__, result.__defaults__

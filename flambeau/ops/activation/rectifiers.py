@@ -40,12 +40,12 @@ def _no_pieces(operator, kind) -> Exception:
 _ordered = dtype_refusals.Refusal(BOOL, COMPLEX, error=_no_pieces)
 
 
-def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def _rectify(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return np.maximum(x, 0, out=out)
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
-           ufunc=_rectified, refuse=_ordered, expose=())
+           ufunc=_rectify, refuse=_ordered, expose=())
 def rectify(input: Array) -> Array:
     """max(input, 0).
 

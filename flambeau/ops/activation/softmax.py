@@ -52,7 +52,7 @@ def _sum(x: Array, axis: int) -> Array:
     return np.add.reduce(x, axis, None, None, True)
 
 
-def _normalized(x: Array, axis: int, y: Array) -> None:
+def _normalize(x: Array, axis: int, y: Array) -> None:
     np.subtract(x, _top(x, axis), y)
     np.exp(y, y)
     np.divide(y, _sum(y, axis), y)
@@ -65,7 +65,7 @@ def _log_normalized(x: Array, axis: int, y: Array) -> None:
 
 
 _MACHINE_CODE = {
-    _normalized: KernelBuilder("row_kernels", "softmax"),
+    _normalize: KernelBuilder("row_kernels", "softmax"),
     _log_normalized: KernelBuilder("row_kernels", "log_softmax"),
 }
 _SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "softmax_backward")
@@ -91,7 +91,7 @@ def _in_blocks(kernel, x: Array, axis: int) -> Array:
     return y
 
 
-def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
+def _apply(kernel, name: str, input: Array, dim: int, dtype) -> Array:
     """A kernel on an input of any dtype."""
     axis = canonical_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
@@ -135,8 +135,8 @@ def softmax(input: Array, dim, dtype=None) -> Array:
                 FastCalls.alone(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
-            return _in_blocks(_normalized, input, dim if dim >= 0 else dim + n)
-    return _applied(_normalized, "softmax", input, dim, dtype)
+            return _in_blocks(_normalize, input, dim if dim >= 0 else dim + n)
+    return _apply(_normalize, "softmax", input, dim, dtype)
 
 
 @softmax.vjp
@@ -199,7 +199,7 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
             return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
-    return _applied(_log_normalized, "log_softmax", input, dim, dtype)
+    return _apply(_log_normalized, "log_softmax", input, dim, dtype)
 
 
 @log_softmax.vjp
@@ -237,7 +237,7 @@ def _(g, grad_output, output, dim):
     return -g * output.exp() * grad_output.sum(dim, True)
 
 
-def _shifted_exp(x: Array, top: Array) -> Array:
+def _exp_of_differences(x: Array, top: Array) -> Array:
     return np.exp(x - top)
 
 
@@ -265,8 +265,8 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
     if x.size:
         top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = large(_shifted_exp, x, top) if x.size > MIDDLE else None
-        powers = _shifted_exp(x, top) if powers is None else powers
+        powers = large(_exp_of_differences, x, top) if x.size > MIDDLE else None
+        powers = _exp_of_differences(x, top) if powers is None else powers
         y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
     else:
         y = np.log(np.add.reduce(x, axes, None, None, True))

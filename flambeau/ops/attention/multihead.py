@@ -54,9 +54,9 @@ def multi_head_attention_forward(
     _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     if use_separate_proj_weight:
         weights = (q_proj_weight, k_proj_weight, v_proj_weight)
-        q, k, v = _projected_apart(query, key, value, weights, in_proj_bias)
+        q, k, v = _project_apart(query, key, value, weights, in_proj_bias)
     else:
-        q, k, v = _projected(query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias)
     attn_mask = _mask_by_heads(attn_mask, batch, num_heads, length, key._array.shape[0])
     k, v, extra = _with_bias(k, v, bias_k, bias_v, static_k, static_v)
     q = _by_heads(q, num_heads)
@@ -66,17 +66,17 @@ def multi_head_attention_forward(
     if add_zero_attn:
         k, v = _with_zero(k), _with_zero(v)
     extra += bool(add_zero_attn)
-    mask = _merged(attn_mask, key_padding_mask, extra, k._array.shape[2], batch)
+    mask = _merge(attn_mask, key_padding_mask, extra, k._array.shape[2], batch)
     p = dropout_p if training else 0.0
     if not need_weights:
         y = scaled_dot_product_attention(q, k, v, mask, p, is_causal and mask is None)
-        return _joined_heads(y, out_proj_weight, out_proj_bias, batched), None
+        return _join_heads(y, out_proj_weight, out_proj_bias, batched), None
     if is_causal and mask is None:
         raise AssertionError("is_causal needs an attn_mask where need_weights is True")
     weights = _weights(q, k, mask)
     if p > 0:
         weights = dropout(weights, p, True)
-    y = _joined_heads(weights @ v, out_proj_weight, out_proj_bias, batched)
+    y = _join_heads(weights @ v, out_proj_weight, out_proj_bias, batched)
     if average_attn_weights:
         weights = weights.mean(dim=1)
     return y, weights if batched else weights.squeeze(0)
@@ -178,7 +178,7 @@ def _mask_by_heads(
     return mask.reshape(batch, heads, length, source)
 
 
-def _merged(
+def _merge(
     mask: Tensor | None, padding: Tensor | None, extra: int, source: int, batch: int
 ) -> Tensor | None:
     """Both masks in one, with `extra` keys at the end that nobody is barred from."""
@@ -199,7 +199,7 @@ def _merged(
 # --------------------------------------------------------------------------------- projections
 
 
-def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Any) -> tuple:
+def _project(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Any) -> tuple:
     """Query, key and value through the parts of one weight: in one product where they are one."""
     if weight is None:
         _refuse("use_separate_proj_weight is False but in_proj_weight is None")
@@ -214,7 +214,7 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Any
     return tuple(map(linear, (query, key, value), weight.chunk(3), biases))
 
 
-def _projected_apart(
+def _project_apart(
     query: Tensor, key: Tensor, value: Tensor, weights: tuple, bias: Tensor | None
 ) -> tuple:
     for name, weight, x in zip("qkv", weights, (query, key, value), strict=True):
@@ -272,7 +272,7 @@ def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
     return softmax(scores if mask is None else scores + mask, -1)
 
 
-def _joined_heads(y: Tensor, weight: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
+def _join_heads(y: Tensor, weight: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
     """(batch, heads, l, head_dim) through the last projection: (l, batch, e)."""
     y = linear(y.permute(2, 0, 1, 3).flatten(2), weight, bias)
     return y if batched else y.squeeze(1)

@@ -25,7 +25,7 @@ from .native import forward as whole_forward
 from .native import in_parts
 from ..creation.dropout import dropout
 from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout, relaid
+from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
 from ..activation.softmax import softmax
@@ -89,19 +89,19 @@ class _Scores:
             self.future = np.triu(np.full(shape[-2:], -np.inf, q.dtype), 1)
         self.masked = self.mask is not None
 
-    def of(self, window: tuple, made: Array) -> Array:
+    def of(self, window: tuple, scores: Array) -> Array:
         """The scores in a window, written to `made`."""
-        np.matmul(self.q[window], self.k_turned[window[: self.rank]], made)
-        made *= self.scale
+        np.matmul(self.q[window], self.k_turned[window[: self.rank]], scores)
+        scores *= self.scale
         if self.future is not None:
-            made += self.future[window[self.rank :]]
+            scores += self.future[window[self.rank :]]
         if self.mask is not None:
             part = self.mask[window]
             if part.dtype == np.bool_:
-                np.copyto(made, -np.inf, where=~part)
+                np.copyto(scores, -np.inf, where=~part)
             else:
-                made += part
-        return made
+                scores += part
+        return scores
 
 
 def _softmax(scores: Array, masked: bool) -> Array:
@@ -164,7 +164,7 @@ def _positions_outside(y: Array) -> Array:
     """(batch, heads, l, e) lying as (batch, l, heads, e): what merges the heads then is a view."""
     if y.ndim != 4:
         return y
-    return relaid(y, ordered_strides(y.shape, (3, 1, 2, 0), 1))
+    return lay_out_again(y, ordered_strides(y.shape, (3, 1, 2, 0), 1))
 
 
 @attention.vjp
@@ -177,14 +177,14 @@ def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
 @opaque(layout=Layout.FREE,
         name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
 def adjoint(
-    g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, kept: Array,
+    g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
     scale, is_causal, keep,
 ) -> tuple[Array, Array, Array]:
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     if keep == _PROBABILITIES:
-        result = whole_backward(g, q, k, v, y, kept, scale)
+        result = whole_backward(g, q, k, v, y, saved, scale)
         if result is not None:
             return tuple(x.astype(kind, copy=False) for x in result)
     scores = _Scores(q, k, mask, scale, is_causal)
@@ -197,10 +197,10 @@ def adjoint(
             outer = window[: scores.rank]
             part = g[window]
             if keep == _PROBABILITIES:
-                p = kept[window]
+                p = saved[window]
             else:
                 p = scores.of(window, np.empty((*part.shape[:-1], k.shape[-2]), inside))
-                p -= kept[window][..., None]
+                p -= saved[window][..., None]
                 np.exp(p, p)
             dv[outer] += np.matmul(p.swapaxes(-1, -2), part)
             ds = np.matmul(part, v_turned[outer])
@@ -263,25 +263,25 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask, dropout_p)
     if enable_gqa:
-        key, value = _repeated(query, key, value)
+        key, value = _repeat(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query._array.shape[-1]) if query._array.shape[-1] else math.inf
     q, k, v = query._array.shape, key._array.shape, value._array.shape
     plain = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
-    if dropout_p > 0 or not plain or (attn_mask is not None and _recorded(attn_mask)):
+    if dropout_p > 0 or not plain or (attn_mask is not None and _record(attn_mask)):
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = _NOTHING
-    if any(map(_recorded, (query, key, value))):
+    if any(map(_record, (query, key, value))):
         keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= _KEPT else _LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 
 
-def _recorded(x: Tensor) -> bool:
+def _record(x: Tensor) -> bool:
     return MODE.grad and x._tracked and requires(x)
 
 
-def _repeated(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Key and value with their heads repeated to the number of the query's."""
     heads = query.size(-3)
     if key.size(-3) == 0 or value.size(-3) == 0 or heads % key.size(-3) or heads % value.size(-3):

@@ -16,7 +16,7 @@ _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
-def _found(name: str) -> Callable[..., Any] | None:
+def _lookup(name: str) -> Callable[..., Any] | None:
     """flambeau's function of this name."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
@@ -56,7 +56,7 @@ class Packet:
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function = _found(self.__name__) or self.__dict__.get("fallback")
+        function = _lookup(self.__name__) or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(
                 f"torch.ops.aten.{self.__name__} is not implemented in flambeau"

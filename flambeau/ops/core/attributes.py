@@ -166,13 +166,13 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Ten
     return self if dtype is None else self.to(dtype)
 
 
-def _reversed(self: Tensor) -> Tensor:
+def _reverse_axes(self: Tensor) -> Tensor:
     return self if self.dim() == 0 else self.flip(0)
 
 
 def _attach() -> None:
     methods: Any = Tensor
-    methods.__reversed__, methods.__nonzero__ = _reversed, Tensor.__bool__
+    methods.__reversed__, methods.__nonzero__ = _reverse_axes, Tensor.__bool__
     methods.__long__, methods.const_data_ptr = Tensor.__int__, Tensor.data_ptr
     for name in ("ipu", "maia", "mtia", "vulkan", "xla"):
         setattr(methods, f"is_{name}", property(_no))

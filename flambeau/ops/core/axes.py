@@ -30,7 +30,7 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
         single: Any = dim
-        return (canonical_dim(single, ndim),) if ndim else _checked_scalar(single)
+        return (canonical_dim(single, ndim),) if ndim else _check_scalar(single)
     result = tuple(canonical_dim(d, ndim) for d in dim)
     if len(set(result)) != len(result):
         twice = next(d for d in result if result.count(d) > 1)
@@ -40,7 +40,7 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
     return result if result or len(dim) != 0 else tuple(range(ndim))
 
 
-def _checked_scalar(dim: int) -> tuple[int, ...]:
+def _check_scalar(dim: int) -> tuple[int, ...]:
     canonical_dim(dim, 0)
     return ()
 

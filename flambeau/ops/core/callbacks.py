@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor
 from .registry import publish
 
 
-def _called(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Callable) -> Tensor:
+def _call(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Callable) -> Tensor:
     for tensor in (self, *others):
         if requires(tensor):
             raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use "
@@ -40,7 +40,7 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     >>> torch.tensor([1., 2.]).apply_(lambda x: x + 1)
     tensor([2., 3.])
     """
-    return _called("apply_", self, (), callable)
+    return _call("apply_", self, (), callable)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
@@ -49,7 +49,7 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
     >>> torch.tensor([1., 2.]).map_(torch.tensor([3., 4.]), lambda a, b: a * b)
     tensor([3., 8.])
     """
-    return _called("map_", self, (tensor,), callable)
+    return _call("map_", self, (tensor,), callable)
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
@@ -59,7 +59,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     >>> x.map2_(x, x, lambda a, b, c: a + b + c)
     tensor([3., 6.])
     """
-    return _called("map2_", self, (x, y), callable)
+    return _call("map2_", self, (x, y), callable)
 
 
 for _function in (apply_, map_, map2_):

@@ -336,7 +336,7 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
             kind = kind.replace("Tensor", f"Tensor(a{len(parts)}!)")
         default = "" if parameter.default is parameter.empty else f"={_text(parameter.default)}"
         parts.append(f"{kind} {parameter.name}{default}")
-    return f"{name}({', '.join(parts)}) -> {_returned(hints.get('return', type(None)))}"
+    return f"{name}({', '.join(parts)}) -> {_return_values(hints.get('return', type(None)))}"
 
 
 def _text(value: Any) -> str:
@@ -361,7 +361,7 @@ def _kind(note: Any) -> str:
     return known
 
 
-def _returned(note: Any) -> str:
+def _return_values(note: Any) -> str:
     import typing
 
     if note is type(None):

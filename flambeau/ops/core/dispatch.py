@@ -22,13 +22,13 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import check_sequence, MISSING, Overriding, explained
+from .errors import check_sequence, MISSING, Overriding, explain
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import MIDDLE, large, large_with, swapped
-from .output_layout import Layout, laid_out
+from ..native.pointwise import MIDDLE, large, large_with, swap_operands
+from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
@@ -43,7 +43,7 @@ def build(operator: Operator) -> Callable:
         policy = POLICIES.get(operator.name)
         body = _numpy_named(operator.body) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
-            body.__signature__ = _without_old(body)
+            body.__signature__ = _strip_old_names(body)
         return body if policy is None else autocasting(body, policy)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
@@ -60,10 +60,10 @@ def build(operator: Operator) -> Callable:
         spaces = operator.expose
         names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
         publish(twin, names, spaces)
-    return _named(function, operator)
+    return _name(function, operator)
 
 
-def _named(function: Any, operator: Operator) -> Any:
+def _name(function: Any, operator: Operator) -> Any:
     function.__name__ = function.__qualname__ = operator.name
     function.__doc__ = operator.doc
     function.__module__ = operator.body.__module__
@@ -107,9 +107,9 @@ def _unary(operator: Operator) -> Callable:
         except Exception as error:
             if (answer := Overriding.ask(operator, (input,))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
-            raise explained(operator, error, (input,)) from None
+            raise explain(operator, error, (input,)) from None
         if y.ndim > 1 and not a.flags.c_contiguous:
-            y = laid_out(_ITERATOR, y, (a,))
+            y = lay_out(_ITERATOR, y, (a,))
         result = _new(Tensor)
         result._array = y if y.__class__ is _ndarray else as_array(y)
         result._requires_grad = result._tracked = False
@@ -149,7 +149,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                 else:
                     y = compute_pointwise(operator, (input, other), ())
             if y.ndim > 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
-                y = laid_out(_ITERATOR, y, (a, b))
+                y = lay_out(_ITERATOR, y, (a, b))
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
@@ -196,7 +196,7 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
         if isinstance(other, _ndarray) and isinstance(input, Tensor):
             other = wrap(other)
             if unknown is NotImplemented:  # NumPy's own rules for `tensor + array`
-                input, other = _promoted_by_numpy(input, other)
+                input, other = _promote_by_numpy(input, other)
         if unknown is NotImplemented and not (
             isinstance(other, _OPERANDS) and isinstance(input, _OPERANDS)
         ):
@@ -205,16 +205,16 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
             _check_numbers(operator, input, other)
         y = compute_pointwise(operator, (input, other), ())
         arrays = [getattr(x, "_array", x) for x in (input, other)]
-        return laid_out(_ITERATOR, y, arrays) if y.ndim > 1 else y
+        return lay_out(_ITERATOR, y, arrays) if y.ndim > 1 else y
     except Exception as error:
-        raise explained(operator, error, (input, other)) from None
+        raise explain(operator, error, (input, other)) from None
 
 
 # What Python's own operators know; other operands are asked for their reflected operator.
 _OPERANDS = (Tensor, bool, int, float, complex, np.generic, np.ndarray)
 
 
-def _promoted_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+def _promote_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Both operands in the dtype that NumPy gives them: of float32 and int64 that is float64."""
     kinds = input._array.dtype, other._array.dtype
     if kinds[0] == kinds[1] or "V" in (kinds[0].kind, kinds[1].kind):
@@ -238,13 +238,13 @@ def _check_numbers(operator: Operator, *operands: Any) -> None:
             )
 
 
-def reflected(operator: Operator) -> Callable:
+def reflect(operator: Operator) -> Callable:
     """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
     body = operator.ufunc or operator.body
     with_number = FLOATS
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
     forward = _binary(operator, NotImplemented)
-    turned = swapped(body)
+    turned = swap_operands(body)
 
     def function(self: Tensor, other: Any) -> Any:
         a = self._array
@@ -264,7 +264,7 @@ def reflected(operator: Operator) -> Callable:
         except RuntimeWarning:
             return forward(other, self)
         if y.ndim > 1 and not a.flags.c_contiguous:
-            y = laid_out(_ITERATOR, y, (b, a))
+            y = lay_out(_ITERATOR, y, (b, a))
         result = _new(Tensor)
         result._array = y if y.__class__ is _ndarray else as_array(y)
         result._requires_grad = result._tracked = False
@@ -274,12 +274,12 @@ def reflected(operator: Operator) -> Callable:
             record_number(operator, result, (other, self), 1)
         return result
 
-    return _named(function, operator)
+    return _name(function, operator)
 
 
 def python_operator(operator: Operator) -> Callable:
     """`input op other`, answering NotImplemented to operands it does not know."""
-    return _named(_binary(operator, NotImplemented), operator)
+    return _name(_binary(operator, NotImplemented), operator)
 
 
 # ------------------------------------------------------------- functions written on first call
@@ -290,7 +290,7 @@ def _lazy(operator: Operator) -> Callable:
     names: dict[str, Any] = {"__builtins__": __builtins__}
 
     def become(args: tuple, kwargs: dict) -> Any:
-        source, result = written(operator)
+        source, result = write_function(operator)
         names.update(result.__globals__)
         function.__code__ = result.__code__
         function.__defaults__, function.__kwdefaults__ = result.__defaults__, result.__kwdefaults__
@@ -318,7 +318,7 @@ def _public_signature(operator: Operator) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _without_old(body: Callable) -> inspect.Signature:
+def _strip_old_names(body: Callable) -> inspect.Signature:
     """A body's signature without the parameter that takes what the old order has too many."""
     whole = inspect.signature(body)
     rest = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
@@ -645,7 +645,7 @@ class _Writer:
         return "made" if self.operator.result_type is None else "named(made)"
 
 
-def written(operator: Operator) -> tuple[str, Callable]:
+def write_function(operator: Operator) -> tuple[str, Callable]:
     """The source of an operator's function, and the function."""
     writer = _Writer(operator)
     source = writer.write()
@@ -653,13 +653,13 @@ def written(operator: Operator) -> tuple[str, Callable]:
     names = {
         **writer.names,
         "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
-        "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
+        "explained": explain, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
         "MISSING": MISSING, "Overriding": Overriding,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",
-        "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": laid_out,
+        "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": lay_out,
         "check_sequence": check_sequence,
         "LAYOUT": operator.layout,
         "named": None if result_type is None else lambda result: result_type(*result),

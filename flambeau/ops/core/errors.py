@@ -36,10 +36,10 @@ MISSING = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 
 class RefusedValue(ValueError):
-    """A body's own ValueError: `explained` raises it as a plain one, in its own words."""
+    """A body's own ValueError: `explain` raises it as a plain one, in its own words."""
 
 
-def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
+def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
     """The exception to raise for `error`, which `operator` met on `args`."""
     if isinstance(error, AttributeError):
         wrong = _not_a_tensor(operator, args)
@@ -48,7 +48,7 @@ def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
     if error.__class__ is RefusedValue:
         return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
-        return _about_shapes(operator, error, args)
+        return _explain_shapes(operator, error, args)
     if isinstance(error, _UFuncTypeError):
         kinds = ", ".join(str(t.dtype) for t in _tensors(args))
         return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")
@@ -95,19 +95,19 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
     return None
 
 
-def _about_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:
+def _explain_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:
     tensors = _tensors(args)
     if "broadcast" in str(error) and len(tensors) >= 2:
         result = broadcast_mismatch([t._array.shape for t in tensors])
         if result is not None:
             explained = RuntimeError(result)
-            explained.add_note(f"In {operator.name.strip('_')} of {described(tensors)}.")
+            explained.add_note(f"In {operator.name.strip('_')} of {describe(tensors)}.")
             return explained
     if isinstance(error, np.exceptions.AxisError):
         return IndexError(
-            f"Dimension out of range ({error}) in {operator.name} of {described(tensors)}"
+            f"Dimension out of range ({error}) in {operator.name} of {describe(tensors)}"
         )
-    return RuntimeError(f"{operator.name}: {error} (on {described(tensors)})")
+    return RuntimeError(f"{operator.name}: {error} (on {describe(tensors)})")
 
 
 def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
@@ -125,6 +125,6 @@ def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
     return None
 
 
-def described(tensors: list[Tensor]) -> str:
+def describe(tensors: list[Tensor]) -> str:
     """Shapes and dtypes, for a message."""
     return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors) or "no tensors"

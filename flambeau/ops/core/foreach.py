@@ -23,7 +23,7 @@ _SCALED = "addcdiv addcmul".split()
 _TAKING_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # the same, and with a twin
 
 
-def _listed(name: str, tensors: Any) -> Sequence[Tensor]:
+def _as_list(name: str, tensors: Any) -> Sequence[Tensor]:
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"{name}() received an invalid combination of arguments - got "
                         f"({type(tensors).__name__}), but expected a tuple of Tensors")
@@ -73,10 +73,10 @@ def _declare(name: str, apply: Callable[..., list]) -> None:
 
     def fresh(self: Any, *args: Any, **kwargs: Any) -> Any:
         called = getattr(Tensor, method)
-        return tuple(apply(called, _listed(f"_foreach_{name}", self), *args, **kwargs))
+        return tuple(apply(called, _as_list(f"_foreach_{name}", self), *args, **kwargs))
 
     def twin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        apply(getattr(Tensor, method + "_"), _listed(f"_foreach_{name}_", self), *args, **kwargs)
+        apply(getattr(Tensor, method + "_"), _as_list(f"_foreach_{name}_", self), *args, **kwargs)
         return self
 
     for function, inplace in ((fresh, False), (twin, True)):
@@ -130,24 +130,24 @@ def _foreach_pow(self: Any, exponent: Any) -> tuple[Tensor, ...]:
     """`pow` of each tensor of a list, or of one number to each tensor's power."""
     if isinstance(self, (list, tuple)):
         return _raised(self, exponent)
-    return tuple(PUBLIC["torch"]["pow"](self, item) for item in _listed("_foreach_pow", exponent))
+    return tuple(PUBLIC["torch"]["pow"](self, item) for item in _as_list("_foreach_pow", exponent))
 
 
 def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The vector norm of each tensor of a list."""
     norm = PUBLIC["linalg"]["vector_norm"]
-    return tuple(norm(item, ord, dtype=dtype) for item in _listed("_foreach_norm", self))
+    return tuple(norm(item, ord, dtype=dtype) for item in _as_list("_foreach_norm", self))
 
 
 def _foreach_powsum(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The sum of |x|**ord over each tensor of a list."""
-    listed = _listed("_foreach_powsum", self)
+    listed = _as_list("_foreach_powsum", self)
     return tuple(item.abs().pow(ord).sum(dtype=dtype) for item in listed)
 
 
 def _foreach_max(self: Any) -> tuple[Tensor, ...]:
     """The largest element of each tensor of a list."""
-    listed = _listed("_foreach_max", self)
+    listed = _as_list("_foreach_max", self)
     if any(item.numel() == 0 for item in listed):
         raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor; max over "
                            "zero elements is undefined.")
@@ -156,24 +156,24 @@ def _foreach_max(self: Any) -> tuple[Tensor, ...]:
 
 def _foreach_mm(self: Any, mat2: Any) -> tuple[Tensor, ...]:
     """The matrix product of each pair of a list."""
-    return tuple(_with_other(PUBLIC["torch"]["mm"], _listed("_foreach_mm", self), mat2))
+    return tuple(_with_other(PUBLIC["torch"]["mm"], _as_list("_foreach_mm", self), mat2))
 
 
 def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of each tensor of a list."""
     options = {} if memory_format is None else {"memory_format": memory_format}
-    return tuple(item.clone(**options) for item in _listed("_foreach_clone", self))
+    return tuple(item.clone(**options) for item in _as_list("_foreach_clone", self))
 
 
 def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Writes each tensor of the second list to that of the first."""
-    _with_other(Tensor.copy_, _listed("_foreach_copy_", self), src)
+    _with_other(Tensor.copy_, _as_list("_foreach_copy_", self), src)
     return self
 
 
 def _foreach_zero_(self: Any) -> Any:
     """Fills each tensor of a list with zeros."""
-    _each(Tensor.zero_, _listed("_foreach_zero_", self))
+    _each(Tensor.zero_, _as_list("_foreach_zero_", self))
     return self
 
 

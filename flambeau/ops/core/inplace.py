@@ -53,7 +53,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         if recorded and operator.differentiable:
             if pointwise:
                 check_operands(self._array, args)
-            return _recorded(operator, function, self, args, kwargs)
+            return _record(operator, function, self, args, kwargs)
         array = self._array
         if pointwise:
             check_operands(array, args)
@@ -197,7 +197,7 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
         np.copyto(array, y, casting="unsafe")
 
 
-def _recorded(
+def _record(
     operator: Operator, function: Callable, self: Tensor, args: tuple, kwargs: dict
 ) -> Tensor:
     keep = _reads_self(operator)

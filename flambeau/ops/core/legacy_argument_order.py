@@ -31,21 +31,21 @@ OLD_ORDERED = frozenset(_FACTORS)
 class Notice:
     """Whether the process was warned of the old order, and whether each call is to warn."""
 
-    given = False
+    told = False
     always = False
 
 
-def in_order(function: Callable, name: str, given: tuple, named: dict[str, Any]) -> Any:
+def in_order(function: Callable, name: str, positional: tuple, named: dict[str, Any]) -> Any:
     """Calls `function`, known as `name`, with numbers that came before tensors by their names.
 
-    `given` is all that came by position, `named` what came by name. TypeError where it is not the
-    old order either.
+    `positional` is all that came by position, `named` what came by name. TypeError where it is
+    not the old order either.
     """
     plain = name.rstrip("_")
     factors, tensors = _FACTORS[plain], _TENSORS[plain]
-    result = _split(given, factors, tensors)
+    result = _split(positional, factors, tensors)
     if result is None:
-        most, came = len(tensors), len(given) - 1
+        most, came = len(tensors), len(positional) - 1
         raise TypeError(
             f"{name}() takes {most} positional argument{'s' * (most > 1)} but {came} "
             f"{'was' if came == 1 else 'were'} given"
@@ -54,7 +54,7 @@ def in_order(function: Callable, name: str, given: tuple, named: dict[str, Any])
         if named.get(factor, 1) != 1:
             raise TypeError(f"{name}() got multiple values for argument '{factor}'")
         named[factor] = value
-    _warn(name, given, named.get("out"), result[1])
+    _warn(name, positional, named.get("out"), result[1])
     named = {key: value for key, value in named.items() if key != "out" or value is not None}
     return function(*result[0], **named)
 
@@ -96,9 +96,9 @@ def _operand(x: Any, tensors: tuple[str, ...]) -> bool:
 
 def _warn(name: str, supplied: tuple, out: Any, factors: dict[str, Any]) -> None:
     """PyTorch's warning, once a process, for the line that called the operator."""
-    if Notice.given and not Notice.always:
+    if Notice.told and not Notice.always:
         return
-    Notice.given = True
+    Notice.told = True
     plain = name.rstrip("_")
     every, tensors = _FACTORS[plain], [f"Tensor {t}" for t in _TENSORS[plain]]
     numbers = [f"Number {f}" for f in factors]

@@ -28,30 +28,30 @@ _OUT_OF_ORDER = frozenset(
 _IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
 
 
-def write_out(operator: Operator, made: Any, out: Any, operands: tuple = ()) -> Any:
+def write_out(operator: Operator, result: Any, out: Any, operands: tuple = ()) -> Any:
     """Writes an operator's results into `out`, and gives `out` back.
 
     `operands`: what the operator read; RuntimeError where one overlaps the output in a way that
     PyTorch refuses.
     """
     pointwise = operator.kind.name == "POINTWISE"
-    return write_result(operator.name, made, out, operands, pointwise)
+    return write_result(operator.name, result, out, operands, pointwise)
 
 
 def write_result(
-    name: str, made: Any, out: Any, operands: tuple = (), pointwise: bool = False
+    name: str, result: Any, out: Any, operands: tuple = (), pointwise: bool = False
 ) -> Any:
     """`write_out` for a function that is made of several operators."""
-    if isinstance(made, Tensor):
+    if isinstance(result, Tensor):
         _check_overlap(name, out, operands, pointwise)
-        _write_one(name, made, out)
+        _write_one(name, result, out)
         return out
-    if isinstance(out, Tensor) or len(out) != len(made):
-        raise TypeError(f"{name}(): argument 'out' must be tuple of {len(made)} Tensors")
-    for y, target in zip(made, out, strict=True):
+    if isinstance(out, Tensor) or len(out) != len(result):
+        raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors")
+    for y, target in zip(result, out, strict=True):
         _check_overlap(name, target, operands, pointwise)
         _write_one(name, y, target)
-    return type(made)(*out) if hasattr(type(made), "_fields") else out
+    return type(result)(*out) if hasattr(type(result), "_fields") else out
 
 
 def _check_overlap(name: str, out: Any, operands: tuple, pointwise: bool) -> None:

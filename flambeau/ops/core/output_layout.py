@@ -78,12 +78,12 @@ def _same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> boo
     return all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
 
 
-def _preserved(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _preserve_order(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     of, strides = operands[0]
     return preserved_strides(shape, strides) if of == shape else contiguous_strides(shape)
 
 
-def _suggested(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     form = channels_last_form(len(shape))
     if form is None or not is_channels_last(*operands[0]):
         return contiguous_strides(shape)
@@ -92,20 +92,20 @@ def _suggested(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
 
 def _suggested_of_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if len(shape) != 4:
-        return _suggested(shape, operands)
+        return _suggest(shape, operands)
     of, strides = operands[0]
-    return _suggested((1, *shape), [((1, *of), (prod(of), *strides))])[1:]
+    return _suggest((1, *shape), [((1, *of), (prod(of), *strides))])[1:]
 
 
-def _suggested_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _suggest_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if all(is_channels_last(*x) for x in operands):
-        return _suggested(shape, operands)
+        return _suggest(shape, operands)
     return contiguous_strides(shape)
 
 
-def _suggested_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _suggest_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     result = [x for x in operands if is_channels_last(*x)]
-    return _suggested(shape, result or operands)
+    return _suggest(shape, result or operands)
 
 
 def _row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
@@ -122,18 +122,18 @@ def _columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
 _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.CONTIGUOUS: _row_major,
     Layout.ITERATOR: iterator_strides,
-    Layout.PRESERVE: _preserved,
-    Layout.CHANNELS_LAST: _suggested,
+    Layout.PRESERVE: _preserve_order,
+    Layout.CHANNELS_LAST: _suggest,
     Layout.VOLUME: _suggested_of_volumes,
-    Layout.ALL_CHANNELS_LAST: _suggested_by_all,
-    Layout.ANY_CHANNELS_LAST: _suggested_by_any,
+    Layout.ALL_CHANNELS_LAST: _suggest_by_all,
+    Layout.ANY_CHANNELS_LAST: _suggest_by_any,
     Layout.COLUMNS: _columns,
 }
 _MOST = 4096
 _answers: dict[tuple, Strides] = {}
 
 
-def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
+def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     """A result with the strides that the rule asks for: `y` itself where it has them.
 
     `operands`: arrays, lists of arrays, and numbers, which count as tensors without axes.
@@ -156,10 +156,10 @@ def laid_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
             _answers.clear()
         seen = [(s, tuple([n // size for n in strides])) for s, strides, size in supplied]
         wanted = _answers[key] = _RULES[layout](shape, seen)
-    return relaid(y, wanted)
+    return lay_out_again(y, wanted)
 
 
-def relaid(y: np.ndarray, strides: Strides) -> np.ndarray:
+def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
     """`y` with these strides of dense memory, in elements: its own memory where that will do."""
     rank, shape = y.ndim, y.shape
     steps = tuple([s * y.itemsize for s in strides])
@@ -173,11 +173,11 @@ def relaid(y: np.ndarray, strides: Strides) -> np.ndarray:
     return np.ndarray(shape, y.dtype, memory, 0, steps)
 
 
-def selected(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray:
+def select_axes(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray:
     """`y`, which arrays of positions chose from `input`, with PyTorch's strides."""
     if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not _ndarray:
         return y
-    return relaid(y, _selection_strides(y, input, where))
+    return lay_out_again(y, _selection_strides(y, input, where))
 
 
 def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:

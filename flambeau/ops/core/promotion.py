@@ -10,7 +10,7 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
-from ..native.pointwise import MIDDLE, large_with, least, mixed, swapped
+from ..native.pointwise import MIDDLE, large_with, least, mix_dtypes, swap_operands
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -41,7 +41,7 @@ def compute_pointwise(
     if half:
         y = _halves(operator, operands, attributes, options, common)
     elif not attributes and not options:
-        y = _mixed(operator, operands, common)
+        y = _promote_mixed(operator, operands, common)
     if y is not None:
         return y
     arrays = [_cast(x, inside, common) for x in operands]
@@ -58,7 +58,7 @@ def _halves(
     """The same by a kernel, for large arrays of half precision, numbers and settings."""
     body: Any = operator.body if attributes or options else operator.ufunc or operator.body
     if len(operands) == 2 and not isinstance(operands[0], Tensor) and not attributes:
-        body, operands = swapped(body), operands[::-1]
+        body, operands = swap_operands(body), operands[::-1]
     first = operands[0]
     if not isinstance(first, Tensor) or first._array.size <= MIDDLE:
         return None
@@ -67,7 +67,7 @@ def _halves(
     return large_with(body, tuple(supplied), attributes, options)
 
 
-def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
+def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
     """The same by a kernel that reads each operand in its own dtype, for large arrays."""
     first, body = operands[0], operator.ufunc or operator.body
     if not isinstance(first, Tensor) or first._array.size <= least(body) \
@@ -76,7 +76,7 @@ def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | N
     kind = common.numpy
     arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common)
                     for x in operands])
-    return mixed(body, arrays, kind)
+    return mix_dtypes(body, arrays, kind)
 
 
 def _plain(x: Any) -> Any:
@@ -94,11 +94,11 @@ def _cast(x: Any, inside: np.dtype, common: dtype) -> Any:
     if not isinstance(x, (bool, int, float, complex, np.generic)):
         raise AttributeError(x)  # told as "must be Tensor" by explained()
     if common.category == INTEGER and isinstance(x, int):
-        return _wrapped(x, inside)
+        return _wrap(x, inside)
     return np.asarray(x, inside)
 
 
-def _wrapped(x: int, inside: np.dtype) -> np.ndarray:
+def _wrap(x: int, inside: np.dtype) -> np.ndarray:
     """An integer in a narrow dtype: it wraps around as in C, and overflows int64 loudly."""
     try:
         return np.asarray(x, inside)

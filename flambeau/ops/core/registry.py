@@ -172,10 +172,10 @@ class Operator:
             return (array.shape, array.dtype)
         return None
 
-    def declare_vjp(self, given: Any) -> Callable:
+    def declare_vjp(self, target: Any) -> Callable:
         """`@op.vjp` for the only tensor input or for all at once; `@op.vjp("name")` for one."""
-        if isinstance(given, str):
-            names = given.split()
+        if isinstance(target, str):
+            names = target.split()
 
             def decorate(vjp: Callable) -> Callable:
                 for name in names:
@@ -184,13 +184,13 @@ class Operator:
 
             return decorate
         if len(self.tensor_positions) == 1:
-            self._add(self.tensor_names[0], given)
+            self._add(self.tensor_names[0], target)
         else:
             if self.joint is not None:
                 raise TypeError(f"operator {self.name}: derivative declared twice")
-            self.joint = given
-            self._indices(given, [])
-        return given
+            self.joint = target
+            self._indices(target, [])
+        return target
 
     def _add(self, name: str, vjp: Callable) -> None:
         if name in self.vjps or name not in self.tensor_names:

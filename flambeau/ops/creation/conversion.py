@@ -17,7 +17,7 @@ from ...tensor.layout import (
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, wrap
-from ..native.transpose import ordered
+from ..native.transpose import put_in_order
 from .creation import public
 from ..native.pointwise import MIDDLE, large_cast
 from ..core.output_layout import Layout
@@ -47,15 +47,15 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     if array.dtype == dtype:
         return copy_in_format(array, form)
     if array.size > MIDDLE:
-        source = array if form is preserve_format else ordered(array)
+        source = array if form is preserve_format else put_in_order(array)
         fits = form is preserve_format or source.flags.c_contiguous
         if fits and (y := large_cast(source, dtype)) is not None:
             return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     if form is preserve_format and not is_plain(array):
         result = empty_preserving(array, dtype)
-        np.copyto(result, _truncated(array, dtype), casting="unsafe")
+        np.copyto(result, _truncate(array, dtype), casting="unsafe")
         return result
-    result = _truncated(array, dtype).astype(dtype, order="C", copy=False)
+    result = _truncate(array, dtype).astype(dtype, order="C", copy=False)
     return result if form in (preserve_format, contiguous_format) else copy_in_format(result, form)
 
 
@@ -68,7 +68,7 @@ _DIRECT = frozenset(
 )
 
 
-def _truncated(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _truncate(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Floats on their way to integers, through the integers by way of which PyTorch goes: so what
     does not fit becomes the same. Others as they are."""
     if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
@@ -122,7 +122,7 @@ def _to(
         device, dtype = other.device, other.dtype
     kind = self._array.dtype if dtype is None else dtype.numpy
     if device is not None and (where := devices.usable(device)) is not self.device:
-        self = _moved(self, where)
+        self = _move(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
                  or is_contiguous(self._array, memory_format)):
@@ -130,7 +130,7 @@ def _to(
     return _to_copy(self, kind, memory_format or preserve_format)
 
 
-def _moved(x: Tensor, where: Device) -> Tensor:
+def _move(x: Tensor, where: Device) -> Tensor:
     if where is devices.META:
         result = wrap(meta_array(x._array.shape, x._array.dtype))
         return result.requires_grad_() if x.requires_grad and x.is_leaf else result

@@ -139,7 +139,7 @@ def _into(
     return out
 
 
-def _filled(make: Callable, name: str, doc: str) -> Callable:
+def _fill(make: Callable, name: str, doc: str) -> Callable:
     """torch.zeros, ones or empty, from NumPy's function."""
 
     def function(
@@ -194,7 +194,7 @@ def _only_size(name: str, named: dict[str, Any]) -> Any:
     return named["size"]
 
 
-zeros = _filled(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
+zeros = _fill(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
 
     The dtype is the default one, float32, unless given.
 
@@ -202,14 +202,14 @@ zeros = _filled(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """)
-ones = _filled(np.ones, "ones", """A tensor of ones, of shape `size`.
+ones = _fill(np.ones, "ones", """A tensor of ones, of shape `size`.
 
     The dtype is the default one, float32, unless given.
 
     >>> torch.ones(3), torch.ones((), dtype=torch.int64)
     (tensor([1., 1., 1.]), tensor(1))
     """)
-empty = _filled(new_memory, "empty", """A tensor of shape `size` whose memory holds anything.
+empty = _fill(new_memory, "empty", """A tensor of shape `size` whose memory holds anything.
 
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
@@ -403,7 +403,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     return place(array, options.get("device"), options.get("requires_grad", False))
 
 
-def _spaced_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
+def _dtype_of_spaces(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return numpy_dtype(dtype)
     result = types.get_default_dtype()
@@ -460,7 +460,7 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     _check_ends(start, end, "linspace")
-    kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
+    kind = _dtype_of_spaces(start, end, dtype) if out is None else out._array.dtype
     array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
     return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
@@ -483,7 +483,7 @@ def logspace(
     tensor([1, 2, 4, 8])
     """
     _check_ends(start, end, "logspace")
-    kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
+    kind = _dtype_of_spaces(start, end, dtype) if out is None else out._array.dtype
     steps = _check_steps(steps, "logspace")
     start, end = _number(start), _number(end)
     if kind.kind in "iu":

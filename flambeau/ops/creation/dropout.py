@@ -61,7 +61,7 @@ def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | No
     return None
 
 
-def _dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+def _drop(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
     if (certain := _certain(input, p, train, inplace)) is not None:
         return certain
     noise = wrap(_drawn(input, channels, lambda result: fill_dropout(result, p)))
@@ -104,9 +104,9 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
         publish(result, (result.__name__,), ("torch",))
 
 
-_publish_pair("dropout", _dropped, False,
+_publish_pair("dropout", _drop, False,
               "Elements zeroed with probability p, the others times 1 / (1 - p)")
-_publish_pair("feature_dropout", _dropped, True,
+_publish_pair("feature_dropout", _drop, True,
               "Channels zeroed with probability p, the others times 1 / (1 - p)")
 _publish_pair("alpha_dropout", _alpha_dropped, False,
               "Elements set to SELU's saturation with probability p, then mean and variance "
@@ -158,7 +158,7 @@ def dropout(
     tensor([1., 1.])
     """
     _check_given(p)
-    return _dropped(input, p, training, False, inplace)
+    return _drop(input, p, training, False, inplace)
 
 
 def alpha_dropout(
@@ -258,10 +258,10 @@ def _warn_rank(name: str, rank: int, wanted: str) -> None:
 def _by_channel(input: Tensor, p: float, training: bool, inplace: bool, alone: bool) -> Tensor:
     """Dropout of channels; `alone` where the input lacks the axis of the batch."""
     if not alone:
-        return _dropped(input, p, training, True, inplace)
+        return _drop(input, p, training, True, inplace)
     if inplace:
-        return _dropped(input.unsqueeze_(0), p, training, True, True).squeeze_(0)
-    return _dropped(input.unsqueeze(0), p, training, True, False).squeeze(0)
+        return _drop(input.unsqueeze_(0), p, training, True, True).squeeze_(0)
+    return _drop(input.unsqueeze(0), p, training, True, False).squeeze(0)
 
 
 for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, dropout2d, dropout3d):

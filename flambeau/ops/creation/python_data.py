@@ -26,7 +26,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     kinds = set(map(type, flat))
     plain = bool(kinds) and kinds <= _PLAIN
     if dtype is None:
-        dtype = _met(kinds) if plain else _inferred(flat)
+        dtype = _met(kinds) if plain else _infer(flat)
     kind = dtype.numpy
     if not plain:
         _check_numbers(flat, dtype, bool(shape))
@@ -35,7 +35,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
         try:
             return np.array(flat, kind).reshape(shape)
         except OverflowError:
-            return _wrapped_integers(flat, dtype).reshape(shape)
+            return _wrap_integers(flat, dtype).reshape(shape)
     with np.errstate(all="ignore"):
         if dtype.category == types.BOOL:
             flat = [bool(v) for v in flat]
@@ -50,7 +50,7 @@ def _met(kinds: set[type]) -> Dtype:
     return types.int64 if int in kinds else types.bool_
 
 
-def _wrapped_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
+def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
     for v in flat:
         if not -(2**63) <= v < 2**64 or (dtype is types.int64 and v >= 2**63):
             raise ValueError("Overflow when unpacking long long")
@@ -144,7 +144,7 @@ def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
     return (len(data), *(shape or ()))
 
 
-def _inferred(flat: list[Any]) -> Dtype:
+def _infer(flat: list[Any]) -> Dtype:
     highest = -1
     double = False
     for v in flat:

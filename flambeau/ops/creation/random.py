@@ -105,7 +105,7 @@ def _out_dtype(name: str, dtype: Dtype | None, out: Tensor) -> np.dtype:
     return out._array.dtype
 
 
-def _made(name: str, fill: Callable, doc: str) -> Callable:
+def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -127,7 +127,7 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand = _made("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
+rand = _empty_for("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
 
     PyTorch's, for the same seed.
 
@@ -135,7 +135,7 @@ rand = _made("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])
     """)
-randn = _made("randn", normals.fill_normal, """Normal numbers, of mean 0 and variance 1.
+randn = _empty_for("randn", normals.fill_normal, """Normal numbers, of mean 0 and variance 1.
 
     PyTorch's, for the same seed.
 
@@ -145,7 +145,7 @@ randn = _made("randn", normals.fill_normal, """Normal numbers, of mean 0 and var
     """)
 
 
-def _made_like(name: str, fill: Callable, doc: str) -> Callable:
+def _empty_like(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -166,10 +166,10 @@ def _made_like(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand_like = _made_like(
+rand_like = _empty_like(
     "rand_like", distributions.fill_uniform, "Uniform numbers, shaped as `input`."
 )
-randn_like = _made_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
+randn_like = _empty_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
 
 
 def _bounds(low: Any, high: Any) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def images_of(rois: Array, count: int) -> Array:
     return images
 
 
-def placed_channels(input: Array, height: int, width: int) -> int:
+def place_channels(input: Array, height: int, width: int) -> int:
     """Channels of the result where each bin has input channels of its own; RuntimeError if they
     cannot be shared out."""
     if input.shape[1] % (height * width):

@@ -57,7 +57,7 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
         return np.empty(0, np.int64)
     order = _from_best(scores)
     ranked = np.ascontiguousarray(dets[order].T)  # x1, y1, x2, y2: (4, n), best first
-    return order[_chosen(ranked, _below(iou_threshold, dets.dtype))]
+    return order[_choose(ranked, _below(iou_threshold, dets.dtype))]
 
 
 def _from_best(scores: Array) -> Array:
@@ -68,7 +68,7 @@ def _from_best(scores: Array) -> Array:
     return np.roll(order, np.count_nonzero(np.isnan(scores)))
 
 
-def _chosen(ranked: Array, limit: np.generic) -> Array:
+def _choose(ranked: Array, limit: np.generic) -> Array:
     """The ranks of the boxes (4, n) that are kept.
 
     Where many boxes are about the same thing, the best ones drop most of the others, which are then
@@ -77,7 +77,7 @@ def _chosen(ranked: Array, limit: np.generic) -> Array:
     left, chosen = np.arange(ranked.shape[1]), []
     while len(left) > 2 * _BEST:
         best, rest = left[:_BEST], left[_BEST:]
-        best = best[_unsuppressed(ranked[:, best], limit)]
+        best = best[_keep_unsuppressed(ranked[:, best], limit)]
         chosen.append(best)
         step = max(_PAIRS // len(best), 1)
         free = [
@@ -87,11 +87,11 @@ def _chosen(ranked: Array, limit: np.generic) -> Array:
         left = rest[np.concatenate(free)]
         if 2 * len(left) > len(rest):
             break
-    chosen.append(left[_unsuppressed(ranked[:, left], limit)])
+    chosen.append(left[_keep_unsuppressed(ranked[:, left], limit)])
     return np.concatenate(chosen)
 
 
-def _unsuppressed(ranked: Array, limit: np.generic) -> Array:
+def _keep_unsuppressed(ranked: Array, limit: np.generic) -> Array:
     """Which boxes are kept, from all pairs that overlap too much."""
     suppressed = bytearray(ranked.shape[1])
     if suppressed:
@@ -139,7 +139,7 @@ def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
         while last < count and (last - first + 1) * max(widest, int(ends[last]) - first) <= _PAIRS:
             widest = max(widest, int(ends[last]) - first)
             last += 1
-        pairs.append(_compared(boxes, first, last, first + widest, limit))
+        pairs.append(_compare(boxes, first, last, first + widest, limit))
         first = last
     a, b = (by_left[np.concatenate(side)] for side in zip(*pairs, strict=True))
     better, worse = np.minimum(a, b), np.maximum(a, b)
@@ -154,7 +154,7 @@ def _below(threshold: float, kind: np.dtype) -> np.generic:
     return np.nextafter(limit, kind.type(-np.inf)) if float(limit) > threshold else limit
 
 
-def _compared(
+def _compare(
     boxes: Array, first: int, last: int, end: int, limit: np.generic
 ) -> tuple[Array, Array]:
     """Pairs over the limit of a box in first..last with a later one before `end`."""

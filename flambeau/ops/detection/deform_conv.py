@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import ordered
+from ..native.transpose import put_in_order
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng
 from .arguments import check_dtype
 from .roi_align import SymInt
-from .sampling import Taps, spread, summed, weights_adjoint
+from .sampling import Taps, spread, sum_taps, weights_adjoint
 
 
 def _samples(rng: Rng):
@@ -136,7 +136,7 @@ def _table(input: Array, groups: int) -> Array:
     """The image's pixels (n, group, y, x) as rows of the channels of a group of offsets."""
     n, c, h, w = input.shape
     parts = input.reshape(n, groups, c // groups, h, w).transpose(0, 1, 3, 4, 2)
-    return np.ascontiguousarray(ordered(parts)).reshape(-1, c // groups)
+    return np.ascontiguousarray(put_in_order(parts)).reshape(-1, c // groups)
 
 
 def _by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
@@ -197,7 +197,7 @@ def deform_conv2d(
 def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Array:
     """The columns of one image: (weight group, place, channel * tap)."""
     sampling = _sampling(offset, mask, w.shape[2:], x.shape[2:], call)
-    rows = summed(_table(x, call.offset_groups), sampling.taps)
+    rows = sum_taps(_table(x, call.offset_groups), sampling.taps)
     return _by_weight_group(rows, call, w.shape[2] * w.shape[3])
 
 

@@ -96,12 +96,12 @@ def region_taps(
         before = totals[first - 1] if first else 0
         last = max(int(np.searchsorted(totals, before + _MOST, "right")), first + 1)
         part = slice(first, last)
-        yield part, _crossed(y, x, part, ny[part], nx[part], images[part], scales[part], sizes,
+        yield part, _cross(y, x, part, ny[part], nx[part], images[part], scales[part], sizes,
                              grid, placed)
         first = last
 
 
-def _crossed(
+def _cross(
     y: _Axis, x: _Axis, part: slice, ny: Array, nx: Array, images: Array, scales: Array,
     sizes: tuple[int, int], grid: Grid, placed: bool,
 ) -> Taps:

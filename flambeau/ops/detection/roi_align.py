@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import ordered
+from ..native.transpose import put_in_order
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng
-from .arguments import check_regions, images_of, placed_channels
+from .arguments import check_regions, images_of, place_channels
 from .region_taps import Grid, region_taps
-from .sampling import spread, summed
+from .sampling import spread, sum_taps
 
 SymInt = int  # a size, as operators' schemas say it
 
@@ -30,7 +30,7 @@ def _align_samples(rng: Rng):
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2, 2, True), {}
 
 
-def _placed_samples(rng: Rng):
+def _place_samples(rng: Rng):
     for ratio in (2, 0):
         yield (rng.normal(size=(2, 12, 6, 7)), _regions(rng, 3), 0.7, 2, 3, ratio), {}
 
@@ -71,7 +71,7 @@ def _align_reference(input, rois, scale, high, wide, ratio, aligned):
     return y
 
 
-def _placed_reference(input, rois, scale, high, wide, ratio):
+def _reference_with_places(input, rois, scale, high, wide, ratio):
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), (c * high + i) * wide + j]
@@ -79,7 +79,7 @@ def _placed_reference(input, rois, scale, high, wide, ratio):
     return y
 
 
-def _sampled(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) -> Array:
+def _sample(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) -> Array:
     """(regions, channels, *bins) from input (n, c, h, w), computed in `compute_dtype`."""
     kind, (n, c, h, w) = compute_dtype(input.dtype), input.shape
     bins = grid.height * grid.width
@@ -88,12 +88,12 @@ def _sampled(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) 
         input = input.reshape(n, c, bins, h, w).transpose(0, 2, 3, 4, 1)
     else:
         input = input.transpose(0, 2, 3, 1)
-    table = ordered(input.astype(kind, copy=False))
+    table = put_in_order(input.astype(kind, copy=False))
     table = np.ascontiguousarray(table).reshape(-1, c)
     y = np.empty((len(rois), c, grid.height, grid.width), kind)
     images = images_of(rois, n)
     for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
-        rows = summed(table, taps).reshape(-1, grid.height, grid.width, c)
+        rows = sum_taps(table, taps).reshape(-1, grid.height, grid.width, c)
         y[part] = rows.transpose(0, 3, 1, 2)
     return y
 
@@ -101,7 +101,7 @@ def _sampled(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) 
 def _adjoint(
     g: Array, rois: Array, scale: float, grid: Grid, shape: tuple[int, ...], placed: bool
 ) -> Array:
-    """The cotangent of `_sampled`'s input, of `shape` (n, c, h, w)."""
+    """The cotangent of `_sample`'s input, of `shape` (n, c, h, w)."""
     kind, (n, c, h, w) = compute_dtype(g.dtype), shape
     bins = grid.height * grid.width
     planes = n * bins if placed else n
@@ -141,7 +141,7 @@ def roi_align(
     if input.__class__ is MetaArray:
         return meta_array((len(rois), input.shape[1], pooled_height, pooled_width), input.dtype)
     grid = Grid(pooled_height, pooled_width, sampling_ratio, aligned, not aligned)
-    return _sampled(input, rois, spatial_scale, grid, False).astype(input.dtype, copy=False)
+    return _sample(input, rois, spatial_scale, grid, False).astype(input.dtype, copy=False)
 
 
 @roi_align.vjp
@@ -171,7 +171,7 @@ def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, align
                      aligned), None
 
 
-@opaque(expose=(), ref=_placed_reference, samples=_placed_samples, constant_outputs=(1,))
+@opaque(expose=(), ref=_reference_with_places, samples=_place_samples, constant_outputs=(1,))
 def ps_roi_align(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     sampling_ratio: int,
@@ -189,12 +189,12 @@ def ps_roi_align(
               [2., 3.]]]])
     """
     check_regions("ps_roi_align_forward_kernel", input, rois)
-    result = placed_channels(input, pooled_height, pooled_width)
+    result = place_channels(input, pooled_height, pooled_width)
     shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, np.dtype(np.int32))
     grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
-    y = _sampled(input, rois, spatial_scale, grid, True).astype(input.dtype, copy=False)
+    y = _sample(input, rois, spatial_scale, grid, True).astype(input.dtype, copy=False)
     if sampling_ratio <= 0:  # the mean of no points
         y[_pointless(rois, spatial_scale, grid)] = np.nan
     return y, channel_mapping(shape)

@@ -6,14 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import ordered
+from ..native.transpose import put_in_order
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng
-from .arguments import check_regions, images_of, placed_channels
+from .arguments import check_regions, images_of, place_channels
 from .roi_align import SymInt, _regions, channel_mapping
-from .sampling import Taps, spread, summed
+from .sampling import Taps, spread, sum_taps
 
 _INT32 = np.dtype(np.int32)
 _BLOCK = 1 << 22  # elements of pixels gathered at once
@@ -24,7 +24,7 @@ def _samples(rng: Rng):
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2), {}
 
 
-def _placed_samples(rng: Rng):
+def _place_samples(rng: Rng):
     corners = rng.uniform(0, 3, (4, 2))  # not in the last row or column: see the adjoint
     rois = np.concatenate([rng.integers(0, 2, (4, 1)), corners, corners + 4], 1)
     yield (rng.normal(size=(2, 12, 6, 7)), rois, 0.7, 2, 3), {}
@@ -55,7 +55,7 @@ def _pool_reference(input, rois, scale, high, wide):
     return y
 
 
-def _placed_reference(input, rois, scale, high, wide):
+def _reference_with_places(input, rois, scale, high, wide):
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, i, j in np.ndindex(len(rois), high, wide):
         image, x1, y1, x2, y2 = rois[k]
@@ -66,7 +66,7 @@ def _placed_reference(input, rois, scale, high, wide):
     return y
 
 
-def _rounded(x: Array) -> Array:
+def _round(x: Array) -> Array:
     """To whole numbers, halves away from zero."""
     return np.trunc(x + np.copysign(x.dtype.type(0.5), x)).astype(np.int64)
 
@@ -74,7 +74,7 @@ def _rounded(x: Array) -> Array:
 def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tuple[Array, Array]:
     """The first pixel of each bin (k, bins) and the one behind its last, neither over `limit`."""
     kind = low.dtype.type
-    low, high = _rounded(low), _rounded(high)
+    low, high = _round(low), _round(high)
     step = np.maximum(high - low + inclusive, 1).astype(kind) / kind(bins)
     numbers = np.arange(bins + 1).astype(kind)
     first = np.floor(numbers[:-1] * step[:, None]).astype(np.int64)
@@ -127,7 +127,7 @@ def roi_pool(
     bins = pooled_height, pooled_width
     pixels, bounds = _pixels(rois, spatial_scale, bins, (h, w), w, True)
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
-    table = ordered(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
+    table = put_in_order(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
     most, which = _maxima(table, pixels, bounds, planes)
     if not np.isfinite(most).all():  # as in torchvision, only what exceeds the lowest number counts
@@ -217,7 +217,7 @@ def _mean_taps(
     return Taps(places, np.repeat(weights, counts), bounds)
 
 
-@opaque(expose=(), ref=_placed_reference, samples=_placed_samples, constant_outputs=(1,))
+@opaque(expose=(), ref=_reference_with_places, samples=_place_samples, constant_outputs=(1,))
 def ps_roi_pool(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
 ) -> tuple[Array, Array]:
@@ -234,7 +234,7 @@ def ps_roi_pool(
               [2., 3.]]]])
     """
     check_regions("ps_roi_pool_forward_kernel", input, rois)
-    result = placed_channels(input, pooled_height, pooled_width)
+    result = place_channels(input, pooled_height, pooled_width)
     shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
@@ -242,7 +242,7 @@ def ps_roi_pool(
     planes = input.astype(kind, copy=False).reshape(n, result, bins, h, w).transpose(0, 2, 3, 4, 1)
     taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
                       (h - 1, w - 1))
-    rows = summed(np.ascontiguousarray(planes).reshape(-1, result), taps)
+    rows = sum_taps(np.ascontiguousarray(planes).reshape(-1, result), taps)
     y = rows.reshape(len(rois), pooled_height, pooled_width, result).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
 

@@ -33,7 +33,7 @@ def _cuts(bounds: Array, width: int) -> list[int]:
     return [0, *cuts[(cuts > 0) & (cuts < len(bounds) - 1)].tolist(), len(bounds) - 1]
 
 
-def summed(table: Array, taps: Taps) -> Array:
+def sum_taps(table: Array, taps: Taps) -> Array:
     """table (rows, width) -> (results, width): sum of weights times rows."""
     y = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
     cuts = _cuts(taps.bounds, table.shape[1])
@@ -47,12 +47,12 @@ def summed(table: Array, taps: Taps) -> Array:
 
 
 def spread(g: Array, taps: Taps, rows: int) -> Array:
-    """The adjoint of `summed`: g (results, width) -> (rows, width)."""
+    """The adjoint of `sum_taps`: g (results, width) -> (rows, width)."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
     by_row = np.argsort(taps.places, kind="stable")
     counts = np.bincount(taps.places, minlength=rows)
     bounds = np.concatenate([[0], np.cumsum(counts)])
-    return summed(g, Taps(owners[by_row], taps.weights[by_row], bounds))
+    return sum_taps(g, Taps(owners[by_row], taps.weights[by_row], bounds))
 
 
 def weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:

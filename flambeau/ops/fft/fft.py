@@ -15,7 +15,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
 from ..creation.creation import _into, numpy_dtype, place
-from ..core.output_layout import Layout, relaid
+from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..core.threads import get_num_threads
@@ -88,7 +88,7 @@ def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
         return y
     batch = [d for d in range(y.ndim) if d not in dim]
     outermost = [*sorted(batch, key=lambda d: -input.strides[d]), *dim]
-    return relaid(y, ordered_strides(y.shape, outermost[::-1], 1))
+    return lay_out_again(y, ordered_strides(y.shape, outermost[::-1], 1))
 
 
 @complex_transform.vjp
@@ -125,7 +125,7 @@ def real_transform(input: Array, dim, scale, forward) -> Array:
 
 @real_transform.vjp
 def _(g, input_shape, dim, scale, forward):
-    whole = resized(g, dim[-1:], (input_shape[dim[-1]],))
+    whole = resize(g, dim[-1:], (input_shape[dim[-1]],))
     return complex_transform(whole, dim, scale, not forward).real
 
 
@@ -181,7 +181,7 @@ def _(g, input_shape, dim):
     return _resized(g, dim, tuple(input_shape[d] for d in dim))
 
 
-def resized(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
+def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
     """Axes cut to lengths, or filled up to them with zeros; as it is where nothing changes."""
     shape = x._array.shape
     if all(shape[d] == n for d, n in zip(dim, lengths, strict=True)):
@@ -243,34 +243,34 @@ def _many_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int |
     return axes, lengths
 
 
-def _filled(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list[int]:
+def _fill(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list[int]:
     return [x._array.shape[d] if n is None else n for d, n in zip(axes, lengths, strict=True)]
 
 
 # ---------------------------------------------------------------------------- transforms
 
 
-def _transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
-    wanted = _filled(x, axes, lengths)
+def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+    wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
     scale = scaling(norm, forward)
-    return complex_transform(resized(x, axes, wanted), axes, scale, forward, out=out)
+    return complex_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
 def _real_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
-    wanted = _filled(x, axes, lengths)
+    wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
     scale = scaling(norm, forward)
-    return real_transform(resized(x, axes, wanted), axes, scale, forward, out=out)
+    return real_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
 def _half_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
-    wanted = _filled(x, axes, lengths)
+    wanted = _fill(x, axes, lengths)
     last = lengths[-1]
     length = 2 * (x._array.shape[axes[-1]] - 1) if last is None else last
     _check_lengths([*wanted[:-1], length])
     wanted[-1] = length // 2 + 1
-    x = resized(x if x.is_complex() else x.to(_complex_of(x)), axes, wanted)
+    x = resize(x if x.is_complex() else x.to(_complex_of(x)), axes, wanted)
     return half_transform(x, axes, scaling(norm, forward), forward, length, out=out)
 
 
@@ -280,9 +280,9 @@ def _complex_of(x: Tensor) -> Dtype:
 
 # name: (the transform, forward, whether the input must be real, what it is, an example)
 _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
-    "fft": (_transformed, True, False, "The discrete Fourier transform",
+    "fft": (_transform, True, False, "The discrete Fourier transform",
             ("1., 2.", "3., -1.")),
-    "ifft": (_transformed, False, False, "The inverse of the discrete Fourier transform",
+    "ifft": (_transform, False, False, "The inverse of the discrete Fourier transform",
              ("3., -1.", "1., 2.")),
     "rfft": (_real_transformed, True, True, "The transform of real numbers, its first half",
              ("1., 2.", "3., -1.")),
@@ -298,21 +298,21 @@ _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
 def _declare(
     name: str, compute: Callable, forward: bool, real: bool, doc: str, example: tuple[str, str]
 ) -> None:
-    def one(input, n=None, dim=-1, norm=None, *, out=None):
+    def along_axis(input, n=None, dim=-1, norm=None, *, out=None):
         x = _floating(input, name, real)
         return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
 
     def many(input, s=None, dim=None, norm=None, *, out=None):
         x = _floating(input, name + "n", real)
         axes, lengths = _many_dims(x, s, dim)
-        if not axes and compute is not _transformed:
+        if not axes and compute is not _transform:
             raise RuntimeError(f"{name}n must transform at least one axis")
         return compute(x, axes, lengths, norm, forward, out)
 
     def two(input, s=None, dim=(-2, -1), norm=None, *, out=None):
         return many(input, s, dim, norm, out=out)
 
-    for function, ending, where in ((one, "", "along an axis"), (two, "2", "over two axes"),
+    for function, ending, where in ((along_axis, "", "along an axis"), (two, "2", "over two axes"),
                                     (many, "n", "over many axes")):
         function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
         x, y = (f"[[{row}]]" if ending else f"[{row}]" for row in example)

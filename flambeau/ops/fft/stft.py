@@ -9,13 +9,13 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resized
+from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize
 from ..view.padding import constant_pad_nd
 from ..core.registry import PUBLIC, composite
 from ..view.strided import _folded
 
 
-def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:
+def _describe(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:
     shown = "None" if window is None else f"tensor of size {list(window.shape)}"
     return (f"{legacy_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, "
             f"win_length={length}, window={shown}")
@@ -51,7 +51,7 @@ def _full_window(window: Tensor | None, like: Tensor, length: int, n_fft: int) -
     return constant_pad_nd(window, (left, n_fft - length - left))
 
 
-def _centred(input: Tensor, n_fft: int, pad_mode: str) -> Tensor:
+def _pad_to_center(input: Tensor, n_fft: int, pad_mode: str) -> Tensor:
     rank = input._array.ndim
     signal = input.reshape((1,) * (3 - rank) + tuple(input.shape)) if rank < 3 else input
     half = n_fft // 2
@@ -93,7 +93,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
                 "further require that return_complex=True in a future PyTorch release."
             )
         return_complex = True
-    described = _described(input, n_fft, hop, length, window)
+    described = _describe(input, n_fft, hop, length, window)
     if not (input.is_complex() or input.is_floating_point()):
         raise RuntimeError(f"stft({described}) : expected a tensor of floating point or complex "
                            "values")
@@ -103,7 +103,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     if center:
         if align_to_window is not None:
             raise RuntimeError("stft align_to_window should only be set when center = false")
-        input = _centred(input, n_fft, pad_mode)
+        input = _pad_to_center(input, n_fft, pad_mode)
     signal = input if rank == 2 else input.unsqueeze(0)
     if not 0 < n_fft <= signal.shape[-1]:
         raise RuntimeError(f"stft({described}) : expected 0 < n_fft <= {signal.shape[-1]}, but got "
@@ -147,7 +147,7 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     if not input.is_complex():
         raise RuntimeError("istft requires a complex-valued input tensor matching the output from "
                            "stft with return_complex=True.")
-    described = _described(input, n_fft, hop, size, window)
+    described = _describe(input, n_fft, hop, size, window)
     _check_spectra(input, described, n_fft, onesided)
     _check_frames("istft", described, n_fft, hop, size, window)
     rank = input._array.ndim
@@ -162,9 +162,9 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     else:
         if window is not None and window.is_complex():
             raise RuntimeError("Complex windows are incompatible with return_complex=False")
-        half = resized(spectra, (2,), (n_fft // 2 + 1,))
+        half = resize(spectra, (2,), (n_fft // 2 + 1,))
         frames = half_transform(half, (2,), scale, False, n_fft)
-    y = _added_up(frames * full, full, hop, n_fft, center, length, described)
+    y = _overlap_add(frames * full, full, hop, n_fft, center, length, described)
     return y if rank == 3 else y.squeeze(0)
 
 
@@ -187,7 +187,7 @@ def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> 
         )
 
 
-def _added_up(
+def _overlap_add(
     frames: Tensor, window: Tensor, hop: int, n_fft: int, center: bool, length: int | None,
     described: str,
 ) -> Tensor:

@@ -19,7 +19,7 @@ from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
 from ..native.row_copies import zeros
-from ..native.embedding import LARGE, taken
+from ..native.embedding import LARGE, take_rows
 
 
 def _samples(rng: Rng):
@@ -60,7 +60,7 @@ def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=Fa
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
     check_indices(indices, weight.shape[0], "embedding")
-    if indices.size * weight.shape[1] > LARGE and (y := taken(weight, indices)) is not None:
+    if indices.size * weight.shape[1] > LARGE and (y := take_rows(weight, indices)) is not None:
         return y
     return weight.take(indices, 0)
 

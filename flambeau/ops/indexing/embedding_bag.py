@@ -227,7 +227,7 @@ def _native(
     tensor([[4., 6.],
             [3., 4.]])
     """
-    y, which, offsets, padding = _reduced(
+    y, which, offsets, padding = _reduce(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )
@@ -237,7 +237,7 @@ def _native(
     return y, wrap(bags), wrap(sizes), which
 
 
-def _reduced(
+def _reduce(
     weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int,
     sparse: bool, each: Tensor | None, include_last_offset: bool, padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -298,7 +298,7 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape(-1)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    return _reduced(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
+    return _reduce(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
                     per_sample_weights, include_last_offset, padding_idx)[0]
 
 

@@ -114,14 +114,14 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
         return np.empty(index.shape, input.dtype)
     if index.ndim:
         _fits("gather", index, input.shape, at, True, "self")
-    if (y := gather_scatter.taken_within(input, at, index)) is not None:
+    if (y := gather_scatter.take_within(input, at, index)) is not None:
         return y
     _within(index, input.shape[at], at)
     if index.ndim == 0:
         return np.asarray(input[index])
     if input.ndim == 1:
         return input.take(index)
-    return input[_grid(index, at)] if (y := gather_scatter.taken(input, at, index)) is None else y
+    return input[_grid(index, at)] if (y := gather_scatter.take(input, at, index)) is None else y
 
 
 @gather.vjp("input")
@@ -133,7 +133,7 @@ def _(g, input_shape, dim, index):
 def _scattered(g: Array, dim, index: Array, shape) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
-            and (y := gather_scatter.summed(shape, dim % len(shape), index, g)) is not None:
+            and (y := gather_scatter.add_at(shape, dim % len(shape), index, g)) is not None:
         return y
     result = np.zeros(shape, g.dtype)
     if not shape:
@@ -158,7 +158,7 @@ _REDUCE = {
 }
 
 
-def _placed_source(index: Array, src: Array) -> Array:
+def _place_source(index: Array, src: Array) -> Array:
     return src if src.shape == index.shape else src[tuple(slice(0, n) for n in index.shape)]
 
 
@@ -215,7 +215,7 @@ def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
     result = input.copy()
     _write_at(
-        result, at, index, _placed_source(index, src) if src.ndim == index.ndim else src, None
+        result, at, index, _place_source(index, src) if src.ndim == index.ndim else src, None
     )
     return result
 
@@ -232,10 +232,10 @@ def _(g, dim, index, src_shape):
         return result
     if not src_shape:
         return result.sum()
-    return _embedded(result, src_shape)
+    return _embed(result, src_shape)
 
 
-def _embedded(g, shape):
+def _embed(g, shape):
     """A cotangent of the first places of a larger source."""
     from ..view.slices import _placed
 
@@ -248,7 +248,7 @@ def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
     at = _check_scatter("scatter_add", input, dim, index, src)
     result = input.copy()
     if index.size:
-        _write_at(result, at, index, _placed_source(index, src), np.add)
+        _write_at(result, at, index, _place_source(index, src), np.add)
     return result
 
 
@@ -260,7 +260,7 @@ def _(g):
 @_scatter_add.vjp("src")
 def _(g, dim, index, src_shape):
     result = gather(g, dim, index)
-    return result if result._array.shape == src_shape else _embedded(result, src_shape)
+    return result if result._array.shape == src_shape else _embed(result, src_shape)
 
 
 @composite()
@@ -315,7 +315,7 @@ def _scatter_reduce(input: Array, dim, index: Array, src: Array, reduce, include
     result = input.copy()
     if not index.size:
         return result
-    value = _placed_source(index, src)
+    value = _place_source(index, src)
     if reduce == "mean":
         return _scatter_mean(result, at, index, value, include_self)
     if not include_self:
@@ -352,28 +352,28 @@ def _scatter_mean(result: Array, at: int, index: Array, value: Array, include_se
 def _(g, input, index, src, ys, dim, reduce, include_self, needs):
     y = ys
     if reduce == "sum":
-        return (_kept(g, dim, index, include_self), None, gather(g, dim, index))
+        return (_keep(g, dim, index, include_self), None, gather(g, dim, index))
     if reduce == "mean":
         ones = src.new_ones(src.shape)
         count = _scatter_add(input.new_ones(input.shape) if include_self
-                             else _kept(input.new_ones(input.shape), dim, index, False), dim, index,
+                             else _keep(input.new_ones(input.shape), dim, index, False), dim, index,
                              ones)
         count = count.masked_fill(count == 0, 1)
         share = g / count
-        return (_kept(share, dim, index, include_self), None, gather(share, dim, index))
+        return (_keep(share, dim, index, include_self), None, gather(share, dim, index))
     if reduce == "prod":
         return _product_gradients(g, input, dim, index, src, include_self)
     chosen = gather(y, dim, index)
     from_src, from_self = (src == chosen).to(g.dtype), (input == y).to(g.dtype)
     ties = _scatter_add(from_self, dim, index, from_src)
     if not include_self:
-        ties = _scatter_add(_kept(from_self, dim, index, False), dim, index, from_src)
+        ties = _scatter_add(_keep(from_self, dim, index, False), dim, index, from_src)
     share = g / ties.masked_fill(ties == 0, 1)
-    return (_kept(share * from_self, dim, index, include_self), None,
+    return (_keep(share * from_self, dim, index, include_self), None,
             gather(share, dim, index) * from_src)
 
 
-def _kept(g, dim, index, include_self):
+def _keep(g, dim, index, include_self):
     """The part of a cotangent that goes to `input`: not where it was replaced."""
     if include_self:
         return g
@@ -394,7 +394,7 @@ def _product_gradients(g, input, dim, index, src, include_self):
     many = gather(whole, dim, index) / src.masked_fill(zero, 1)
     alone = gather(lone, dim, index).masked_fill(zero.logical_not(), 0)
     of_src = many.masked_fill(zero, 0) + alone
-    return (_kept(g * of_self, dim, index, include_self), None, gather(g, dim, index) * of_src)
+    return (_keep(g * of_self, dim, index, include_self), None, gather(g, dim, index) * of_src)
 
 
 @composite()

@@ -25,10 +25,10 @@ from ..native import pointwise
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
-from ..core.output_layout import Layout, selected
+from ..core.output_layout import Layout, select_axes
 from ..core.registry import Array, Positions, opaque, publish
 from ..native.row_copies import MANY, fill, zeros
-from ..native.embedding import LARGE, added, taken
+from ..native.embedding import LARGE, add_to_rows, take_rows
 from ..view.slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -43,7 +43,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         try:
             y = array[index, ...]
         except IndexError:
-            raise _out_of_range(self, index) from None
+            raise _raise_out_of_range(self, index) from None
         except OverflowError:
             raise ValueError("Overflow when unpacking long long") from None
         new = view_of(self, y)
@@ -53,17 +53,17 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if index.__class__ is slice or index.__class__ is tuple:
         plain = plain_index(index)
         if plain is not None:
-            return _viewed(self, plain) if self._tracked else _window(self, plain)
+            return _view(self, plain) if self._tracked else _window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
         return getitem(self, tuple(index))
     where = _positions(index)
     if where is not None and len(where) <= self._array.ndim:
-        return index_by(self, versioned(where, index, self) if self._tracked else where)
+        return index_by(self, check_version(where, index, self) if self._tracked else where)
     basic, rest = split_index(self, index)
-    result = self if basic is None else _viewed(self, basic)
+    result = self if basic is None else _view(self, basic)
     if rest is None:
         return result
-    return index_by(result, versioned(rest, index, self) if self._tracked else rest)
+    return index_by(result, check_version(rest, index, self) if self._tracked else rest)
 
 
 class VersionedPositions(tuple[Any, ...]):
@@ -79,7 +79,7 @@ class VersionedPositions(tuple[Any, ...]):
                 raise_stale(node_name, tensor._array, counter, version, tensor)
 
 
-def versioned(where: tuple, index: Any, *operands: Tensor) -> tuple:
+def check_version(where: tuple, index: Any, *operands: Tensor) -> tuple:
     """The positions of an index; with the versions of its tensors where an operand requires
     grad."""
     if not MODE.grad or not any(x._tracked and requires(x) for x in operands):
@@ -150,14 +150,14 @@ def _window(self: Tensor, plain: tuple) -> Tensor:
         raise _basic_error(self, plain, error) from None
 
 
-def _viewed(x: Tensor, basic: tuple) -> Tensor:
+def _view(x: Tensor, basic: tuple) -> Tensor:
     try:
         return basic_index(x, basic)
     except IndexError as error:
         raise _basic_error(x, basic, error) from None
 
 
-def _out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
+def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
     if not x._array.ndim:
         return IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
@@ -179,7 +179,7 @@ def _basic_error(x: Tensor, basic: tuple, error: IndexError) -> IndexError:
             break
         n = x._array.shape[axis]
         if item.__class__ is int and not -n <= item < n:
-            return _out_of_range(x, item, axis)
+            return _raise_out_of_range(x, item, axis)
         axis += 1
     if "too many indices" in str(error):
         return IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
@@ -314,13 +314,13 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
         return gather_at(x, rest)
     except IndexError as error:
         _check_masks(x, rest)
-        shapes = ", ".join(str(list(item.shape)) for item in _counted(rest))
+        shapes = ", ".join(str(list(item.shape)) for item in _count(rest))
         raise IndexError(
             f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
         ) from error
 
 
-def _counted(rest: tuple) -> list[np.ndarray]:
+def _count(rest: tuple) -> list[np.ndarray]:
     """The arrays of positions of an index, each mask as the positions where it holds."""
     arrays = [item for item in rest if item.__class__ is np.ndarray]
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
@@ -336,10 +336,10 @@ def gather_at(input: Array, where: Positions) -> Array:
     """The elements at arrays of positions."""
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
-        if not arrays[0] and input.size > LARGE and (y := taken(input, where[0])) is not None:
+        if not arrays[0] and input.size > LARGE and (y := take_rows(input, where[0])) is not None:
             return y
-        return selected(input.take(where[arrays[0]], arrays[0]), input, where)
-    return selected(np.ascontiguousarray(input[where]), input, where)
+        return select_axes(input.take(where[arrays[0]], arrays[0]), input, where)
+    return select_axes(np.ascontiguousarray(input[where]), input, where)
 
 
 @gather_at.vjp
@@ -366,7 +366,7 @@ def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
         np.add.at(target, where, g)
         return
     rows = first.reshape(-1)
-    if g.size > LARGE and added(target, rows, g.reshape(rows.size, -1)):
+    if g.size > LARGE and add_to_rows(target, rows, g.reshape(rows.size, -1)):
         return
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
@@ -462,7 +462,7 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 
-def _masked(target: Array, rest: tuple | None, supplied: Array) -> bool:
+def _mask(target: Array, rest: tuple | None, supplied: Array) -> bool:
     """Writes one number where a mask of a large array holds, if there is a kernel for that."""
     if rest is None or len(rest) != 1 or target.size <= pointwise.LARGE or supplied.ndim:
         return False
@@ -472,7 +472,7 @@ def _masked(target: Array, rest: tuple | None, supplied: Array) -> bool:
             or target.itemsize < 4 or not KernelPolicy.allowed:
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
-    return whole and pointwise.served(
+    return whole and pointwise.serve(
         _unless, (target, mask, supplied), target=target) is not None
 
 
@@ -495,7 +495,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             if rest is None and target.nbytes >= MANY and supplied.dtype == target.dtype \
                     and supplied.ndim <= target.ndim:
                 fill(target, supplied)
-            elif _masked(target, rest, supplied):
+            elif _mask(target, rest, supplied):
                 pass
             elif supplied.dtype is target.dtype:  # nothing is converted
                 target[Ellipsis if rest is None else rest] = supplied
@@ -504,9 +504,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                     target[Ellipsis if rest is None else rest] = supplied
             bump(self)
             return
-        target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
+        target = self if basic is None or _whole(basic, rest) else _view(self, basic)
         if rest is not None:
-            _put(target, _like(source, target), versioned(rest, index, self, source))
+            _put(target, _like(source, target), check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:  # what is broadcast may come from the target itself, as in PyTorch
@@ -654,7 +654,7 @@ Tensor.__iter__, Tensor.__contains__ = _iterate, _contains
 def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
     items = tuple(slice(None) if i is None else i for i in indices)
     basic, rest = split_index(self, items)
-    return (self if basic is None else _viewed(self, basic)), rest or ()
+    return (self if basic is None else _view(self, basic)), rest or ()
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:

@@ -18,7 +18,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 
 
-def _selected(rng):
+def _select(rng):
     yield (rng.normal(size=(3, 4)), 1, np.array([3, 0, 0])), {}
     yield (rng.normal(size=(3, 4)), 0, np.array([2])), {}
 
@@ -40,7 +40,7 @@ def _vector(index: Array, name: str) -> Array:
     return index if index.ndim else index.reshape(-1)
 
 
-@opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_selected)
+@opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
 def index_select(input: Array, dim, index: Array) -> Array:
     """The slices at some indices of an axis.
 
@@ -168,14 +168,14 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     return y if out is None else write_result("index_add", y, out)
 
 
-def _copied_slices(x, dim, index, source):
+def _copy_slices(x, dim, index, source):
     y = np.moveaxis(x.copy(), dim, 0)
     for place, row in zip(index, np.moveaxis(source, dim, 0), strict=True):
         y[place] = row
     return np.moveaxis(y, 0, dim)
 
 
-@opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
+@opaque(node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.

@@ -17,7 +17,7 @@ from ..core.inplace import assign
 from ..core.out import write_result
 from ..view.join import cat
 from ..core.number_cache import ORDINARY
-from ..native.pointwise import LARGE, served
+from ..native.pointwise import LARGE, serve
 from ..core.output_layout import Layout
 from ..core.registry import Array, Promotion, composite, opaque, pointwise
 from ..pointwise.selection import select
@@ -65,7 +65,7 @@ def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """value where the mask holds, else input."""
     if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and KernelPolicy.allowed \
-            and (y := served(_unless, (input, mask, value))) is not None:
+            and (y := serve(_unless, (input, mask, value))) is not None:
         return y
     if input.__class__ is Array and mask.shape == input.shape and input.size <= LARGE \
             and value.dtype is input.dtype and not value.ndim:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
-from ..core.dispatch import written
+from ..core.dispatch import write_function
 from ..core.registry import Operator
 
 # recorder(clone, args, kwargs): what a swapped function does instead.
@@ -160,10 +160,10 @@ class Swap:
 class LateSwap(Swap):
     """An operator whose function is not written yet: it is when somebody calls it."""
 
-    __slots__ = ("made", "operator")
+    __slots__ = ("operator", "written")
 
     def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
-        self.operator, self.made = operator, None
+        self.operator, self.written = operator, None
 
         def record(below: Any, args: tuple, kwargs: dict) -> Any:
             original = self.call if below.__code__ is _unwritten.__code__ else below
@@ -173,12 +173,12 @@ class LateSwap(Swap):
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator's own function, writing it first."""
-        if self.made is None:
-            self.operator.source, self.made = written(self.operator)
-            self.function.__globals__.update(self.made.__globals__)
-            self.code, self.defaults = self.made.__code__, self.made.__defaults__
-            self.kwdefaults = self.made.__kwdefaults__
-        return self.made(*args, **kwargs)
+        if self.written is None:
+            self.operator.source, self.written = write_function(self.operator)
+            self.function.__globals__.update(self.written.__globals__)
+            self.code, self.defaults = self.written.__code__, self.written.__defaults__
+            self.kwdefaults = self.written.__kwdefaults__
+        return self.written(*args, **kwargs)
 
 
 def swap_of(function: Any, recorder: Callable) -> Swap:

@@ -130,11 +130,11 @@ def _level(args: Sequence[Any]) -> int | None:
     return best
 
 
-def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
+def _map(change: Callable[[Tensor], Any], value: Any) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if value.__class__ in (tuple, list):
-        return type(value)([_mapped(change, v) for v in value])
+        return type(value)([_map(change, v) for v in value])
     return value
 
 
@@ -164,13 +164,13 @@ def _push(
         raise RuntimeError(f"{operator.name}(): functions with out=... arguments don't support "
                            "automatic differentiation, but one of the arguments requires grad.")
     strip = functools.partial(primal_at, level=level)
-    primals = [_mapped(strip, a) for a in args]
-    named = {k: _mapped(strip, v) for k, v in kwargs.items()}
+    primals = [_map(strip, a) for a in args]
+    named = {k: _map(strip, v) for k, v in kwargs.items()}
     y = _push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
-    duals = bound(operator, gathered(operator, args, kwargs), kwargs, reflected)
-    values = bound(operator, gathered(operator, tuple(primals), named), named, reflected)
+    duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
+    values = bound(operator, gather_arguments(operator, tuple(primals), named), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
@@ -179,7 +179,7 @@ def _push(
     return result
 
 
-def gathered(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
+def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Positional arguments, those of a `*parameter` as one tuple."""
     for at, p in enumerate(operator.parameters):
         if p.kind is p.VAR_POSITIONAL:
@@ -296,8 +296,8 @@ def _push_in_place(
         return original(*args, **kwargs)
     target = args[0]
     strip = functools.partial(primal_at, level=level)
-    primals = [_mapped(strip, a) for a in args]
-    named = {k: _mapped(strip, v) for k, v in kwargs.items()}
+    primals = [_map(strip, a) for a in args]
+    named = {k: _map(strip, v) for k, v in kwargs.items()}
     duals, values = bound(operator, args, kwargs, False), bound(
         operator, tuple(primals), named, False)
     values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
@@ -331,7 +331,7 @@ def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     primal = primal_at(args[0], level)
     value = args[1] if len(args) > 1 else None
     strip = functools.partial(primal_at, level=level)
-    _fill(original, (primal, *[_mapped(strip, a) for a in args[1:]]), {})
+    _fill(original, (primal, *[_map(strip, a) for a in args[1:]]), {})
     tangent = tangent_at(value, level) if isinstance(value, Tensor) else None
     return _write_tangent(args[0], primal, tangent, level)
 

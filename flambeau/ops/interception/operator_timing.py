@@ -33,8 +33,8 @@ def _turn(recorder: Recorder | None) -> None:
         return
     targets: dict[Any, Callable] = {}
     for function, name in _operators().items():
-        targets[function] = timed(recorder, f"aten::{name}")
-    targets[Node.apply] = timed_as(recorder, lambda node, *_: node.name(), _BACKWARD)
+        targets[function] = time_operators(recorder, f"aten::{name}")
+    targets[Node.apply] = time_as(recorder, lambda node, *_: node.name(), _BACKWARD)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])
@@ -78,7 +78,7 @@ def _operators() -> dict[Any, str]:
 _SHORT_CUTS = {"__matmul__": "matmul", "__getitem__": "index", "__setitem__": "index_put_"}
 
 
-def timed(recorder: Recorder, name: str) -> Callable:
+def time_operators(recorder: Recorder, name: str) -> Callable:
     """What a function does while the profile is on: the same, noting when."""
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
@@ -106,7 +106,7 @@ def timed(recorder: Recorder, name: str) -> Callable:
     return detailed if recorder.shapes or recorder.stack or recorder.memory else plain
 
 
-def timed_as(
+def time_as(
     recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION
 ) -> Callable:
     """A recorder for calls whose event is named after their arguments."""

@@ -103,7 +103,7 @@ def _torch_function(
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         unchanged = cls is Tensor or func in default_nowrap_functions()
-        return result if unchanged else _converted(result, cls)
+        return result if unchanged else _convert(result, cls)
 
 
 def default_nowrap_functions() -> set[Any]:
@@ -111,12 +111,12 @@ def default_nowrap_functions() -> set[Any]:
     return {torch_function.properties()["grad"].__get__}
 
 
-def _converted(result: Any, cls: type) -> Any:
+def _convert(result: Any, cls: type) -> Any:
     """The result with every tensor in it, also in tuples and lists, as an object of the class."""
     if isinstance(result, Tensor):
         return result if isinstance(result, cls) else as_subclass(result, cls)
     if isinstance(result, (tuple, list)):
-        parts = [_converted(part, cls) for part in result]
+        parts = [_convert(part, cls) for part in result]
         if hasattr(result, "_fields"):
             return type(result)(*parts)
         return type(result)(parts)

@@ -44,7 +44,7 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
     if operator.kind is Kind.VIEW or name in LINEAR:
         return _linear(operator, values, tangents)
     if name in LINEAR_IN and LINEAR_IN[name] in operator.names:
-        return _replaced(operator, values, operator.names.index(LINEAR_IN[name]), tangents)
+        return _replace(operator, values, operator.names.index(LINEAR_IN[name]), tangents)
     if name in MULTILINEAR and {
         n.lstrip("+") for n in MULTILINEAR[name].split()} <= set(operator.names):
         return _multilinear(operator, values, tangents)
@@ -52,14 +52,14 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
         not _complex(values) or (operator.holomorphic and operator.joint is None)
     ):
         return _diagonal(operator, values, tangents, y)
-    return _transposed(operator, values, tangents, y)
+    return _transpose(operator, values, tangents, y)
 
 
 def _complex(values: Sequence[Any]) -> bool:
     return any(isinstance(v, Tensor) and v.is_complex() for v in values)
 
 
-def _called(operator: Operator, values: list[Any]) -> Any:
+def _call(operator: Operator, values: list[Any]) -> Any:
     args, named = [], {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -83,15 +83,15 @@ def _linear(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
                 [_zeros(v) if t is None else t for v, t in zip(value, parts, strict=True)])
         elif isinstance(value, Tensor) and value._array.dtype.kind in "fcV":
             changed[i] = _zeros(value) if tangent is None else tangent
-    return _called(operator, changed)
+    return _call(operator, changed)
 
 
-def _replaced(operator: Operator, values: list[Any], position: int, tangents: list[Any]) -> Any:
+def _replace(operator: Operator, values: list[Any], position: int, tangents: list[Any]) -> Any:
     if tangents[position] is None:
         return None
     changed = list(values)
     changed[position] = tangents[position]
-    return _called(operator, changed)
+    return _call(operator, changed)
 
 
 def _multilinear(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
@@ -106,10 +106,10 @@ def _multilinear(operator: Operator, values: list[Any], tangents: list[Any]) -> 
         changed[position] = tangents[position]
         for other in added:
             changed[other] = tangents[other] if total is None else None
-        part = _called(operator, changed)
+        part = _call(operator, changed)
         total = part if total is None else total + part
     if total is None:
-        return _transposed(operator, values, tangents, _called(operator, values))
+        return _transpose(operator, values, tangents, _call(operator, values))
     return total
 
 
@@ -189,7 +189,7 @@ def _diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Ten
     return total if total.shape == y.shape else total.expand(y.shape)
 
 
-def _transposed(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """The rule of any operator: the vjp, as a function of the cotangent, transposed."""
     several = not isinstance(y, Tensor)
     outputs = list(y) if several else [y]

@@ -111,7 +111,7 @@ def meet(cls: type) -> None:
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """For a capture, which takes the stubs off: what a call on wrappers goes to."""
     if not STUBS.permanent or function not in STUBS.handlers \
-            or not _asked((*args, *kwargs.values())):
+            or not _ask((*args, *kwargs.values())):
         return None
     return functools.partial(STUBS.handlers[function], None)
 
@@ -144,12 +144,12 @@ def _targets() -> dict[Any, Callable]:
     return result
 
 
-def _asked(values: Sequence[Any]) -> list[Any]:
+def _ask(values: Sequence[Any]) -> list[Any]:
     """The values whose classes are to be asked, subclasses before their bases."""
     chosen: list[Any] = []
     for value in values:
         if value.__class__ in (list, tuple):
-            chosen += [v for v in _asked(value) if type(v) not in map(type, chosen)]
+            chosen += [v for v in _ask(value) if type(v) not in map(type, chosen)]
             continue
         cls = type(value)
         if cls is Tensor or not isinstance(value, Tensor) or not dispatches(cls):
@@ -189,12 +189,12 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
 def _call(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    match = _asked((*args, *kwargs.values()))
+    match = _ask((*args, *kwargs.values()))
     if not match and not STATE.modes:
         return original(*args, **kwargs)
     if reflected:
         args = args[::-1]
-    args = forward_mode.gathered(operator, args, kwargs)
+    args = forward_mode.gather_arguments(operator, args, kwargs)
     if operator.name == "_slice":
         result = indexed(_hand_over_again, *args)
     else:
@@ -208,14 +208,14 @@ def _call(
 
 def _hand_over_again(func: Any, args: tuple) -> Any:
     """One of several calls that PyTorch makes of an operator's."""
-    match = _asked(args)
+    match = _ask(args)
     return _hand_over(func, match, args, {}) if match or STATE.modes else func(*args)
 
 
 def _call_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    result = _asked((*args, *kwargs.values()))
+    result = _ask((*args, *kwargs.values()))
     if not result and not STATE.modes:
         return original(*args, **kwargs)
     func = getattr(getattr(aten, _aten_name(operator) + "_"), _suffix(operator, args))
@@ -225,14 +225,14 @@ def _call_in_place(
 
 def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A method that has a short way of its own past its operator takes the long one."""
-    if not STATE.modes and not _asked(args):
+    if not STATE.modes and not _ask(args):
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
 
 def _by_name(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A function that is no operator, where a class is to be asked."""
-    result = _asked(args)
+    result = _ask(args)
     if not result:
         return original(*args, **kwargs)
     return _hand_over(getattr(aten, name).default, result, args, kwargs)
@@ -254,7 +254,7 @@ _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros"
 
 
 def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    match = _asked((*args, *kwargs.values()))
+    match = _ask((*args, *kwargs.values()))
     if not match and not STATE.modes:
         return original(*args, **kwargs)
     if name in ("new_empty", "new_ones", "new_zeros") and args[1:] and isinstance(args[1], int):

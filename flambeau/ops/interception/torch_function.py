@@ -75,7 +75,7 @@ def overrides(cls: type) -> bool:
     return hook is not None and hook is not _disabled_torch_function_impl and cls is not Tensor
 
 
-def overloaded(values: Iterable[Any]) -> list[Any]:
+def overloaded_arguments(values: Iterable[Any]) -> list[Any]:
     """The values whose classes override, one of each class, subclasses before their bases."""
     chosen: list[Any] = []
     for value in values:
@@ -106,14 +106,14 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
             return _run(function, original, args, kwargs)
         if state.inside or (_ORDINARY.issuperset(map(type, args)) and not kwargs):
             return original(*args, **kwargs)
-        match = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+        match = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
         if not match:
             return original(*args, **kwargs)
         if state.skipped is function:
             state.skipped = None
             return original(*args, **kwargs)
         return ask(function, match, args, kwargs)
-    match = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    match = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
     return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \
         else result
@@ -122,7 +122,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The call that the outermost mode makes: what is called in it is not the program's affair."""
     state = STATE
-    result = () if state.no_subclasses else overloaded(_flat(args, kwargs))
+    result = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
     if result:
         return ask(function, result, args, kwargs)
     state.inside = True
@@ -152,11 +152,11 @@ def ask_mode(
 
 
 def ask(
-    function: Any, found: Sequence[Any], args: tuple, kwargs: dict[str, Any], mode: Any = None
+    function: Any, overriders: Sequence[Any], args: tuple, kwargs: dict[str, Any], mode: Any = None
 ) -> Any:
     """What the first class that does not pass gives; TypeError if all pass."""
-    kinds = tuple(map(type, found))
-    for value in found:
+    kinds = tuple(map(type, overriders))
+    for value in overriders:
         hook = value.__torch_function__
         if getattr(hook, "__self__", None) is value:
             warn(PLAIN_METHOD, DeprecationWarning)
@@ -289,7 +289,7 @@ def _met(operator: Operator, args: tuple) -> Any:
         return MISSING
     if STATE.no_subclasses:
         return MISSING
-    return ask(operator.function, overloaded(values), args, {})
+    return ask(operator.function, overloaded_arguments(values), args, {})
 
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
@@ -300,7 +300,7 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
-                or not (result := overloaded(_flat(args, kwargs))):
+                or not (result := overloaded_arguments(_flat(args, kwargs))):
             return None
         problem(f"{type(result[0]).__name__} overrides {shown.__name__}")
         return lambda args, kwargs: ask(shown, result, args, kwargs)

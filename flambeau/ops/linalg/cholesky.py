@@ -20,7 +20,7 @@ def _words(order: int) -> str:
             f"(the leading minor of order {order} is not positive-definite).")
 
 
-def _factored(A: Array) -> tuple[Array, Array]:
+def _factor(A: Array) -> tuple[Array, Array]:
     """Lower factors, and for each matrix the order of the first minor that is not positive."""
     try:
         return np.linalg.cholesky(A), no_info(A)
@@ -43,7 +43,7 @@ def _cholesky_ex(
     check_floats(A, "linalg.cholesky")
     check_square(A, "linalg.cholesky")
     check_kernel(A, "cholesky_cpu")
-    y, info = _factored(np.swapaxes(A, -1, -2).conj() if upper else A)
+    y, info = _factor(np.swapaxes(A, -1, -2).conj() if upper else A)
     if check_errors:
         refuse(info, name, _words)
     return (np.swapaxes(y, -1, -2).conj() if upper else y), info

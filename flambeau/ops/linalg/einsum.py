@@ -15,7 +15,7 @@ from ..core.registry import composite
 Label = str | int
 
 
-def _scanned(text: str, start: int, place: str) -> list[str]:
+def _scan(text: str, start: int, place: str) -> list[str]:
     """The subscripts of one operand, or of the output, with '...' as one of them."""
     result: list[str] = []
     i = 0
@@ -42,7 +42,7 @@ def _scanned(text: str, start: int, place: str) -> list[str]:
     return result
 
 
-def _labelled(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]:
+def _label_axes(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]:
     """An operand's subscripts with the ellipsis spelled out."""
     named = len(subscripts) - ("..." in subscripts)
     if "..." in subscripts:
@@ -63,7 +63,7 @@ def _labelled(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]
 
 
 @functools.lru_cache(1024)
-def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ...]]:
+def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ...]]:
     """The labels of each operand's axes, and of the output's."""
     left, arrow, right = equation.partition("->")
     pieces = left.split(",")
@@ -72,7 +72,7 @@ def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, .
         raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation")
     operands, start = [], 0
     for i, (piece, rank) in enumerate(zip(pieces, ranks, strict=True)):
-        operands.append(_labelled(_scanned(piece, start, f"operand {i}"), rank, i))
+        operands.append(_label_axes(_scan(piece, start, f"operand {i}"), rank, i))
         start += len(piece) + 1
     counts: dict[Label, int] = {}
     for labels in operands:
@@ -83,7 +83,7 @@ def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, .
         letters = sorted(s for s, n in counts.items() if isinstance(s, str) and n == 1)
         return tuple(operands), (*dots, *letters)
     output: list[Label] = []
-    for s in _scanned(right, len(left) + 2, "output"):
+    for s in _scan(right, len(left) + 2, "output"):
         if s == "...":
             output.extend(dots)
             continue
@@ -131,7 +131,7 @@ def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[
     return result
 
 
-def _reduced(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list[Label]]:
+def _reduce(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list[Label]]:
     """An operand summed over the labels in `drop`."""
     axes = [i for i, label in enumerate(labels) if label in drop]
     if not axes:
@@ -139,7 +139,7 @@ def _reduced(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, lis
     return x.sum(axes), [label for label in labels if label not in drop]
 
 
-def _arranged(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tensor:
+def _arrange(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tensor:
     """The operand's axes in another order of labels."""
     places = [labels.index(s) for s in order]
     return x if places == list(range(len(places))) else x.permute(places)
@@ -164,7 +164,7 @@ class PairPlan(NamedTuple):
     labels: tuple[Label, ...]
 
 
-def _taken(x: Tensor, steps: Steps) -> Tensor:
+def _take_diagonal(x: Tensor, steps: Steps) -> Tensor:
     squeeze, summed, permute, reshape = steps
     if squeeze is not None:
         x = x.squeeze(squeeze)
@@ -234,7 +234,7 @@ def _pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...
 
 
 def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
-    x, y = _taken(x, plan.left), _taken(y, plan.right)
+    x, y = _take_diagonal(x, plan.left), _take_diagonal(y, plan.right)
     result = matmul(x, y) if plan.matrix else x * y
     return result if plan.reshape is None else result.reshape(plan.reshape)
 
@@ -242,7 +242,7 @@ def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
 @functools.lru_cache(4096)
 def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] | None] | None:
     """The whole plan of an equation of two operands, or None where a label is repeated."""
-    (left, right), output = parsed(equation, (len(a), len(b)))
+    (left, right), output = parse(equation, (len(a), len(b)))
     if len(set(left)) != len(left) or len(set(right)) != len(right):
         return None
     plan = _pair_plan(left, a, right, b, frozenset(output))
@@ -267,7 +267,7 @@ def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[in
     return best
 
 
-def contracted(operands: list, output: Sequence[Label]) -> Tensor:
+def contract(operands: list, output: Sequence[Label]) -> Tensor:
     """The operands, each a tensor with its axes' labels, made one with the output's labels."""
     sizes = _sizes([(labels, x._array.shape) for x, labels in operands])
     while len(operands) > 1:
@@ -276,11 +276,11 @@ def contracted(operands: list, output: Sequence[Label]) -> Tensor:
         rest = [o for k, o in enumerate(operands) if k not in (i, j)]
         keep = frozenset(output).union(*(labels for _, labels in rest))
         operands = [_pair(first, second, keep), *rest]
-    x, labels = _reduced(*operands[0], set(operands[0][1]) - set(output))
+    x, labels = _reduce(*operands[0], set(operands[0][1]) - set(output))
     missing = [s for s in output if s not in labels]  # they were 1 everywhere
     for s in missing:
         x, labels = x.unsqueeze(-1), [*labels, s]
-    return _arranged(x, labels, output)
+    return _arrange(x, labels, output)
 
 
 def _letter(number: Any, place: str) -> str:
@@ -328,7 +328,7 @@ def einsum(*args):
         if result is not None:
             new = _product(x, y, result[0])
             return new if result[1] is None else new.permute(result[1])
-    labels, output = parsed(equation, tuple(x._array.ndim for x in operands))
+    labels, output = parse(equation, tuple(x._array.ndim for x in operands))
     each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]
-    return contracted(each, output)
+    return contract(each, output)

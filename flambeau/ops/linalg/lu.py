@@ -23,7 +23,7 @@ from .svd import _svd
 from ..view.triangles import diag_embed, tril, triu
 
 
-def factored(A: Array) -> tuple[Array, Array, Array]:
+def factorize(A: Array) -> tuple[Array, Array, Array]:
     """L and U in one array, the row exchanges from 1, and the places of zero pivots."""
     k = min(A.shape[-2:])
     LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
@@ -125,7 +125,7 @@ def lu(A: Array, *, pivot=True) -> tuple[Array, Array, Array]:
     """
     _check_rank(A, "linalg.lu")
     _needs_pivots(pivot)
-    LU, pivots, _ = factored(A)
+    LU, pivots, _ = factorize(A)
     P = permutation_matrix(pivots, A.shape[-2], A.dtype)
     return (P, *_triangles(LU))
 
@@ -150,7 +150,7 @@ def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.l
     """L and U in one array, row exchanges, and the places of zero pivots."""
     _check_rank(A, "torch.lu_factor")
     _needs_pivots(pivot)
-    LU, pivots, info = factored(A)
+    LU, pivots, info = factorize(A)
     if check_errors:
         refuse(info, name, _zero_pivot, RuntimeError)
     return LU, pivots, info
@@ -321,7 +321,7 @@ def det(A: Array) -> Array:
     if not A.size or np.prod(batch) > _FEW:
         wide = np.promote_types(A.dtype, np.float64)
         return np.asarray(np.linalg.det(A.astype(wide))).astype(A.dtype)
-    LU, pivots, _ = factored(A)
+    LU, pivots, _ = factorize(A)
     swaps = (pivots != np.arange(1, A.shape[-1] + 1)).sum(-1)
     with np.errstate(all="ignore"):
         product = np.multiply.reduce(np.diagonal(LU, 0, -2, -1), -1)

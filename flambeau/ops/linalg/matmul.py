@@ -11,7 +11,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST
 from ..native.matmul import WORTH, large_product
 from ..core.registry import Array, composite, opaque
-from ..native.rows import LARGE, folded, times_vector
+from ..native.rows import LARGE, sum_of, times_vector
 
 
 def product(a: Array, b: Array) -> Array:
@@ -48,7 +48,7 @@ def _large_dot(a: Array, b: Array) -> Array | None:
     if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in FLOATS \
             or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return None
-    y = folded(np.multiply, a.reshape(-1), b.reshape(-1))
+    y = sum_of(np.multiply, a.reshape(-1), b.reshape(-1))
     return None if y is None else np.full(a.shape[:-1] + b.shape[1:], y, a.dtype)
 
 
@@ -265,11 +265,11 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
     return result
 
 
-def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
+def _reflect_matmul(self: Tensor, other: Tensor) -> Tensor:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflected_matmul
+Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflect_matmul
 
 
 @composite(expose=("torch",))

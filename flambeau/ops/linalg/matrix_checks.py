@@ -30,7 +30,7 @@ LinAlgError = _LinAlgError
 PUBLIC.setdefault("linalg", {})["LinAlgError"] = LinAlgError
 
 
-def _titled(name: str) -> str:
+def _title(name: str) -> str:
     return "Linalg" + "".join(part.capitalize() for part in name.split("_")) + "Backward0"
 
 
@@ -42,7 +42,7 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Any]:
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
-        settings = {"node": _titled(name), "holomorphic": False, **options}
+        settings = {"node": _title(name), "holomorphic": False, **options}
         result = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
         publish(result, (name,), ("linalg",))
         return result

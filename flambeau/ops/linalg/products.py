@@ -46,7 +46,7 @@ def _check_factors(kind: np.dtype, **factors: Any) -> None:
             )
 
 
-def _added(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
+def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
     """beta * input + alpha * y, written over y where its memory is its own."""
     kind = y.dtype
     if kind.kind in "biu":  # as in C, what is not whole is cut off
@@ -95,26 +95,26 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
             f"{mat2.shape[0]}x{mat2.shape[1]})"
         )
     _fits(input, (mat1.shape[0], mat2.shape[1]))
-    return _added(product(mat1, mat2), input, beta, alpha)
+    return _add(product(mat1, mat2), input, beta, alpha)
 
 
-def _scaled(g: Tensor, factor: Any) -> Tensor:
+def _scale(g: Tensor, factor: Any) -> Tensor:
     return g if factor == 1 else g * factor
 
 
 @addmm.vjp("input")
 def _(g, input_shape, beta):
-    return _scaled(g, beta).sum_to_size(input_shape)
+    return _scale(g, beta).sum_to_size(input_shape)
 
 
 @addmm.vjp("mat1")
 def _(g, mat2, alpha):
-    return _scaled(matmul(g, mat2.t()), alpha)
+    return _scale(matmul(g, mat2.t()), alpha)
 
 
 @addmm.vjp("mat2")
 def _(g, mat1, alpha):
-    return _scaled(matmul(mat1.t(), g), alpha)
+    return _scale(matmul(mat1.t(), g), alpha)
 
 
 def _vector_sums(rng: Rng):
@@ -139,22 +139,22 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
         raise RuntimeError(f"size mismatch, got input ({size}), mat "
                            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
     _same_kinds(input, (mat, "mat"), (vec, "vec"))
-    return _added(product(mat, vec), input, beta, alpha)
+    return _add(product(mat, vec), input, beta, alpha)
 
 
 @addmv.vjp("input")
 def _(g, input_shape, beta):
-    return _scaled(g, beta).sum_to_size(input_shape)
+    return _scale(g, beta).sum_to_size(input_shape)
 
 
 @addmv.vjp("mat")
 def _(g, vec, alpha):
-    return _scaled(g.unsqueeze(-1) * vec, alpha)
+    return _scale(g.unsqueeze(-1) * vec, alpha)
 
 
 @addmv.vjp("vec")
 def _(g, mat, alpha):
-    return _scaled(matmul(mat.t(), g), alpha)
+    return _scale(matmul(mat.t(), g), alpha)
 
 
 def _batch_sums(rng: Rng):
@@ -186,7 +186,7 @@ def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> A
         raise RuntimeError("Input dtypes must be the same, got: input "
                            f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")
     _fits(input, (*batch1.shape[:2], batch2.shape[2]))
-    return _added(product(batch1, batch2), input, beta, alpha)
+    return _add(product(batch1, batch2), input, beta, alpha)
 
 
 def _check_batches(batch1: Array, batch2: Array) -> None:
@@ -197,17 +197,17 @@ def _check_batches(batch1: Array, batch2: Array) -> None:
 
 @baddbmm.vjp("input")
 def _(g, input_shape, beta):
-    return _scaled(g, beta).sum_to_size(input_shape)
+    return _scale(g, beta).sum_to_size(input_shape)
 
 
 @baddbmm.vjp("batch1")
 def _(g, batch2, alpha):
-    return _scaled(matmul(g, batch2.transpose(1, 2)), alpha)
+    return _scale(matmul(g, batch2.transpose(1, 2)), alpha)
 
 
 @baddbmm.vjp("batch2")
 def _(g, batch1, alpha):
-    return _scaled(matmul(batch1.transpose(1, 2), g), alpha)
+    return _scale(matmul(batch1.transpose(1, 2), g), alpha)
 
 
 @composite()
@@ -271,8 +271,8 @@ def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
         y = y if alpha else y & False
         y = (input | y) if beta else y
     else:
-        y = _scaled(y, alpha)
-        y = (_scaled(input, beta) + y) if beta != 0 else y
+        y = _scale(y, alpha)
+        y = (_scale(input, beta) + y) if beta != 0 else y
     if y.shape != (vec1.shape[0], vec2.shape[0]):
         y = y.expand(vec1.shape[0], vec2.shape[0])
     return y if out is None else write_out(addmm.operator, y, out)
@@ -366,7 +366,7 @@ def vecdot(x, y, *, dim=-1, out=None):
 # -------------------------------------------------------------------------------- tensors
 
 
-def _contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
+def _axes_to_contract(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims._array.size != 1 else dims.item()
     if isinstance(dims, int):
@@ -393,7 +393,7 @@ def tensordot(a, b, dims=2, out=None):
     >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
     torch.Size([2, 4])
     """
-    first, second = _contracted_axes(a, b, dims)
+    first, second = _axes_to_contract(a, b, dims)
     shapes = a._array.shape, b._array.shape
     for i, j in zip(first, second, strict=True):
         m, n = shapes[0][i], shapes[1][j]

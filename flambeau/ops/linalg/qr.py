@@ -172,7 +172,7 @@ def _check_reflections(A: Array, tau: Array, name: str, matrix: str = "input") -
         )
 
 
-def reflected(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> Tensor:
+def apply_reflectors(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> Tensor:
     """Q target, or Q^H target: the reflections applied one after the other."""
     m, k = A.shape[-2], tau.shape[-1]
     eye = wrap(np.eye(m, A.shape[-1], dtype=A._array.dtype))
@@ -220,7 +220,7 @@ def householder_product(A, tau, *, out=None):
     start = start.expand(A.shape)
     if not tau._array.size:
         start = start + A * 0  # a constant, but part of the graph
-    y = reflected(A, tau, start, False)
+    y = apply_reflectors(A, tau, start, False)
     return y if out is None else write_out(_householder_product.operator, y, out)
 
 
@@ -274,7 +274,7 @@ def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """
     _check_target(input._array, tau._array, other._array, left)
     if left:
-        y = reflected(input, tau, other, transpose)
+        y = apply_reflectors(input, tau, other, transpose)
     else:
-        y = mH(reflected(input, tau, mH(other), not transpose))
+        y = mH(apply_reflectors(input, tau, mH(other), not transpose))
     return y if out is None else write_out(_householder_product.operator, y, out)

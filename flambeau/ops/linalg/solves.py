@@ -78,10 +78,10 @@ def inv(A, *, out=None):
             [0.0000, 0.2500]])
     """
     y = _inv_ex(A, "linalg.inv")[0]
-    return y if out is None else _placed(y, out)
+    return y if out is None else _place(y, out)
 
 
-def _placed(y: Tensor, out: Tensor) -> Tensor:
+def _place(y: Tensor, out: Tensor) -> Tensor:
     """A result written to `out`, of any shape."""
     from ..core.out import write_out
 
@@ -145,16 +145,16 @@ def _solve(
         raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not "
                            "supported for left=False. In this case linalg.solve is equivalent to B "
                            "/ A.squeeze(-1)")
-    y, info = _solved(A, right, left)
+    y, info = _solve_system(A, right, left)
     if check_errors:
         refuse(info, f"torch.{name}", lambda _: "The solver failed because the input matrix is "
                "singular.")
     return (y[..., 0] if vector else y), info
 
 
-def _solved(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
+def _solve_system(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
     if not left:
-        y, info = _solved(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), True)
+        y, info = _solve_system(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), True)
         return np.swapaxes(y, -1, -2), info
     try:
         return np.linalg.solve(A, B), no_info(A)
@@ -210,7 +210,7 @@ def solve(A, B, *, left=True, out=None):
     tensor([1.0000, 0.5000])
     """
     y = _solve(A, B, left)[0]
-    return y if out is None else _placed(y, out)
+    return y if out is None else _place(y, out)
 
 
 # ---------------------------------------------------------------------------------- triangular
@@ -250,13 +250,13 @@ def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False)
     check_equation(A, B, name, left, B.shape[-2:])
     check_kernel(A, "triangular_solve_cpu")
     if left:
-        return _checked_triangular(A, B, upper, unitriangular)
-    y = _checked_triangular(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), not upper,
+        return _check_triangular(A, B, upper, unitriangular)
+    y = _check_triangular(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), not upper,
                             unitriangular)
     return np.swapaxes(y, -1, -2)
 
 
-def _checked_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
+def _check_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
     with np.errstate(all="ignore"):
         y = triangular_solved(A, B, upper, unit)
     diagonal = np.diagonal(A, 0, -2, -1)
@@ -318,6 +318,6 @@ def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False,
     result = x, whole.clone()
     if out is not None:
         for target, y in zip(out, result, strict=True):
-            _placed(y, target)
+            _place(y, target)
         return kind(*out)
     return kind(*result)

@@ -16,7 +16,7 @@ from ..core.return_types import return_type
 from ..view.triangles import diag_embed
 
 
-def _decomposed(A: Array, full_matrices: bool, vectors: bool) -> tuple:
+def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     """U, S and Vh as contiguous arrays, empty ones where no vectors are wanted."""
     check_floats(A, "linalg.svd")
     check_matrix(A, "linalg.svd")
@@ -59,7 +59,7 @@ def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
         ref=lambda A: np.linalg.svd(A, full_matrices=False))
 def _svd(A: Array, full_matrices=False) -> tuple[Array, Array, Array]:
     """U, S and Vh with A = U diag(S) Vh."""
-    return _decomposed(A, full_matrices, True)
+    return _decompose(A, full_matrices, True)
 
 
 @_svd.vjp
@@ -111,7 +111,7 @@ def svd_cotangent(gU, gS, gVh, U, S, Vh) -> Tensor | None:
         ref=lambda A: np.linalg.svd(A, compute_uv=False))
 def _svdvals(A: Array) -> Array:
     """The singular values alone."""
-    return _decomposed(A, False, False)[1]
+    return _decompose(A, False, False)[1]
 
 
 def _refuse_driver(driver) -> None:

@@ -105,7 +105,7 @@ def _by_product(x: Array, y: Array) -> Array:
     return np.sqrt(squares, out=squares)
 
 
-def _measured(difference: Array, p: float) -> Array:
+def _measure(difference: Array, p: float) -> Array:
     size = np.abs(difference, out=difference)
     if p == 1:
         return np.add.reduce(size, -1)
@@ -124,7 +124,7 @@ def _by_differences(x: Array, y: Array, p: float) -> Array:
     step = max(1, _BLOCK // each)
     for start in range(0, x.shape[-2], step):
         rows = slice(start, start + step)
-        result[..., rows, :] = _measured(x[..., rows, None, :] - y[..., None, :, :], p)
+        result[..., rows, :] = _measure(x[..., rows, None, :] - y[..., None, :, :], p)
     return result
 
 

@@ -11,7 +11,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
-from .elementwise import _kind, _reduced
+from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduction_number, share
 from ..native.pointwise import LARGE, large
 from ..core.promotion import compute_dtype
@@ -76,7 +76,7 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
-    return _reduced(y if weight is None else y * weight, reduction, input.dtype)
+    return _reduce(y if weight is None else y * weight, reduction, input.dtype)
 
 
 @_bce.vjp("input")
@@ -168,7 +168,7 @@ def _bce_logits(
     else:
         each = (pos_weight.astype(inside, copy=False) - 1) * t + 1
         y = _negative_log_sigmoid(x) * each + (1 - t) * x
-    return _reduced(y if weight is None else y * weight, reduction, target.dtype)
+    return _reduce(y if weight is None else y * weight, reduction, target.dtype)
 
 
 @_bce_logits.vjp("input")

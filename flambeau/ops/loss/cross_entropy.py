@@ -29,7 +29,7 @@ _ndarray = np.ndarray
 # ---------------------------------------------------------------- classes given by their index
 
 
-def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Array | None]:
+def _locate(target: Array, classes: int, ignore_index: int) -> tuple[Array, Array | None]:
     """Class indices that are safe to look up, and which rows count (None: all of them)."""
     t = target if target.dtype is _INT64 else target.astype(np.int64)
     if not t.size:
@@ -73,7 +73,7 @@ def _classes(shape: tuple[int, ...]) -> int:
 
 def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtype) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
-    t, retained = _located(target, _classes(x.shape), ignore_index)
+    t, retained = _locate(target, _classes(x.shape), ignore_index)
     picked, factors = _pick(x, t), _factors(t, retained, weight)
     if factors is not None:
         picked = np.where(factors == 0, 0, picked * factors) if retained is not None \
@@ -91,7 +91,7 @@ def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtyp
 
 def _coefficients(g: Array, target, weight, reduction, ignore_index, classes, kind) -> tuple:
     """Indices, and each row's cotangent: an array like the target, or one number for all."""
-    t, retained = _located(target, classes, ignore_index)
+    t, retained = _locate(target, classes, ignore_index)
     factors = _factors(t, retained, weight)
     if reduction == MEAN:
         total = _total(t, factors)
@@ -179,7 +179,7 @@ def _small(
     return (loss, y) if number == number else None
 
 
-def _fused(name: str, node: str):
+def _fuse(name: str, node: str):
     """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
 
     @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods)
@@ -208,11 +208,11 @@ def _fused(name: str, node: str):
     return body
 
 
-_cross_entropy = _fused("_cross_entropy", "NllLossBackward0")
-_cross_entropy2d = _fused("_cross_entropy2d", "NllLoss2DBackward0")
+_cross_entropy = _fuse("_cross_entropy", "NllLossBackward0")
+_cross_entropy2d = _fuse("_cross_entropy2d", "NllLoss2DBackward0")
 
 
-def _shared_out(logs: Array, share: Array) -> Array:
+def _share_out(logs: Array, share: Array) -> Array:
     return np.exp(logs) * share
 
 
@@ -232,7 +232,7 @@ def _slope(
             FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
             return result
     if logs.size > LARGE and logs.ndim == 2:
-        result = large(_shared_out, logs, c[:, None] if c.ndim else np.asarray(c))
+        result = large(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
         if result is not None:
             result[np.arange(len(t)), t] -= c
             return result
@@ -410,7 +410,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
             raise RuntimeError(
                 f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
             )
-        return _smoothed(input, target, weight, number, ignore_index, label_smoothing)
+        return _smooth(input, target, weight, number, ignore_index, label_smoothing)
     target = _indices(input, target, weight, scores=True)
     operator = _cross_entropy if input._array.ndim < 3 else _cross_entropy2d
     return operator(input, target, weight, number, ignore_index)[0]
@@ -447,7 +447,7 @@ def _with_probabilities(input, target, weight, reduction, ignore_index, smoothin
     return -y.sum() / (input._array.size / max(n, 1)) if reduction == MEAN else -y.sum()
 
 
-def _smoothed(input, target, weight, reduction, ignore_index, smoothing):
+def _smooth(input, target, weight, reduction, ignore_index, smoothing):
     target = _indices(input, target, weight, scores=True)
     ndim = input._array.ndim
     axis = 0 if ndim == 1 else 1

@@ -23,7 +23,7 @@ from ..pointwise.selection import where
 _NEVER = -np.inf
 
 
-def _extended(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
+def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
     """Targets with blanks around each label, and where a path may skip the blank before."""
     n, s = targets.shape
     result = np.full((n, 2 * s + 1), blank, np.int64)
@@ -34,7 +34,7 @@ def _extended(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]
     return result, skip
 
 
-def _emitted(log_probs: Array, places: Array) -> Array:
+def _emit(log_probs: Array, places: Array) -> Array:
     """The log probability of each place's label at each time: (time, batch, places)."""
     index = np.broadcast_to(places, (len(log_probs), *places.shape))
     return np.take_along_axis(log_probs, index, 2).astype(np.float64)
@@ -99,12 +99,12 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
     log_probs (time, batch, classes), targets (batch, labels) or all labels one after the other.
     What is to be found out of values is found in here: programs call it as it is.
     """
-    targets, input_lengths, target_lengths = _checked(
+    targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    places, skip = _extended(targets, target_lengths, blank)
+    places, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        alpha = _paths_to(_emitted(log_probs, places), skip)
+        alpha = _paths_to(_emit(log_probs, places), skip)
         return _losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
 
 
@@ -120,12 +120,12 @@ def _ctc_backward(
     blank: int, zero_infinity: bool,
 ) -> Array:
     """The cotangent of the log probabilities, as what made them (log_softmax) expects it."""
-    targets, input_lengths, target_lengths = _checked(
+    targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    places, skip = _extended(targets, target_lengths, blank)
+    places, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        emitted = _emitted(log_probs, places)
+        emitted = _emit(log_probs, places)
         alpha = _paths_to(emitted, skip)
         beta = _paths_from(emitted, skip, input_lengths, target_lengths)
         losses = _losses(alpha, input_lengths, target_lengths)
@@ -167,7 +167,7 @@ def _lengths(values: Any, name: str, count: int) -> Tensor:
     return result
 
 
-def _checked(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Array, ...]:
+def _check(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Array, ...]:
     """Targets as (batch, labels), and the lengths, in 64 bits."""
     times, lengths = times.astype(np.int64), lengths.astype(np.int64)
     if times.max(initial=0) > time:

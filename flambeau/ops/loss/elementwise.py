@@ -20,7 +20,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
-from ..native.rows import folded
+from ..native.rows import sum_of
 from ..pointwise.selection import where
 
 
@@ -41,7 +41,7 @@ def _kind(input: Array, target: Array) -> np.dtype:
     return result_dtype((input, target)).numpy
 
 
-def _reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
+def _reduce(y: Array, reduction: int, kind: np.dtype) -> Array:
     if reduction == NONE:
         return np.asarray(y, kind)
     total = np.add.reduce(y, None)
@@ -54,7 +54,7 @@ def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
     """A formula of large arrays, reduced, in machine code; None without it."""
     if reduction == NONE:
         return large_with(formula, (x, t), (), {}) if x.shape == t.shape else None
-    total = folded(formula, x, t)
+    total = sum_of(formula, x, t)
     return total / x.size if total is not None and reduction == MEAN else total
 
 
@@ -94,7 +94,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
                 if y is not None:
                     return np.asarray(y, kind)
             x, t = _pair(input, target, name)
-            return _reduced(forward(x - t, parameter), reduction, kind)
+            return _reduce(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
         result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
@@ -156,7 +156,7 @@ def _huber():
     return forward, slope
 
 
-def _matched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _match(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both at one shape; a warning where that takes broadcasting."""
     if input._array.shape == target.shape:
         return input, target
@@ -176,7 +176,7 @@ def _matched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return input.expand(shape), target.expand(shape)
 
 
-def _weighted(losses: Tensor, weight: Tensor, input: Tensor, reduction: str, mean: Any) -> Tensor:
+def _weigh(losses: Tensor, weight: Tensor, input: Tensor, reduction: str, mean: Any) -> Tensor:
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     y = losses * weight
@@ -198,9 +198,9 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
     tensor(5.)
     """
-    input, target = _matched(input, target)
+    input, target = _match(input, target)
     if weight is not None:
-        return _weighted(_mse(input, target, NONE, 0.0), weight, input, reduction,
+        return _weigh(_mse(input, target, NONE, 0.0), weight, input, reduction,
                          lambda y: y.sum() / weight.sum())
     return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
 
@@ -212,10 +212,10 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
     tensor(2.)
     """
-    input, target = _matched(input, target)
+    input, target = _match(input, target)
     losses = (input - target).abs()
     if weight is not None:
-        return _weighted(losses, weight, input, reduction, lambda y: y.sum() / weight.sum())
+        return _weigh(losses, weight, input, reduction, lambda y: y.sum() / weight.sum())
     return reduce_tensor(losses, reduction_number(reduction, size_average, reduce))
 
 
@@ -227,7 +227,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     >>> torch.nn.functional.smooth_l1_loss(x, torch.zeros(2), reduction="none")
     tensor([0.1250, 3.5000])
     """
-    input, target = _matched(input, target)
+    input, target = _match(input, target)
     number = reduction_number(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -243,11 +243,11 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     >>> torch.nn.functional.huber_loss(torch.tensor([1., 4.]), torch.zeros(2), "none", delta=2.)
     tensor([0.5000, 6.0000])
     """
-    input, target = _matched(input, target)
+    input, target = _match(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
-        return _weighted(_huber(input, target, NONE, delta), weight, input, reduction,
+        return _weigh(_huber(input, target, NONE, delta), weight, input, reduction,
                          lambda y: y.mean())
     return _huber(input, target, reduction_number(reduction), delta)
 
@@ -417,7 +417,7 @@ def _soft_margin(input: Array, target: Array, reduction) -> Array:
         )
     kind = _kind(input, target)
     y = -(target.astype(compute_dtype(kind), copy=False) * input)
-    return _reduced(np.log1p(np.exp(y)), reduction, kind)
+    return _reduce(np.log1p(np.exp(y)), reduction, kind)
 
 
 @_soft_margin.vjp("input")

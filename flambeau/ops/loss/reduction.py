@@ -36,7 +36,7 @@ def _from_flags(size_average: Any, reduce: Any) -> str:
     return name
 
 
-def reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
+def reduce_loss(y: Array, reduction: int, kind: np.dtype) -> Array:
     """A loss's elements, or their mean or sum."""
     if reduction == NONE:
         return np.asarray(y, kind)

@@ -40,7 +40,7 @@ def _fits(table: Array, numbers: Array) -> bool:
     )
 
 
-def taken(table: Array, numbers: Array) -> Array | None:
+def take_rows(table: Array, numbers: Array) -> Array | None:
     """table[numbers], numbers of any shape."""
     if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
         return None
@@ -53,7 +53,7 @@ def taken(table: Array, numbers: Array) -> Array | None:
     return y
 
 
-def added(table: Array, numbers: Array, g: Array) -> bool:
+def add_to_rows(table: Array, numbers: Array, g: Array) -> bool:
     """table[numbers] += g, in place, numbers that occur several times adding up; or False."""
     if g.size <= LARGE or g.dtype != table.dtype or not _fits(table, numbers):
         return False

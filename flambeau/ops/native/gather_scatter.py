@@ -15,7 +15,7 @@ from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from .transpose import ordered
+from .transpose import put_in_order
 from .route import native_route
 
 Array = np.ndarray
@@ -53,9 +53,9 @@ def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
 
 
 @native_route
-def taken(x: Array, at: int, index: Array) -> Array | None:
+def take(x: Array, at: int, index: Array) -> Array | None:
     """Elements of x by their numbers along an axis."""
-    x = ordered(x)
+    x = put_in_order(x)
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
@@ -74,13 +74,13 @@ def taken(x: Array, at: int, index: Array) -> Array | None:
     return y
 
 
-def taken_within(x: Array, at: int, index: Array) -> Array | None:
-    """As `taken`, of numbers that nobody has looked at: None too where one is not of the axis.
+def take_within(x: Array, at: int, index: Array) -> Array | None:
+    """As `take`, of numbers that nobody has looked at: None too where one is not of the axis.
 
     Rows are looked at as they are read; another pass over the numbers, by one thread, takes as
     long as the work.
     """
-    x = ordered(x)
+    x = put_in_order(x)
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
@@ -94,7 +94,7 @@ def taken_within(x: Array, at: int, index: Array) -> Array | None:
     return y if np.maximum.reduce(most) < n else None
 
 
-def summed(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
+def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
     """Zeros of a shape to which values are added at their numbers along an axis, or None."""
     y = np.empty(shape, value.dtype)
     return y if put(y, at, index, value, True, True) else None

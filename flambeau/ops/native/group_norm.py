@@ -23,7 +23,7 @@ _GROUP_NORM = KernelBuilder("group_norm", "group_norm")
 _GROUP_NORM_BACKWARD = KernelBuilder("group_norm", "group_norm_backward")
 
 
-def _served(x: Array, mean: Array, *vectors: Array | None) -> bool:
+def _is_served(x: Array, mean: Array, *vectors: Array | None) -> bool:
     return x.dtype in (FLOAT32, FLOAT64) and x.dtype == mean.dtype \
         and mean.size >= _MANY and x.shape[2] >= _WIDE and mean.flags.c_contiguous \
         and all(vector(v, x.shape[1], x.dtype) for v in vectors)
@@ -32,7 +32,7 @@ def _served(x: Array, mean: Array, *vectors: Array | None) -> bool:
 def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
                eps: float) -> Array | None:
     """x (n, c, p) normalised by group; fills mean and rstd (n, groups)."""
-    if not fits(x) or not _served(x, mean, weight, bias):
+    if not fits(x) or not _is_served(x, mean, weight, bias):
         return None
     result = kernel(_GROUP_NORM, x, weight is not None, bias is not None)
     if result is None:
@@ -47,7 +47,7 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
 def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
                         ) -> tuple[Array, Array, Array] | None:
     """The cotangent of x, and (n, c) sums of g, and of g times x less its mean."""
-    if not fits(x, g) or not _served(x, mean, weight) or not rstd.flags.c_contiguous:
+    if not fits(x, g) or not _is_served(x, mean, weight) or not rstd.flags.c_contiguous:
         return None
     result = kernel(_GROUP_NORM_BACKWARD, x, weight is not None)
     if result is None:

@@ -53,7 +53,7 @@ def large_product(
     key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
     plan = _plans.get(key)
     if plan is None:
-        plan = _planned(key, a, b, bias)
+        plan = _plan(key, a, b, bias)
         if plan is None:
             return None
     if bias is not None and not bias.flags.c_contiguous:
@@ -66,7 +66,7 @@ def large_product(
     return y
 
 
-def _planned(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
+def _plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
     """What calls the kernel of a product, once there is one."""
     if not _fits(a, b, bias):
         return None

@@ -85,7 +85,7 @@ def large(body: Any, *operands: Any) -> Array | None:
         return None
     if first.size <= least(body):
         return None
-    y = served(body, operands)
+    y = serve(body, operands)
     if key is not None and y is not None:
         _keep_straight(key, body, operands)
     return y
@@ -108,7 +108,7 @@ def _exact(body: Any) -> bool:
 
 
 @native_route
-def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
+def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
     first = operands[0]
     if first.__class__ is not _ndarray or first.size <= least(body) or not KernelPolicy.allowed:
@@ -121,7 +121,7 @@ def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     def formula(*values: Any) -> Any:
         return body(*[v.astype(kind) for v in values])
 
-    return served(("mixed", body, kind), operands, formula)
+    return serve(("mixed", body, kind), operands, formula)
 
 
 _SETTINGS = frozenset((float, int, bool, str, type(None)))
@@ -129,7 +129,7 @@ _SETTINGS = frozenset((float, int, bool, str, type(None)))
 
 @native_route
 def large_with(
-    body: Any, given: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
+    body: Any, operands: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
 ) -> Array | None:
     """body(*given, *plain, **named) on large arrays of one float dtype, or None.
 
@@ -137,13 +137,13 @@ def large_with(
     array may stand; the others are settings. `target`: where to put the result. Half precision is
     computed in float32, and numbers beside it may be float32 ones.
     """
-    first = given[0]
+    first = operands[0]
     if first.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
     kind, shape, size = first.dtype, first.shape, first.size
     settings: list[Any] = [body]
     arrays, straight = [], True
-    for v in (*given, *plain, *named.values()):
+    for v in (*operands, *plain, *named.values()):
         cls = v.__class__
         if cls is _ndarray:
             arrays.append(v)
@@ -168,14 +168,14 @@ def large_with(
         return None
     if any(a.dtype != kind and (a.ndim or kind in FLOATS) for a in arrays):
         return None
-    return _served_with(body, given, plain, named, key, tuple(arrays), target, straight)
+    return _serve_with(body, operands, plain, named, key, tuple(arrays), target, straight)
 
 
-def _served_with(
+def _serve_with(
     body: Any, supplied: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
     target: Array | None, straight: bool,
 ) -> Array | None:
-    """`served` of a body with settings, known by `key`; kept as such if all is `straight`."""
+    """`serve` of a body with settings, known by `key`; kept as such if all is `straight`."""
     places = tuple([v.__class__ is _ndarray for v in supplied])
 
     def formula(*values: Any) -> Any:
@@ -184,9 +184,9 @@ def _served_with(
         return body(*full, *plain, **named)
 
     if len(arrays) == len(supplied) and not plain and not named:
-        y, known = served(body, arrays, target=target), body
+        y, known = serve(body, arrays, target=target), body
     else:
-        y, known = served(key, arrays, formula, target=target), key
+        y, known = serve(key, arrays, formula, target=target), key
     if straight and y is not None:
         _keep_straight((arrays[0].dtype, key), known, arrays)
     return y
@@ -194,7 +194,7 @@ def _served_with(
 
 @native_route
 @lru_cache(maxsize=256)
-def swapped(body: Any) -> Callable:
+def swap_operands(body: Any) -> Callable:
     """The body of two operands, given in the other order."""
     return lambda a, b: body(b, a)
 
@@ -212,11 +212,11 @@ def large_cast(x: Array, kind: np.dtype) -> Array | None:
         return None
     if x.dtype is FLOAT64 and kind.kind == "u":  # kernels go by way of int32, PyTorch does not
         return None
-    return served(("cast", kind), (x,), lambda v: v, kind)
+    return serve(("cast", kind), (x,), lambda v: v, kind)
 
 
 @native_route
-def served(
+def serve(
     body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
     target: Array | None = None,
 ) -> Array | None:
@@ -227,19 +227,19 @@ def served(
     """
     first = operands[0]
     shape = first.shape
-    placed, steps = _placed(operands, shape), ()
-    if placed is None and (gapped := _gapped(operands, shape)) is not None:
+    placed, steps = _place(operands, shape), ()
+    if placed is None and (gapped := _describe_gaps(operands, shape)) is not None:
         placed, steps = gapped
     large = first.size > LARGE
-    for arranged in (_unstretched, _in_order):
-        if placed is None and large and (target is None or arranged is _unstretched):
+    for arranged in (_unstretch, _in_order):
+        if placed is None and large and (target is None or arranged is _unstretch):
             supplied = arranged(operands)
-            if (placed := _placed(supplied, shape)) is not None:
+            if (placed := _place(supplied, shape)) is not None:
                 operands = supplied
     if placed is None:
         return None
     layouts, columns, full = placed
-    key = (settled(body), layouts)
+    key = (settings_key(body), layouts)
     try:
         known = _ready.get(key)
     except TypeError:  # a setting that is no plain number
@@ -247,7 +247,7 @@ def served(
     if known.__class__ is not tuple:
         if not large and not _often(key, known):
             return None
-        known = _asked(key, known, body if formula is None else formula, result)
+        known = _request(key, known, body if formula is None else formula, result)
         if known is not None and not large and _is_brief(key):
             _brief.add(body[0] if body.__class__ is tuple else body)
             return None
@@ -267,12 +267,12 @@ def served(
 
 
 @native_route
-def settled(body: Any) -> Any:
+def settings_key(body: Any) -> Any:
     """What a body is known by: functions made anew for each call by their code and settings."""
     cells = getattr(body, "__closure__", None)
     if cells is None:
         return body
-    return (body.__code__, tuple([settled(c.cell_contents) for c in cells]))
+    return (body.__code__, tuple([settings_key(c.cell_contents) for c in cells]))
 
 
 def _often(key: tuple, calls: int | None) -> bool:
@@ -303,7 +303,7 @@ def _is_brief(key: tuple) -> bool:
     return len(result) <= 2 and {*result} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
 
 
-def _asked(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
+def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
            ) -> tuple | None:
     """(address, dtype of the result), when there is a kernel."""
     if match is None:  # a setting may be another one at each call
@@ -329,7 +329,7 @@ def _asked(key: tuple, match: int | None, formula: Callable, result: np.dtype | 
     return new
 
 
-def _unstretched(operands: tuple) -> tuple:
+def _unstretch(operands: tuple) -> tuple:
     """Arrays of one element along the axes along which they are stretched."""
     return tuple([
         a if a.__class__ is not _ndarray or 0 not in a.strides
@@ -338,7 +338,7 @@ def _unstretched(operands: tuple) -> tuple:
     ])
 
 
-def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
+def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
     """(dtype and layout of each operand, columns of the rows that some lie along or 0, the first
     operand that has the result's shape)."""
     full = operands[0]
@@ -362,7 +362,7 @@ def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array 
             if a.size == 1 and a.ndim <= len(shape):
                 layout = "number"
             else:
-                layout, width = _stretched(a.shape, shape)
+                layout, width = _stretch(a.shape, shape)
                 good = width and contiguous and a.flags.c_contiguous
                 if not good or columns not in (0, width):
                     return None
@@ -388,15 +388,15 @@ def _plain(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
     return tuple(result)
 
 
-def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
-    """`_placed` where rows of operands have gaps between them, and how far these are apart."""
+def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
+    """`_place` where rows of operands have gaps between them, and how far these are apart."""
     columns, result, steps = 0, [], []
     for a in operands:
         if a.__class__ is not _ndarray:
             return None
         layout, width = "full", columns
         if a.shape != shape:
-            layout, width = ("number", columns) if not a.ndim else _stretched(a.shape, shape)
+            layout, width = ("number", columns) if not a.ndim else _stretch(a.shape, shape)
             if not (a.flags.c_contiguous and (width or not a.ndim)):
                 return None
         elif not a.flags.c_contiguous:
@@ -446,7 +446,7 @@ def rows_of_second(x: Array) -> tuple[int, int] | None:
 
 def _in_order(operands: tuple) -> tuple:
     """Arrays copied where they do not lie as the result will, or a stretched one has gaps."""
-    from .transpose import ordered
+    from .transpose import put_in_order
 
     first = operands[0]
     order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)
@@ -455,12 +455,12 @@ def _in_order(operands: tuple) -> tuple:
     back = np.argsort(order)
     return tuple([
         a if a.__class__ is not _ndarray
-        else ordered(a.transpose(order)).transpose(back) if a.shape == first.shape
+        else put_in_order(a.transpose(order)).transpose(back) if a.shape == first.shape
         else a if a.flags.c_contiguous else a.copy() for a in operands
     ])
 
 
-def _stretched(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
+def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
     """How an array is broadcast, along rows or columns, and the rows' length; 0: otherwise."""
     own = shape
     while own and own[0] == 1:

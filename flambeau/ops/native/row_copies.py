@@ -31,7 +31,7 @@ _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 def fill(target: Array, source: Array) -> None:
     """target[...] = source, of one dtype."""
-    if target.nbytes >= MANY and _filled(target, source):
+    if target.nbytes >= MANY and _fill_natively(target, source):
         return
     if target.__class__ is Array is source.__class__:
         target[...] = source  # a third of np.copyto's overhead
@@ -57,10 +57,10 @@ def large_copy(x: Array) -> Array | None:
     if x.__class__ is not Array or x.nbytes < MANY:
         return None
     y = np.empty(x.shape, x.dtype)
-    return y if _filled(y, x) else None
+    return y if _fill_natively(y, x) else None
 
 
-def joined(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
+def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
     """Large arrays of one dtype put one after another along an axis (a `new` one), or None."""
     first = parts[0]
     if any(a.__class__ is not Array or a.dtype != first.dtype for a in parts):
@@ -79,7 +79,7 @@ def joined(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None
     return y
 
 
-def _filled(target: Array, source: Array) -> bool:
+def _fill_natively(target: Array, source: Array) -> bool:
     """Does it on all threads, where both lie in rows of one dtype and nowhere overlap."""
     if target.__class__ is not Array or source.__class__ is not Array:
         return False
@@ -87,7 +87,7 @@ def _filled(target: Array, source: Array) -> bool:
     if bits is None or source.dtype != target.dtype or np.may_share_memory(target, source):
         return False
     if source.size == 1 and target.flags.c_contiguous and target.flags.writeable:
-        return _repeated(target, source, bits)
+        return _repeat(target, source, bits)
     if source.shape != target.shape:
         source = np.broadcast_to(source, target.shape)
     axes = _rows(target, source)
@@ -106,7 +106,7 @@ def _filled(target: Array, source: Array) -> bool:
     return True
 
 
-def _repeated(target: Array, source: Array, bits: str) -> bool:
+def _repeat(target: Array, source: Array, bits: str) -> bool:
     """Does it for one number."""
     kernel = _kernel(_REPEATED, bits)
     if kernel is None:

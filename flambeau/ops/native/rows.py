@@ -16,8 +16,8 @@ from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .transpose import ordered
-from .pointwise import ASKED, USED, rows_apart, rows_of_second, settled
+from .transpose import put_in_order
+from .pointwise import ASKED, USED, rows_apart, rows_of_second, settings_key
 from .route import native_route
 
 Array = np.ndarray
@@ -82,9 +82,9 @@ def _often(key: tuple) -> bool:
 
 
 @native_route
-def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
+def call(address: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Runs a kernel on the memory of arrays."""
-    call_kernel(found, arrays[0].size, *arrays, *sizes)
+    call_kernel(address, arrays[0].size, *arrays, *sizes)
 
 
 @native_route
@@ -102,7 +102,7 @@ def fits(*arrays: Array) -> bool:
 @native_route
 def over_rows(builder: KernelBuilder, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
-    arrays = tuple(map(ordered, arrays))
+    arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not fits(*arrays):
         return None
@@ -229,7 +229,7 @@ def _with_vector(builder: KernelBuilder, x: Array, v: Array, size: int, new: int
 @native_route
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
-    x = ordered(x)
+    x = put_in_order(x)
     if not fits(x) or (result := kernel(_LOGSUMEXP, x)) is None:
         return None
     n = x.shape[-1]
@@ -263,7 +263,7 @@ def _inside(ufunc: Any, x: Array) -> np.dtype | None:
 
 
 @native_route
-def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
+def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:
     """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
     for sums of integers."""
@@ -299,7 +299,7 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
 
 def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
            ) -> Array | None:
-    """`reduced` of rows with gaps between them, over all axes or those of rows or of columns."""
+    """Reduce rows with gaps between them, over all axes or those of rows or of columns."""
     inside = _inside(ufunc, x)
     if inside is None:
         return None
@@ -330,14 +330,14 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
               ) -> Array | None:
-    """`reduced` of an array whose axes lie in another order, or with gaps: then it is copied."""
+    """Reduce an array whose axes lie in another order, or with gaps: copy it into order first."""
     if _inside(ufunc, x) is None or 0 in x.strides:
         return None
     order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
-    turned = np.ascontiguousarray(ordered(x.transpose(order)))
+    turned = np.ascontiguousarray(put_in_order(x.transpose(order)))
     if axes is None:
-        return reduced(ufunc, turned, None, keepdims, formula)
-    y = reduced(ufunc, turned, tuple(sorted(order.index(a) for a in axes)), True, formula)
+        return reduce_axes(ufunc, turned, None, keepdims, formula)
+    y = reduce_axes(ufunc, turned, tuple(sorted(order.index(a) for a in axes)), True, formula)
     if y is None:
         return None
     y = y.transpose(np.argsort(order))
@@ -357,7 +357,7 @@ def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula
     inner = tuple(range(first, last + 1))
     if prod(x.shape[first : last + 1]) < _WORTH:
         return None
-    y = reduced(ufunc, x, inner, True, formula)
+    y = reduce_axes(ufunc, x, inner, True, formula)
     if y is None:
         return None
     return ufunc.reduce(y, tuple(sorted(axes)) if not keepdims else
@@ -394,7 +394,7 @@ def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
 @native_route
 def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     """np.argmax or np.argmin along the last axis or the first."""
-    x = ordered(x)
+    x = put_in_order(x)
     axis %= x.ndim
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
@@ -415,7 +415,7 @@ def _whole(x: Array) -> bool:
 
 
 @native_route
-def folded(formula: Callable, *arrays: Array) -> Any:
+def sum_of(formula: Callable, *arrays: Array) -> Any:
     """The sum over all elements of a formula of large arrays, or None.
 
     The formula is known by its code and what it encloses.
@@ -425,11 +425,11 @@ def folded(formula: Callable, *arrays: Array) -> Any:
         order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)
         if any(a.__class__ is not _ndarray or a.ndim != first.ndim for a in arrays):
             return None
-        arrays = tuple([ordered(a.transpose(order)) for a in arrays])
+        arrays = tuple([put_in_order(a.transpose(order)) for a in arrays])
     if not fits(*arrays) or len(_ready) >= _MOST:
         return None
     first = arrays[0]
-    key = (_FOLD_ROWS, first.dtype, settled(formula), len(arrays))
+    key = (_FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))
     known = _ready.get(key)
     if known is None:
         function = request_kernel(

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from .transpose import ordered
+from .transpose import put_in_order
 from .pointwise import large
 from .rows import MIDDLE, call, fits, kernel
 from .route import native_route
@@ -24,17 +24,17 @@ _SCAN_SCALED = KernelBuilder("scans", "scan_scaled")
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 
 
-def _served(x: Array) -> bool:
+def _is_served(x: Array) -> bool:
     if x.dtype in _INTEGERS:
         return x.size > MIDDLE and x.__class__ is np.ndarray and x.flags.c_contiguous
     return fits(x)
 
 
 @native_route
-def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
+def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
     """(ufunc.accumulate(x, axis),), and the last place of each extreme where `positions`."""
-    x = ordered(x)
-    if not _served(x):
+    x = put_in_order(x)
+    if not _is_served(x):
         return None
     result = (np.empty(x.shape, x.dtype),)
     if positions:
@@ -82,8 +82,8 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
     """
     if x.__class__ is not np.ndarray or x.size <= MIDDLE or x.dtype not in (FLOAT32, FLOAT64):
         return None
-    rows = np.ascontiguousarray(ordered(np.moveaxis(x, axis, -1)))
-    result = scanned(np.maximum, rows, rows.ndim - 1)
+    rows = np.ascontiguousarray(put_in_order(np.moveaxis(x, axis, -1)))
+    result = scan_axis(np.maximum, rows, rows.ndim - 1)
     if result is None or (address := kernel(_SCAN_SCALED, rows)) is None:
         return None
     (top,), n = result, rows.shape[-1]

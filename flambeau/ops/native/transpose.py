@@ -17,7 +17,7 @@ LARGE = 1 << 14  # elements up to which NumPy is as fast
 
 
 @native_route
-def ordered(x: Array) -> Array:
+def put_in_order(x: Array) -> Array:
     """A large array itself where its elements lie in order, else a copy in which they do."""
     if x.flags.c_contiguous or x.nbytes < MANY:
         return x
@@ -32,7 +32,7 @@ def in_order(x: Array) -> Array | None:
     """A copy whose axes lie in order, of an array in which another axis lies innermost."""
     if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) or x.size <= LARGE:
         return None
-    merged = _merged(x)
+    merged = _merge_axes(x)
     if merged is None:
         return None
     shape, strides, inner = merged
@@ -57,7 +57,7 @@ def in_order(x: Array) -> Array | None:
     return y
 
 
-def _merged(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+def _merge_axes(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
     """Extents and strides (in elements) with axes that lie one behind the other taken as one, and
     the axis that lies innermost; None where that is the last one, or there is none.
     """

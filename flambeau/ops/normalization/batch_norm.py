@@ -11,9 +11,10 @@ from ...native.foundation.user_frames import noted
 from ...autograd.mode import MODE
 from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
-from .reference import affine, channel_moments, channel_sums, combined
+from .reference import affine, channel_moments, channel_sums, combine
 from .norm_formulas import (
-    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled, slope,
+    as_dtype, channels, check_parameter_dtypes, floating, images, normalize, scale_and_shift,
+    select_needed, slope,
     statistics,
 )
 from ..core.number_cache import number
@@ -58,7 +59,7 @@ def _batch_norm(
         _move(running_mean, mean, momentum)
     if running_var is not None:
         _move(running_var, squares / number(max(count - 1, 1), inside), momentum)
-    scale = scaled(save_rstd, w)
+    scale = scale_and_shift(save_rstd, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
@@ -75,11 +76,11 @@ def _move(running: Array, new: Array, momentum: float) -> None:
 @_batch_norm.vjp
 def _(g, input, weight, save_mean, save_rstd, eps, needs):
     if not MODE.grad:
-        return given(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
+        return select_needed(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
     dims = [0, *range(2, input.dim())]
-    hat, _, rstd = normalised(input, dims, eps)
+    hat, _, rstd = normalize(input, dims, eps)
     share = g if weight is None else g * channels(weight, input)
-    return given((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
+    return select_needed((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
 
 
 @opaque(layout=Layout.FREE,
@@ -96,10 +97,10 @@ def _batch_norm_backward(
     share, x = images(share), images(x)
     count = number(x.shape[0] * x.shape[2], mean.dtype)
     of_g, of_product = (np.add.reduce(v, 0) for v in channel_sums(share, x, mean))
-    a = scaled(rstd, w)
+    a = scale_and_shift(rstd, w)
     b = -a * rstd * rstd * of_product / count
     c = -a * of_g / count - b * mean
-    result = combined(share, x, a, b, c).reshape(input.shape)
+    result = combine(share, x, a, b, c).reshape(input.shape)
     return (result.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
             of_g.astype(kind, copy=False))
 
@@ -125,7 +126,7 @@ def _batch_norm_running(
     """Each channel normalised by the statistics given."""
     inside = compute_dtype(input.dtype)
     x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
-    scale = scaled(1 / np.sqrt(var + inside.type(eps)), w)
+    scale = scale_and_shift(1 / np.sqrt(var + inside.type(eps)), w)
     shift = -mean * scale if b is None else b - mean * scale
     if not input.size:
         return np.empty(input.shape, input.dtype)

@@ -12,9 +12,10 @@ from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..native import group_norm as group_native
 from .batch_norm import batch
-from .reference import affine, channel_moments, channel_sums, combined, rows_forward
+from .reference import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
-    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled, slope,
+    as_dtype, channels, check_parameter_dtypes, floating, images, normalize, scale_and_shift,
+    select_needed, slope,
     statistics,
 )
 from ..core.output_layout import Layout
@@ -60,7 +61,7 @@ def _group_norm(
     save_mean[...] = mean.reshape(save_mean.shape)
     save_rstd[...] = (1 / np.sqrt(squares / size + inside.type(eps))).reshape(save_rstd.shape)
     scale, mean = (np.repeat(v, x.shape[1] // groups, 1) for v in (save_rstd, save_mean))
-    scale = scaled(scale, w)
+    scale = scale_and_shift(scale, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
@@ -78,14 +79,15 @@ def _few_groups(
 @_group_norm.vjp
 def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
     if not MODE.grad:
-        return given(_group_norm_backward(g, input, weight, save_mean, save_rstd, groups), needs)
+        gradients = _group_norm_backward(g, input, weight, save_mean, save_rstd, groups)
+        return select_needed(gradients, needs)
     size = math.prod(input.shape[1:]) // groups
     rows = input.reshape(input.shape[0], groups, size)
-    hat, _, rstd = normalised(rows, [2], eps)
+    hat, _, rstd = normalize(rows, [2], eps)
     share = g if weight is None else g * channels(weight, input)
     result = slope(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
     dims = [0, *range(2, input.dim())]
-    return given((result, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
+    return select_needed((result, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
 
 
 @opaque(layout=Layout.FREE,
@@ -110,13 +112,13 @@ def _group_norm_backward(
                 np.add.reduce(of_g, 0).astype(kind, copy=False))
     means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
     of_g, of_product = channel_sums(share, x, means)
-    a = scaled(rstds, w)
+    a = scale_and_shift(rstds, w)
     weighted = [v if w is None else v * w for v in (of_g, of_product)]
     size = mean.dtype.type(each * x.shape[2])
     of_group = [np.add.reduce(v.reshape(*mean.shape, each), 2) / size for v in weighted]
     b = np.repeat(-of_group[1] * rstd**3, each, 1)
     c = np.repeat(-of_group[0] * rstd, each, 1) - b * means
-    result = combined(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
+    result = combine(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
     return (result, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
             np.add.reduce(of_g, 0).astype(kind, copy=False))
 
@@ -187,7 +189,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     y, mean, rstd = _group(input, group, weight, bias, eps)
     if MODE.grad and input.requires_grad:
         _, mean, rstd = (v.squeeze(2) if i else v for i, v in enumerate(
-            normalised(input.reshape(N, group, C // group * HxW), [2], eps)))
+            normalize(input.reshape(N, group, C // group * HxW), [2], eps)))
     return y, mean, rstd
 
 

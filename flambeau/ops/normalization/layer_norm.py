@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor
 from ..view.join import cat
 from .reference import rows_backward, rows_forward
 from .norm_formulas import (
-    as_dtype, check_parameter_dtypes, floating, given, normalised, slope, statistics,
+    as_dtype, check_parameter_dtypes, floating, select_needed, normalize, slope, statistics,
 )
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
@@ -58,13 +58,13 @@ def _layer_norm(
 def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
     if not MODE.grad:
         result = _layer_norm_backward(g, input, weight, save_mean, save_rstd, n)
-        return given(result, needs)
+        return select_needed(result, needs)
     dims = list(range(-n, 0))
-    hat, _, rstd = normalised(input, dims, eps)
+    hat, _, rstd = normalize(input, dims, eps)
     share = g if weight is None else g * weight
     lead = list(range(input.dim() - n))
     of_weight, of_bias = (g * hat, g) if not lead else ((g * hat).sum(lead), g.sum(lead))
-    return given((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
+    return select_needed((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
 
 
 @opaque(layout=Layout.FREE,
@@ -80,11 +80,11 @@ def _layer_norm_backward(
     (w,) = as_dtype(mean.dtype, weight)
     result = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
                           None if w is None else w.reshape(-1), mean, rstd)
-    return (_shaped(result[0], input.shape, input.dtype), _shaped(result[1], tail, kind),
-            _shaped(result[2], tail, kind))
+    return (_shape(result[0], input.shape, input.dtype), _shape(result[1], tail, kind),
+            _shape(result[2], tail, kind))
 
 
-def _shaped(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
+def _shape(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
     """y in a shape and dtype: itself where it has them, so that a leaf may keep it."""
     y = y if y.shape == shape else y.reshape(shape)
     return y.astype(kind, copy=False)
@@ -179,7 +179,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     y, mean, rstd = _layer(input, normalized, weight, bias, eps)
     n = len(normalized)
     if MODE.grad and input.requires_grad:
-        _, mean, rstd = normalised(input, list(range(-n, 0)), eps)
+        _, mean, rstd = normalize(input, list(range(-n, 0)), eps)
         return y, mean, rstd
     shape = (*input.shape[: input.dim() - n], *(1,) * n)
     return y, mean.reshape(shape), rstd.reshape(shape)

@@ -52,7 +52,7 @@ def slope(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
     return rstd * (g - g.mean(dims, True) - hat * (g * hat).mean(dims, True))
 
 
-def normalised(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def normalize(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """(input less mean) / deviation, the mean and 1 / deviation over `dims`, in operators."""
     mean = input.mean(dims, True)
     centred = input - mean
@@ -60,9 +60,9 @@ def normalised(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tens
     return centred * rstd, mean, rstd
 
 
-def given(found: Any, needs: tuple[bool, ...]) -> tuple:
+def select_needed(gradients: Any, needs: tuple[bool, ...]) -> tuple:
     """A joint derivative's answer: gradients for the first three inputs, None for the rest."""
-    three = [y if need else None for y, need in zip(found, needs, strict=False)]
+    three = [y if need else None for y, need in zip(gradients, needs, strict=False)]
     return (*three, *(None,) * (len(needs) - 3))
 
 
@@ -71,7 +71,7 @@ def images(x: Array) -> Array:
     return x.reshape(*x.shape[:2], -1)
 
 
-def scaled(rstd: Array, weight: Array | None) -> Array:
+def scale_and_shift(rstd: Array, weight: Array | None) -> Array:
     """1 / deviation times the weight, if there is one."""
     return rstd if weight is None else rstd * weight
 

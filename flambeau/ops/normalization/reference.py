@@ -18,7 +18,7 @@ from ..native.pointwise import large
 from ..core.registry import Array
 from ..native.rows import (
     MIDDLE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
-    moments, reduced,
+    moments, reduce_axes,
 )
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
 
@@ -49,7 +49,7 @@ def _affine(x: Array, scale: Array, shift: Array) -> Array:
     return x * scale + shift
 
 
-def _combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+def _combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     return g * a + x * b + c
 
 
@@ -188,7 +188,7 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
     n, _, p = x.shape
     if p == 1:
         flat = x[:, :, 0]
-        total = reduced(np.add, flat, (0,), False) if x.size > MIDDLE else None
+        total = reduce_axes(np.add, flat, (0,), False) if x.size > MIDDLE else None
         mean = (np.add.reduce(flat, 0) if total is None else total) / x.dtype.type(n)
         if x.size > MIDDLE and (squares := column_squares(flat, mean)) is not None:
             return mean, squares
@@ -234,14 +234,14 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
     return of_g, of_product
 
 
-def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
     if x.size > MIDDLE:
         if x.shape[2] == 1 and a.ndim == 1:
-            y = large(_combined, g[:, :, 0], x[:, :, 0], a, b, c)
+            y = large(_combine, g[:, :, 0], x[:, :, 0], a, b, c)
         else:
             coefficients = [_of_rows(v, x) for v in (a, b, c)]
-            y = large(_combined, _rows(g), _rows(x), *coefficients)
+            y = large(_combine, _rows(g), _rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
     result = np.empty(x.shape, x.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
-from ..core.dispatch import python_operator, reflected
+from ..core.dispatch import python_operator, reflect
 from ..core.legacy_argument_order import in_order
 from ..native.pointwise import LARGE
 from ..core.dtype_refusals import Refusal
@@ -183,7 +183,7 @@ def add(input, other, *old, alpha=1, out=None):
         return in_order(add, "add", (input, other, *old), {"alpha": alpha, "out": out})
     if _scales(input, other, alpha):
         return _add_scaled(input, other, alpha, out=out)
-    return _add(input, _scaled(other, alpha, input), out=out)
+    return _add(input, _scale(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",))
@@ -195,7 +195,7 @@ def add_(self, other, *old, alpha=1):
         return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, alpha)
-    return _add.operator.twin(self, _scaled(other, alpha, self))
+    return _add.operator.twin(self, _scale(other, alpha, self))
 
 
 @composite(aliases=("subtract",))
@@ -209,7 +209,7 @@ def sub(input, other, *old, alpha=1, out=None):
         return in_order(sub, "sub", (input, other, *old), {"alpha": alpha, "out": out})
     if _scales(input, other, alpha):
         return _add_scaled(input, other, -alpha, out=out)
-    return _sub(input, _scaled(other, alpha, input), out=out)
+    return _sub(input, _scale(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
@@ -221,10 +221,10 @@ def sub_(self, other, *old, alpha=1):
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
-    return _sub.operator.twin(self, _scaled(other, alpha, self))
+    return _sub.operator.twin(self, _scale(other, alpha, self))
 
 
-def _scaled(other: Any, alpha: Any, like: Any) -> Any:
+def _scale(other: Any, alpha: Any, like: Any) -> Any:
     if alpha.__class__ is int and alpha == 1:
         return other
     kind = like.dtype if isinstance(like, Tensor) else types.of_scalar(like)
@@ -250,7 +250,7 @@ def rsub(input, other, *, alpha=1):
         raise TypeError(
             "rsub(): argument 'input' (position 1) must be Tensor, not " + type(input).__name__
         )
-    return _sub(other, _scaled(input, alpha, other))
+    return _sub(other, _scale(input, alpha, other))
 
 
 @composite()
@@ -265,7 +265,7 @@ def positive(input):
     return input
 
 
-def _commuted(name: str, operator: Any) -> Any:
+def _commute(name: str, operator: Any) -> Any:
     """The reflected form of an operator whose operands may be swapped."""
     function = python_operator(operator)
     function.__name__ = function.__qualname__ = name
@@ -275,9 +275,9 @@ def _commuted(name: str, operator: Any) -> Any:
 for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
 for _name, _operator in (("radd", _add), ("rmul", mul)):
-    setattr(Tensor, f"__{_name}__", _commuted(f"__{_name}__", _operator.operator))
+    setattr(Tensor, f"__{_name}__", _commute(f"__{_name}__", _operator.operator))
 for _name, _operator in (("rsub", _sub), ("rtruediv", _div)):
-    setattr(Tensor, f"__{_name}__", reflected(_operator.operator))
+    setattr(Tensor, f"__{_name}__", reflect(_operator.operator))
 Tensor.__iadd__, Tensor.__isub__, Tensor.__imul__ = add_, sub_, Tensor.mul_
 Tensor.__neg__, Tensor.__pos__ = neg, positive
 Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__

@@ -9,7 +9,7 @@ import numpy as np
 from ...tensor.dtypes import BOOL, INTEGER
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.dispatch import python_operator, reflected
+from ..core.dispatch import python_operator, reflect
 from ..core.registry import Array, Number, composite, pointwise
 from ..core.sample_inputs import Rng, Sample
 
@@ -112,5 +112,5 @@ for _name, _operator in (
     ("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift),
 ):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
-    setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
+    setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
     setattr(Tensor, f"__i{_name}__", _operator.operator.twin)

@@ -11,7 +11,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator
-from ..core.errors import described
+from ..core.errors import describe
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
@@ -255,7 +255,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False, out=None
     for x in (a, b):
         if x.dtype.kind == "c":
             raise RuntimeError(
-                f"Unsupported input type encountered for isin(): {described([wrap(x)])}"
+                f"Unsupported input type encountered for isin(): {describe([wrap(x)])}"
             )
     y = wrap(np.isin(a, b, assume_unique=assume_unique, invert=invert))
     return y if out is None else write_result("isin", y, out)

@@ -11,7 +11,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from .arithmetic import _div
 from ..creation.creation import zeros_like
-from ..core.dispatch import python_operator, reflected
+from ..core.dispatch import python_operator, reflect
 from ..core.registry import Array, Number, composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
 
@@ -174,5 +174,5 @@ def _(g, input, other):
 
 for _name, _operator in (("floordiv", floor_divide), ("mod", remainder)):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
-    setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
+    setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
     setattr(Tensor, f"__i{_name}__", _operator.operator.twin)

@@ -264,11 +264,11 @@ def _operator(self: Tensor, exponent: Any) -> Any:
     return _raise_to(self, exponent)
 
 
-def _reflected(self: Tensor, base: Any) -> Any:
+def _reflect(self: Tensor, base: Any) -> Any:
     return _raise_to(base, self) if isinstance(base, _KNOWN) else NotImplemented
 
 
-Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflected, pow_
+Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflect, pow_
 
 
 @composite(aliases=())

@@ -34,13 +34,13 @@ def between_integers(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-3, 3, shape) + rng.uniform(0.1, 0.4, shape),), {}
 
 
-def _unrounded(operator, kind) -> NotImplementedError:
+def _refuse_rounding(operator, kind) -> NotImplementedError:
     if kind.is_complex:
         return NotImplementedError(f"{operator.name} is not supported for complex inputs")
     return dtype_refusals.as_kernel(operator.name + "_vml_cpu")(operator, kind)
 
 
-_rounded = dtype_refusals.Refusal(BOOL, COMPLEX, error=_unrounded)
+_rounded = dtype_refusals.Refusal(BOOL, COMPLEX, error=_refuse_rounding)
 
 
 @pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_rounded,
@@ -239,11 +239,11 @@ def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
     supplied = (float(nan), high, low)
-    y = large_with(_replaced, (x,), supplied, {}) if x.size > MIDDLE else None
-    return _replaced(x, *supplied) if y is None else y
+    y = large_with(_replace, (x,), supplied, {}) if x.size > MIDDLE else None
+    return _replace(x, *supplied) if y is None else y
 
 
-def _replaced(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
+def _replace(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
     kind = x.dtype.type
     y = np.where(np.isnan(x), kind(nan), x)
     y = np.where(np.equal(x, np.inf), kind(high), y)

@@ -84,12 +84,12 @@ class LinearPackedParams:
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
         """The quint8 result of a quint8 tensor, under a given scale and zero point."""
-        given: Any = x._array.quantizer
-        if x.dtype is not quint8 or not isinstance(given, PerTensor):
+        quantizer: Any = x._array.quantizer
+        if x.dtype is not quint8 or not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
         codes = x._array.codes
-        total = self.sums(self._rows(codes), given.zero_point).astype(np.float32)
-        multiplier = np.float32(given.scale) * self.scales
+        total = self.sums(self._rows(codes), quantizer.zero_point).astype(np.float32)
+        multiplier = np.float32(quantizer.scale) * self.scales
         if self.bias is not None:  # PyTorch's kernel adds the bias in these units
             total += self.bias / multiplier
         steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point

@@ -14,9 +14,9 @@ from .lstm import _cast
 from ..core.promotion import compute_dtype
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unrolled,
+    total_bias, unroll,
 )
-from .native import prepared, present, sums_of_inputs
+from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng
@@ -50,7 +50,7 @@ def rnn_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps = Steps(sizes, reverse)
-    whole_layer = prepared(_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
+    whole_layer = prepare(_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
     if whole_layer is not None:
         result = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
         return result["y"].astype(kind, copy=False), result["h"].astype(kind, copy=False)
@@ -99,7 +99,7 @@ def rnn_adjoint(
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
     supplied = present({"y": y, "gy": g_y, "dh": g_h})
-    whole_layer = prepared(_cell(relu), steps, w_hh, tuple(supplied), ("d", "dh"), True)
+    whole_layer = prepare(_cell(relu), steps, w_hh, tuple(supplied), ("d", "dh"), True)
     if whole_layer is not None:
         back = whole_layer(supplied)
         return _gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
@@ -136,7 +136,7 @@ def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
         z = part + linear(states[0], w_hh, b_hh)
         return (z.relu() if relu else z.tanh(),)
 
-    return unrolled(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+    return unroll(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",

@@ -19,9 +19,9 @@ from .lstm import _BLOCK, _cast
 from ..core.promotion import compute_dtype
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unrolled,
+    total_bias, unroll,
 )
-from .native import prepared, present, sums_of_inputs
+from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
@@ -53,13 +53,13 @@ def _new_first(w: Array) -> Array:
     return np.concatenate((w[2 * width :], w[: 2 * width]))
 
 
-def _without_new(bias: Array | None) -> Array | None:
+def _zero_new_gate(bias: Array | None) -> Array | None:
     """The bias of what comes from h without the new gate's, which comes in with each step."""
     if bias is None:
         return None
-    made = bias.copy()
-    made[len(bias) // 3 * 2 :] = 0
-    return made
+    result = bias.copy()
+    result[len(bias) // 3 * 2 :] = 0
+    return result
 
 
 @opaque(layout=Layout.FREE,
@@ -76,13 +76,13 @@ def gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    found = _in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
-    if found is not None:
-        return (*(v.astype(kind, copy=False) for v in found[:2]), *found[2:])
+    results = _in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
+    if results is not None:
+        return (*(v.astype(kind, copy=False) for v in results[:2]), *results[2:])
     factor = np.ones(3 * width, inside)
     factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
     gates = np.dot(x, (w_ih * factor[:, None]).T)
-    add_biases(gates, b_ih, _without_new(b_hh), factor)
+    add_biases(gates, b_ih, _zero_new_gate(b_hh), factor)
     w = _new_first(w_hh)
     w[width:] *= 0.5
     turned = np.ascontiguousarray(w.T)
@@ -92,25 +92,25 @@ def gru_layer(
     for start, end in steps.windows:
         n = end - start
         part = np.dot(h[:n], turned, scratch[:n])
-        both, new, made = gates[start:end, : 2 * width], gates[start:end, 2 * width :], y[start:end]
+        both, new, out = gates[start:end, : 2 * width], gates[start:end, 2 * width :], y[start:end]
         both += part[:, width:]
         np.tanh(both, both)
         both *= 0.5
         both += 0.5
-        held = inner[start:end]
+        hidden_part = inner[start:end]
         if b_hh is None:
-            held[...] = part[:, :width]
+            hidden_part[...] = part[:, :width]
         else:
-            np.add(part[:, :width], b_hh[2 * width :], held)
-        new += np.multiply(both[:, :width], held, made)
+            np.add(part[:, :width], b_hh[2 * width :], hidden_part)
+        new += np.multiply(both[:, :width], hidden_part, out)
         np.tanh(new, new)
-        np.subtract(h[:n], new, made)
-        made *= both[:, width:]
-        made += new
+        np.subtract(h[:n], new, out)
+        out *= both[:, width:]
+        out += new
         if steps.dense:
-            h = made
+            h = out
         else:
-            h[:n] = made
+            h[:n] = out
     last, y = h.copy().astype(kind, copy=False), y.astype(kind, copy=False)
     return (y, last, gates, inner) if keep else (y, last)
 
@@ -120,14 +120,14 @@ def _in_one_kernel(
     b_hh: Array | None, keep: bool,
 ) -> list[Array] | None:
     """y, h and, with `keep`, gates and W_hn h + b_hn, in machine code; None without it."""
-    given = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
+    inputs = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
-    layer = prepared("gru", steps, w_hh, ("x", *given), wanted, False)
+    layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)
     if layer is None:
         return None
-    bias = total_bias(b_ih, _without_new(b_hh))
-    made = layer({"x": sums_of_inputs(x, w_ih, bias), **given})
-    return [made[name] for name in wanted]
+    bias = total_bias(b_ih, _zero_new_gate(b_hh))
+    outputs = layer({"x": sums_of_inputs(x, w_ih, bias), **inputs})
+    return [outputs[name] for name in wanted]
 
 
 @gru_layer.vjp
@@ -141,12 +141,12 @@ def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, needs):
 def _factors(gates: Array, inner: Array, before: Array) -> Array:
     """What dh is multiplied by for each gate, in the order n (from h), r, z, n (from x)."""
     width = before.shape[1]
-    made = np.empty((len(gates), 4 * width), gates.dtype)
+    result = np.empty((len(gates), 4 * width), gates.dtype)
     step = max(1, _BLOCK // max(gates.shape[1], 1))
     for start in range(0, len(gates), step):
         rows = slice(start, start + step)
         r, z, n = (gates[rows, k * width : (k + 1) * width] for k in range(3))
-        of_inner, of_r, of_z, of_n = (made[rows, k * width : (k + 1) * width] for k in range(4))
+        of_inner, of_r, of_z, of_n = (result[rows, k * width : (k + 1) * width] for k in range(4))
         np.multiply(n, n, of_n)
         np.subtract(1, of_n, of_n)
         rest = 1 - z
@@ -158,7 +158,7 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
         np.subtract(before[rows], n, of_z)
         rest *= z
         of_z *= rest
-    return made
+    return result
 
 
 @opaque(layout=Layout.FREE,
@@ -171,21 +171,21 @@ def gru_adjoint(
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    given = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
+    inputs = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
                      "dh": g_h})
-    whole_layer = prepared("gru", steps, w_hh, tuple(given), ("d", "dx", "dh"), True)
+    whole_layer = prepare("gru", steps, w_hh, tuple(inputs), ("d", "dx", "dh"), True)
     if whole_layer is not None:
-        made = whole_layer(given)
-        from_x, from_h = made["dx"], made["d"]
-        found = (
+        result = whole_layer(inputs)
+        from_x, from_h = result["dx"], result["d"]
+        gradients = (
             product(from_x, w_ih) if needs[0] else None,
-            made["dh"] if needs[1] else None,
+            result["dh"] if needs[1] else None,
             product_of_rows(from_x, x) if needs[2] else None,
             product_of_rows(from_h, steps.previous(y, h)) if needs[3] else None,
             np.add.reduce(from_x, 0) if needs[4] else None,
             np.add.reduce(from_h, 0) if needs[5] else None,
         )
-        return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+        return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
     before, w = steps.previous(y, h), _new_first(w_hh)
     d = _factors(gates, inner, before)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
@@ -199,7 +199,7 @@ def gru_adjoint(
         a *= gates[start:end, width : 2 * width]
         a += np.dot(rows[:, : 3 * width], w, part[: end - start])
     from_x, from_h = d[:, width:], d[:, : 3 * width]
-    found = (
+    gradients = (
         np.dot(from_x, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         product_of_rows(from_x, x) if needs[2] else None,
@@ -207,7 +207,7 @@ def gru_adjoint(
         np.add.reduce(from_x, 0) if needs[4] else None,
         _new_last(np.add.reduce(from_h, 0)) if needs[5] else None,
     )
-    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
 
 def _new_last(w: Array) -> Array:
@@ -226,7 +226,7 @@ def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse) -> tuple:
         n = (xn + (xr + hr).sigmoid() * hn).tanh()
         return (n + (xz + hz).sigmoid() * (h - n),)
 
-    return unrolled(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+    return unroll(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
 
 
 def _layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
@@ -255,11 +255,11 @@ def gru(*args, **kwargs):
     >>> output.shape, h.shape
     (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
     """
-    given, batch_sizes = overload(args, kwargs, _NAMES, "gru")
-    params, each = given["params"], 4 if given["has_biases"] else 2
+    bound, batch_sizes = overload(args, kwargs, _NAMES, "gru")
+    params, each = bound["params"], 4 if bound["has_biases"] else 2
     width = params[0]._array.shape[0] // 3
-    options = tuple(given[n] for n in _NAMES[4:])
-    return run_stack("gru", _layer, given["input"], (given["hx"],), params, each, (width,), options,
+    options = tuple(bound[n] for n in _NAMES[4:])
+    return run_stack("gru", _layer, bound["input"], (bound["hx"],), params, each, (width,), options,
                      batch_sizes)
 
 

@@ -16,9 +16,9 @@ from ..linalg.matmul import product
 from ..core.promotion import compute_dtype
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unrolled,
+    total_bias, unroll,
 )
-from .native import prepared, present, sums_of_inputs
+from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
@@ -71,9 +71,9 @@ def lstm_layer(
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        found = _in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
-        if found is not None:
-            return (*(v.astype(kind, copy=False) for v in found[:3]), *found[3:])
+        results = _in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
+        if results is not None:
+            return (*(v.astype(kind, copy=False) for v in results[:3]), *results[3:])
     factor, shift = _halves(width, inside)
     gates = np.dot(x, (w_ih * factor[:, None]).T)
     add_biases(gates, b_ih, b_hh, factor)
@@ -93,13 +93,13 @@ def lstm_layer(
         g += shift
         np.multiply(g[:, width : 2 * width], c[:n], new)
         new += np.multiply(g[:, :width], g[:, 2 * width : 3 * width], part[:n])
-        made = np.multiply(g[:, 3 * width :], np.tanh(new, part[:n]), whole[start:end])
+        result = np.multiply(g[:, 3 * width :], np.tanh(new, part[:n]), whole[start:end])
         if w_hr is not None:
-            made = np.dot(made, w_hr.T, y[start:end])
+            result = np.dot(result, w_hr.T, y[start:end])
         if steps.dense:
-            h, c = made, new
+            h, c = result, new
         else:
-            h[:n], c[:n] = made, new
+            h[:n], c[:n] = result, new
     last = (h.copy().astype(kind, copy=False), c.copy().astype(kind, copy=False))
     y = y.astype(kind, copy=False)
     if not keep:
@@ -113,11 +113,11 @@ def _in_one_kernel(
 ) -> list[Array] | None:
     """y, h, c and, with `keep`, gates and cells, in machine code; None without it."""
     wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
-    layer = prepared("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
+    layer = prepare("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
     if layer is None:
         return None
-    made = layer({"x": sums_of_inputs(x, w_ih, bias), "h": h, "c": c})
-    return [made[name] for name in wanted]
+    outputs = layer({"x": sums_of_inputs(x, w_ih, bias), "h": h, "c": c})
+    return [outputs[name] for name in wanted]
 
 
 def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
@@ -142,11 +142,11 @@ def _(gs, ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, needs):
 def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     """(the gates' derivatives: i f g by dc, o by dh; the derivative of c by h)."""
     width = before.shape[1]
-    made, of_cell = np.empty_like(gates), np.empty_like(before)
+    result, of_cell = np.empty_like(gates), np.empty_like(before)
     step = max(1, _BLOCK // max(gates.shape[1], 1))
     for start in range(0, len(gates), step):
         rows = slice(start, start + step)
-        s, d, t = gates[rows], made[rows], tanhs[rows]
+        s, d, t = gates[rows], result[rows], tanhs[rows]
         i, _, g, o = (s[:, k * width : (k + 1) * width] for k in range(4))
         np.multiply(s, s, d)
         np.subtract(s, d, d)  # s (1 - s), which is right for i, f and o
@@ -159,7 +159,7 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
         k = np.multiply(t, t, of_cell[rows])
         np.subtract(1, k, k)
         k *= o
-    return made, of_cell
+    return result, of_cell
 
 
 @opaque(layout=Layout.FREE,
@@ -176,13 +176,13 @@ def lstm_adjoint(
     )
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        given = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
+        inputs = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
                          "dh": g_h, "dc": g_c})
-        whole_layer = prepared("lstm", steps, w_hh, tuple(given), ("d", "dh", "dc"), True)
+        whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), True)
         if whole_layer is not None:
-            made = whole_layer(given)
-            return _gradients(made["d"], x, y, h, w_ih, None, whole, made["dh"], made["dc"], steps,
-                              kind, needs)
+            result = whole_layer(inputs)
+            return _gradients(result["d"], x, y, h, w_ih, None, whole, result["dh"], result["dc"],
+                              steps, kind, needs)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
     d, of_cell = _factors(gates, steps.previous(cells, c), np.tanh(cells))
@@ -213,7 +213,7 @@ def _gradients(
     dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
     """What is wanted of the cotangents, from those of the gates."""
-    found = (
+    gradients = (
         product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         dc if needs[2] else None,
@@ -222,7 +222,7 @@ def _gradients(
         np.add.reduce(d, 0) if needs[5] or needs[6] else None,
         product_of_rows(projected, whole) if needs[7] else None,
     )
-    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
 
 def _in_operators(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
@@ -235,7 +235,7 @@ def _in_operators(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
         h = o.sigmoid() * c.tanh()
         return (h if w_hr is None else linear(h, w_hr)), c
 
-    return unrolled(linear(x, w_ih, b_ih), (h, c), sizes, reverse, step)
+    return unroll(linear(x, w_ih, b_ih), (h, c), sizes, reverse, step)
 
 
 def _layer(x, states, weights, sizes, reverse):
@@ -268,15 +268,15 @@ def lstm(*args, **kwargs):
     >>> output.shape, h.shape, c.shape
     (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]), torch.Size([1, 2, 8]))
     """
-    given, batch_sizes = overload(args, kwargs, _NAMES, "lstm")
-    x, states, params = given["input"], tuple(given["hx"]), given["params"]
+    bound, batch_sizes = overload(args, kwargs, _NAMES, "lstm")
+    x, states, params = bound["input"], tuple(bound["hx"]), bound["params"]
     if len(states) != 2:
         raise RuntimeError(f"lstm expects two hidden states, got {len(states)}")
-    has_biases = given["has_biases"]
+    has_biases = bound["has_biases"]
     hidden = params[0]._array.shape[0] // 4
     width = params[1]._array.shape[1]
     each = (4 if has_biases else 2) + (width != hidden)
-    options = tuple(given[n] for n in _NAMES[4:])
+    options = tuple(bound[n] for n in _NAMES[4:])
     return run_stack("lstm", _layer, x, states, params, each, (width, hidden), options, batch_sizes)
 
 

@@ -57,7 +57,7 @@ class _Form:
     width: int
     descending: bool  # whether steps are taken from the last one on
     threads: int
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     wanted: tuple[str, ...]
     backward: bool
 
@@ -73,9 +73,9 @@ class _Call:
 
 
 @native_route
-def present(given: dict[str, Array | None]) -> dict[str, Array]:
+def present(inputs: dict[str, Array | None]) -> dict[str, Array]:
     """Those that there are."""
-    return {name: array for name, array in given.items() if array is not None}
+    return {name: array for name, array in inputs.items() if array is not None}
 
 
 @native_route
@@ -91,8 +91,8 @@ def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
 
 
 @native_route
-def prepared(
-    cell: str, steps: Steps, w: Array, given: Sequence[str], wanted: Sequence[str], backward: bool
+def prepare(
+    cell: str, steps: Steps, w: Array, inputs: Sequence[str], wanted: Sequence[str], backward: bool
 ) -> Callable[[dict[str, Array]], dict[str, Array]] | None:
     """What takes all steps of a layer, or None: from what is given to what is wanted, by name (see
     native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights.
@@ -107,14 +107,14 @@ def prepared(
     ascending = count < 2 or steps.windows[0][0] == 0
     batch, rows = steps.batch, _block(steps.batch)
     form = _Form(cell, w.dtype, rows, batch % rows == 0, len(w) * w.itemsize >= _FAR, w.shape[1],
-                 ascending == backward, threads(), tuple(given), tuple(wanted),
+                 ascending == backward, threads(), tuple(inputs), tuple(wanted),
                  backward)
     runner = _runner(form)
     if runner is None:
         return None
     blocks = -(-batch // rows)
     call = _Call(count, batch, blocks, min(form.threads, blocks) if work >= _SHARED else 1)
-    return lambda arrays: _called(runner, form, call, w, arrays)
+    return lambda arrays: _call(runner, form, call, w, arrays)
 
 
 def _block(batch: int) -> int:
@@ -142,7 +142,7 @@ def _runner(form: _Form) -> _Runner | None:
     if known < PATIENT:
         _seen[form] = known + 1
         return None
-    result = _made(form)
+    result = _build_layer(form)
     if result is not None:
         _seen[form] = result
     return result
@@ -157,7 +157,7 @@ def _parts(form: _Form) -> dict[str, int]:
             **cell.keeps}
 
 
-def _made(form: _Form) -> _Runner | None:
+def _build_layer(form: _Form) -> _Runner | None:
     """The kernels of a form, when both are there."""
     from ...native.kernels import recurrent
     from ...native.kernels.recurrent_cells import CELLS
@@ -174,7 +174,7 @@ def _made(form: _Form) -> _Runner | None:
             Buffer(type, buffer), parts[name] * width, Size(name), later=later
         )
 
-    supplied = {name: grid(name, name) for name in form.given}
+    supplied = {name: grid(name, name) for name in form.inputs}
     if "bias" in supplied:
         supplied["bias"] = recurrent.SequenceLayout(supplied["bias"].buffer, 0)
     supplied["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
@@ -198,7 +198,7 @@ def _made(form: _Form) -> _Runner | None:
     )
 
 
-def _called(
+def _call(
     runner: _Runner, form: _Form, call: _Call, w: Array, supplied: dict[str, Array]
 ) -> dict[str, Array]:
     """Runs the kernels on arrays of rows; gives the results."""

@@ -92,7 +92,7 @@ def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple
         yield t, parts[t]
 
 
-def unrolled(
+def unroll(
     x: Tensor, states: tuple[Tensor, ...], sizes: tuple[int, ...], reverse: bool,
     step: Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]],
 ) -> tuple[Tensor, ...]:
@@ -136,7 +136,9 @@ def run_layers(
     return (x, *(stack(s) for s in zip(*finals, strict=True)))
 
 
-def grouped(params: Sequence[Tensor], each: int, count: int, name: str) -> list[Sequence[Tensor]]:
+def group_layers(
+    params: Sequence[Tensor], each: int, count: int, name: str
+) -> list[Sequence[Tensor]]:
     """The parameters of each layer and direction; RuntimeError when their number is wrong."""
     if len(params) != each * count:
         raise RuntimeError(
@@ -175,7 +177,7 @@ def run_stack(
     bidirectional, batch_first)."""
     num_layers, dropout_p, train, bidirectional, batch_first = options
     count = num_layers * (2 if bidirectional else 1)
-    weights = grouped(params, each, count, name)
+    weights = group_layers(params, each, count, name)
     p = dropout_p if train else 0.0
     if batch_sizes is not None:
         sizes = tuple(batch_sizes.tolist())

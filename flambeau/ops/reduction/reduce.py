@@ -18,11 +18,11 @@ from ..core.out import write_result
 from ..native.pointwise import large
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
-from ..native.rows import LARGE, SOME, position, reduced
+from ..native.rows import LARGE, SOME, position, reduce_axes
 from ..core.sample_inputs import reductions
 
 
-def summed_dtype(input: Array, dtype) -> np.dtype:
+def sum_dtype(input: Array, dtype) -> np.dtype:
     """The dtype of a sum: the one asked for, int64 for integers, else the input's."""
     if dtype is not None:
         return dtype.numpy
@@ -40,7 +40,7 @@ def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
     """A large array reduced in machine code, or None; float32 for half precision."""
     if dtype is not None:
         return None
-    return reduced(ufunc, input, axes_of(dim, input.ndim), keepdim)
+    return reduce_axes(ufunc, input, axes_of(dim, input.ndim), keepdim)
 
 
 @opaque(ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
@@ -52,10 +52,10 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([4., 6.])
     """
     if input.size > SOME and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
-        return rounded(y, summed_dtype(input, None))
+        return round_to(y, sum_dtype(input, None))
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
-    kind = summed_dtype(input, dtype)
+    kind = sum_dtype(input, dtype)
     inside = types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
     y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
     return y if inside == kind else np.asarray(y).astype(kind)
@@ -128,7 +128,7 @@ def inside_dtype(kind: np.dtype) -> np.dtype:
     return types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
 
 
-def rounded(y, kind: np.dtype) -> Array:
+def round_to(y, kind: np.dtype) -> Array:
     """A result in its own dtype."""
     y = np.asarray(y)
     return y if y.dtype == kind else y.astype(kind)
@@ -163,7 +163,7 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     if y is None:
         y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
     y = np.divide(y, inside.type(count_along(input.shape, dim)))
-    return rounded(y, kind)
+    return round_to(y, kind)
 
 
 @mean.vjp
@@ -175,13 +175,13 @@ def _(g, input_shape, dim, keepdim):
         ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))
 def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
     """Sum, NaN counting as zero."""
-    kind, axes = summed_dtype(input, dtype), axes_of(dim, input.ndim)
+    kind, axes = sum_dtype(input, dtype), axes_of(dim, input.ndim)
     if input.size > LARGE and kind == input.dtype \
-            and (y := reduced(np.add, input, axes, keepdim, "known")) is not None:
-        return rounded(y, kind)
+            and (y := reduce_axes(np.add, input, axes, keepdim, "known")) is not None:
+        return round_to(y, kind)
     y = np.add.reduce(np.where(np.isnan(input), input.dtype.type(0), input),
                       axes, inside_dtype(kind), None, keepdim)
-    return rounded(y, kind)
+    return round_to(y, kind)
 
 
 @_nansum.vjp
@@ -251,7 +251,7 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
         if not input.size:
             needs_elements(input, dim, name)
         if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
-            return rounded(y, input.dtype)
+            return round_to(y, input.dtype)
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), None, None, keepdim))
 
     body.__name__, body.__doc__ = name, doc
@@ -287,7 +287,7 @@ def _all_extreme(name: str, ufunc: np.ufunc):
                 "the reduction dim with the 'dim' argument."
             )
         if input.size > LARGE and (y := _large(ufunc, input, None, False)) is not None:
-            return rounded(y, input.dtype)
+            return round_to(y, input.dtype)
         if input.size <= LARGE and input.__class__ is Array and input.dtype.kind != "V":
             at = input.argmax() if largest else input.argmin()
             return input.reshape(-1)[at, ...].copy()  # sooner than ufunc.reduce
@@ -320,7 +320,7 @@ def _first(input: Array, dim, largest: bool) -> Array:
     return find(input, dim)
 
 
-def _chosen(x: Array, where: Array, at: int) -> Array:
+def _choose(x: Array, where: Array, at: int) -> Array:
     """The elements of these numbers along an axis, one for each place."""
     if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
         return np.take_along_axis(x, np.expand_dims(where, at), at).squeeze(at)
@@ -348,7 +348,7 @@ def _extreme_along(name: str, largest: bool):
             needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
         where = np.asarray(_first(input, at, largest))
-        values = _chosen(input, where, at)
+        values = _choose(input, where, at)
         return (np.expand_dims(values, at), np.expand_dims(where, at)) if keepdim else \
             (values, where)
 
@@ -377,7 +377,7 @@ def along_axis(g, where, shape, dim, keepdim):
 max_along, min_along = _extreme_along("max", True), _extreme_along("min", False)
 
 
-def _overloaded(name: str, whole, along, elementwise: str, doc: str):
+def _overload(name: str, whole, along, elementwise: str, doc: str):
     def function(input, dim=None, keepdim=False, *, other=None, out=None, **named):
         if "axis" in named:
             dim = named.pop("axis")
@@ -398,7 +398,7 @@ def _overloaded(name: str, whole, along, elementwise: str, doc: str):
     return composite()(function)
 
 
-max = _overloaded("max", max_all, max_along, "maximum", """The largest element, or of two tensors.
+max = _overload("max", max_all, max_along, "maximum", """The largest element, or of two tensors.
 
     max(input), max(input, dim, keepdim=False) with the first one's indices, max(input, other)
     element by element. RuntimeError for an empty tensor without `dim`.
@@ -408,7 +408,7 @@ max = _overloaded("max", max_all, max_along, "maximum", """The largest element, 
     >>> torch.max(torch.tensor([[1, 5], [7, 3]]), dim=1).indices
     tensor([1, 0])
     """)
-min = _overloaded("min", min_all, min_along, "minimum", """The smallest element, or of two tensors.
+min = _overload("min", min_all, min_along, "minimum", """The smallest element, or of two tensors.
 
     min(input), min(input, dim, keepdim=False) with the first one's indices, min(input, other)
     element by element. RuntimeError for an empty tensor without `dim`.
@@ -539,11 +539,11 @@ def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([ 2, 12])
     """
     if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
-        return rounded(y, summed_dtype(input, None))
-    kind = summed_dtype(input, dtype)
+        return round_to(y, sum_dtype(input, None))
+    kind = sum_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
     y = np.multiply.reduce(input, axis, inside_dtype(kind), None, keepdim)
-    return rounded(y, kind)
+    return round_to(y, kind)
 
 
 @prod.vjp
@@ -586,26 +586,26 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     x = input if input.dtype == inside else input.astype(inside)
     n = count_along(input.shape, dim)
     if x.size > LARGE and n > correction and (y := _large_var(x, axes, keepdim, n)) is not None:
-        return rounded(y / y.dtype.type(n - correction), kind)
+        return round_to(y / y.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / number(n, inside)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(
             d, d, out=d if input.ndim else None)
         y = np.add.reduce(square, axes, None, None, keepdim)
         y = y / number(builtins.max(n - correction, 0), y.dtype)
-    return rounded(y, kind if kind.kind != "c" else y.dtype)
+    return round_to(y, kind if kind.kind != "c" else y.dtype)
 
 
 def _large_var(x: Array, axes: tuple[int, ...] | None, keepdim: bool, n: int) -> Array | None:
     """The sums of squared distances from the mean, by kernels; None without them."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         return None
-    mean = reduced(np.add, x, axes, True)
+    mean = reduce_axes(np.add, x, axes, True)
     if mean is None:
         return None
     mean /= n
     squares = large(_distance, x, mean.reshape(()) if axes is None else mean)
-    return None if squares is None else reduced(np.add, squares, axes, keepdim)
+    return None if squares is None else reduce_axes(np.add, squares, axes, keepdim)
 
 
 def _distance(x: Array, mean: Array) -> Array:

@@ -11,12 +11,12 @@ from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from ..view.join import cat
-from .reduce import inside_dtype, rounded, summed_dtype
+from .reduce import inside_dtype, round_to, sum_dtype
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..native.rows import MIDDLE
 from ..native import scan
-from ..native.scan import scanned
+from ..native.scan import scan_axis
 from ..core.sample_inputs import scans
 
 
@@ -27,15 +27,15 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     >>> torch.tensor([1, 2, 3]).cumsum(0)
     tensor([1, 3, 6])
     """
-    kind = summed_dtype(input, dtype)
+    kind = sum_dtype(input, dtype)
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MIDDLE and (kind == input.dtype or kind == np.int64) and (
-        result := scanned(np.add, input.astype(kind, copy=False), at)
+        result := scan_axis(np.add, input.astype(kind, copy=False), at)
     ) is not None:
         return result[0]
-    return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
+    return round_to(np.cumsum(input, at, inside_dtype(kind)), kind)
 
 
 @cumsum.vjp
@@ -50,14 +50,14 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     >>> torch.cumprod(torch.tensor([1, 2, 3, 4]), dim=0)
     tensor([ 1,  2,  6, 24])
     """
-    kind = summed_dtype(input, dtype)
+    kind = sum_dtype(input, dtype)
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MIDDLE and kind == input.dtype \
-            and (result := scanned(np.multiply, input, at)) is not None:
+            and (result := scan_axis(np.multiply, input, at)) is not None:
         return result[0]
-    return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
+    return round_to(np.cumprod(input, at, inside_dtype(kind)), kind)
 
 
 @cumprod.vjp
@@ -86,7 +86,7 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
-        if input.size > MIDDLE and (match := scanned(ufunc, input, at, True)) is not None:
+        if input.size > MIDDLE and (match := scan_axis(ufunc, input, at, True)) is not None:
             return match
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
@@ -138,8 +138,8 @@ def logcumsumexp(input: Array, dim) -> Array:
     kind = inside_dtype(input.dtype)
     if input.size > MIDDLE \
             and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
-        return rounded(y, input.dtype)
-    return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
+        return round_to(y, input.dtype)
+    return round_to(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
 
 
 def _complex_logcumsumexp(input: Array, at: int) -> Array:

@@ -34,12 +34,12 @@ def _stable_order(input: Array, at: int, descending: bool) -> Array:
     return input.shape[at] - 1 - result
 
 
-def _turned(input: Array, at: int) -> Array:
+def _turn(input: Array, at: int) -> Array:
     """The array with an axis last, in one piece."""
     return np.ascontiguousarray(np.moveaxis(input, at, -1))
 
 
-def _found(
+def _find(
     input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array],
     sorting: bool = False,
 ) -> tuple[Array, Array]:
@@ -48,11 +48,11 @@ def _found(
         where = _stable_order(input, at, descending).take(np.arange(k), at)
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
-    x = np.ascontiguousarray(input) if last else _turned(input, at)
+    x = np.ascontiguousarray(input) if last else _turn(input, at)
     where = sort_kernels.small_order(x, descending) if sorting else None
     if where is None:
         where = find(sort_kernels.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
-    result = sort_kernels.gathered(x, where)
+    result = sort_kernels.gather_elements(x, where)
     return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
 
 
@@ -76,8 +76,8 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    return _found(input, at, input.shape[at], descending,
-                  lambda keys: sort_kernels.sorted_numbers(keys, bool(stable)), True)
+    return _find(input, at, input.shape[at], descending,
+                  lambda keys: sort_kernels.sort_numbers(keys, bool(stable)), True)
 
 
 @_sort.vjp
@@ -145,8 +145,8 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
     if sorted and at == input.ndim - 1 and k \
             and (where := sort_kernels.distinct_order(input, largest)) is not None:
         where = np.ascontiguousarray(where[..., :k])
-        return sort_kernels.gathered(input, where), where
-    return _found(input, at, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
+        return sort_kernels.gather_elements(input, where), where
+    return _find(input, at, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
 
 
 @topk.vjp
@@ -191,7 +191,7 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         return input.copy(), np.zeros((), np.int64)
     if (few := _of_few(input, k - 1, keepdim)) is not None:
         return few
-    values, where = _found(
+    values, where = _find(
         input, at, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
     )
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
@@ -209,7 +209,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     n, whole = input.shape[at], input.dtype.kind in "iub"
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
-        x = _turned(input, at)
+        x = _turn(input, at)
         if n <= sort_kernels.STABLE_UP_TO:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
         result = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
@@ -317,7 +317,7 @@ def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
         return input.copy(), np.zeros((), np.int64)
     if input.shape[at] == 0:
         raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
-    values, where = _found(input, at, 1, False, sort_kernels.commonest_numbers)
+    values, where = _find(input, at, 1, False, sort_kernels.commonest_numbers)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 
@@ -345,7 +345,7 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
         if ((q._array < 0) | (q._array > 1)).any():
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-        y = _interpolated(input, q, dim, keepdim, interpolation, ignore_nan)
+        y = _interpolate(input, q, dim, keepdim, interpolation, ignore_nan)
         return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name
@@ -364,7 +364,7 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
     return composite()(function)
 
 
-def _interpolated(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:
+def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:
     rank = input._array.ndim
     if dim is None:
         x, at = input.reshape(-1), 0

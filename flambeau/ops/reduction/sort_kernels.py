@@ -13,7 +13,7 @@ import numpy as np
 
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
-from ..native.gather_scatter import taken
+from ..native.gather_scatter import take
 from ..core.registry import Array
 
 STABLE_UP_TO = 16  # elements that introsort leaves to insertion sort
@@ -61,7 +61,7 @@ def keys(x: Array, descending: bool = False) -> Array:
     if kind.kind == "b" or (kind.kind in "iu" and kind.itemsize <= 2) or kind == np.int32:
         y = x.astype(np.int32)
     elif kind == np.int64 or kind == np.uint32:
-        y = _narrowed(x.astype(np.int64))
+        y = _narrow(x.astype(np.int64))
     elif kind == np.uint64:
         y = (x ^ np.uint64(1 << 63)).view(np.int64)
     else:
@@ -69,7 +69,7 @@ def keys(x: Array, descending: bool = False) -> Array:
     return ~y if descending else y
 
 
-def _narrowed(x: Array) -> Array:
+def _narrow(x: Array) -> Array:
     """int64 as int32 where the range allows it."""
     if not x.size:
         return x
@@ -116,9 +116,9 @@ def _splits(count: int) -> int:
 class _Rows:
     """Rows of keys that algorithms go through, and the numbers of their elements."""
 
-    def __init__(self, given: Array) -> None:
-        self.keys = given.astype(np.int64)
-        self.shape = given.shape
+    def __init__(self, keys: Array) -> None:
+        self.keys = keys.astype(np.int64)
+        self.shape = keys.shape
         self.numbers = np.empty(self.shape, np.int64)
         self.numbers[:] = np.arange(self.shape[1])
 
@@ -132,13 +132,13 @@ class _Rows:
             self.by(_INTROSORT, [count, _splits(count)])
 
 
-def _sorted_as_cpp(supplied: Array) -> _Rows:
+def _sort_as_cpp(supplied: Array) -> _Rows:
     rows = _Rows(supplied)
     rows.sort(supplied.shape[1])
     return rows
 
 
-def _heaped(supplied: Array, count: int) -> tuple[Array, Array]:
+def _heap(supplied: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
     result = np.empty((len(supplied), count), supplied.dtype)
     numbers, n = np.empty(result.shape, np.int64), supplied.shape[1]
@@ -150,7 +150,7 @@ def _heaped(supplied: Array, count: int) -> tuple[Array, Array]:
 def _least_as_cpp(supplied: Array, count: int) -> Array:
     n = supplied.shape[1]
     if count * 64 <= n:
-        return _heaped(supplied, count)[1]
+        return _heap(supplied, count)[1]
     rows = _Rows(supplied)
     rows.by(_INTROSELECT, np.full(len(supplied), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
@@ -166,9 +166,9 @@ def _rank_as_quickselect(supplied: Array, rank: int) -> Array:
 # ------------------------------------------------------------------------------------- orders
 
 
-def gathered(x: Array, where: Array) -> Array:
+def gather_elements(x: Array, where: Array) -> Array:
     """Elements by their numbers along the last axis."""
-    result = taken(x, x.ndim - 1, where)
+    result = take(x, x.ndim - 1, where)
     return _along_rows(x, where) if result is None else result
 
 
@@ -200,12 +200,12 @@ def _stable(k: Array) -> tuple[Array, Array]:
     return result, where
 
 
-def _crowded(k: Array) -> bool:
+def _has_many_ties(k: Array) -> bool:
     """Whether rows have more elements than there are numbers between the least and the greatest."""
     return k.size > 0 and int(k.max()) - int(k.min()) < k.shape[1] - 1
 
 
-def sorted_numbers(k: Array, stable: bool) -> Array:
+def sort_numbers(k: Array, stable: bool) -> Array:
     """The numbers of the elements of rows of keys, in their order."""
     n = k.shape[1]
     if n <= STABLE_UP_TO:
@@ -214,7 +214,7 @@ def sorted_numbers(k: Array, stable: bool) -> Array:
     if not stable:
         tied = (result[:, 1:] == result[:, :-1]).any(1)
         if 0 < np.count_nonzero(tied) * n <= _SORTED:
-            where[tied] = _sorted_as_cpp(k[tied]).numbers
+            where[tied] = _sort_as_cpp(k[tied]).numbers
     return where
 
 
@@ -223,14 +223,14 @@ def least_numbers(k: Array, count: int) -> Array:
     n = k.shape[1]
     if count == 0:
         return np.zeros((len(k), 0), np.int64)
-    if k.size <= _SELECTED and (count * 64 <= n or _crowded(k)):
+    if k.size <= _SELECTED and (count * 64 <= n or _has_many_ties(k)):
         return _least_as_cpp(k, count)
     if count > n // 4 or k.size <= _SMALL:
         result, where = _stable(k)
         result, where = result[:, : count + 1], where[:, :count]
         tied = (result[:, 1:] == result[:, :-1]).any(1)
     elif count <= _HEAP:
-        result, where = _heaped(k, count + 1)
+        result, where = _heap(k, count + 1)
         tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
         where, tied = _few(k, count)
@@ -262,7 +262,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     Of equal ones, `first`: that whose place has the rank in a stable order; else what PyTorch's
     quickselect comes to.
     """
-    if not first and k.size <= _SELECTED and _crowded(k):
+    if not first and k.size <= _SELECTED and _has_many_ties(k):
         return _rank_as_quickselect(k, rank)
     edge = np.partition(k, rank, -1)[:, rank : rank + 1]
     equal = k == edge
@@ -283,13 +283,13 @@ def commonest_numbers(k: Array) -> Array:
     """Where each row's most frequent key, the least of several, comes last."""
     rows, n = k.shape
     exact = n > STABLE_UP_TO and k.size <= _SELECTED
-    if exact and _crowded(k):
-        known = _sorted_as_cpp(k)
+    if exact and _has_many_ties(k):
+        known = _sort_as_cpp(k)
         return known.numbers[np.arange(rows), _commonest(known.keys)[0]]
     result, where = _stable(k)
     last, tied = _commonest(result)
     if exact and tied.any():
-        where[tied] = _sorted_as_cpp(k[tied]).numbers
+        where[tied] = _sort_as_cpp(k[tied]).numbers
     return where[np.arange(rows), last]
 
 

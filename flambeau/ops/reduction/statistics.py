@@ -20,7 +20,7 @@ from ..core.sample_inputs import Rng
 from ..view.triangles import diag
 
 
-def _observed(input: Tensor, name: str) -> Tensor:
+def _observe(input: Tensor, name: str) -> Tensor:
     if input._array.ndim > 2:
         raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
                            f"input with {input._array.ndim} dimensions")
@@ -58,7 +58,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    x = _observed(input, "cov")
+    x = _observe(input, "cov")
     count = x.shape[1]
     weights = None
     if fweights is not None:
@@ -103,7 +103,7 @@ def corrcoef(input):
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    _observed(input, "corrcoef")
+    _observe(input, "corrcoef")
     c = cov(input)
     if not c._array.ndim:
         return c / c
@@ -111,11 +111,11 @@ def corrcoef(input):
     deviation = (d.real if d.is_complex() else d).sqrt()
     y = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
     if y.is_complex():
-        return _clipped_complex(y)
+        return _clip_complex(y)
     return y.clamp(-1, 1)
 
 
-def _clipped_complex(y: Tensor) -> Tensor:
+def _clip_complex(y: Tensor) -> Tensor:
     from ..pointwise.complex_numbers import complex
 
     return complex(y.real.clamp(-1, 1), y.imag.clamp(-1, 1))
@@ -147,7 +147,7 @@ def _edges(column: Array, count: int, low: float | None, high: float | None) -> 
     return np.linspace(low, high, count + 1, dtype=column.dtype)
 
 
-def _counted(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:
+def _count(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:
     shape = [len(e) - 1 for e in edges]
     flat, inside = np.zeros(len(points), np.int64), np.ones(len(points), np.bool_)
     for column, e in zip(points.T, edges, strict=True):
@@ -194,7 +194,7 @@ def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array |
         low, high = (None, None) if range is None else range
         edges = _edges(flat, int(bins), low, high)
     _check_weight(input, weight)
-    return _counted(flat[:, None], [edges], weight, density), edges
+    return _count(flat[:, None], [edges], weight, density), edges
 
 
 def _check_weight(input: Array, weight: Array | None) -> None:
@@ -237,7 +237,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None
             continue
         low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
         edges.append(_edges(points[:, i], b, low, high))
-    counts = _counted(points, edges, None if weight is None else weight._array, density)
+    counts = _count(points, edges, None if weight is None else weight._array, density)
     return return_type("histogramdd", "hist", "bin_edges")(
         wrap(counts), tuple(wrap(e) for e in edges))
 

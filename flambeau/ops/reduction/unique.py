@@ -15,7 +15,7 @@ from ..core.registry import Array
 _SPREAD = 4  # integers may lie in a range of so many times their number to be counted in a table
 
 
-def _counted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
+def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
     """(the values, each element's number among them, how often each occurs) of near integers."""
     if x.dtype.kind not in "iub" or not x.size:
         return None
@@ -34,11 +34,11 @@ def _counted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | Non
     return (there + low).astype(x.dtype), numbers, table[there]
 
 
-def _sorted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
+def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     """The same of any numbers; each NaN is a value of its own."""
     where = None
     if inverse:
-        where = sort_kernels.sorted_numbers(sort_kernels.keys(x[None]), False)[0]
+        where = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]
         result = x.take(where)
     else:
         result = np.sort(x)
@@ -81,7 +81,7 @@ def unique(
     array = input._array
     if dim is None and array.dtype.kind in "iubf":
         flat = array.reshape(-1)
-        values, inverse, counts = _counted(flat, return_inverse) or _sorted(flat, return_inverse)
+        values, inverse, counts = _count(flat, return_inverse) or _sort(flat, return_inverse)
         shape = array.shape
     else:
         axis = None if dim is None else canonical_dim(dim, array.ndim)

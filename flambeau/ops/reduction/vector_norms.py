@@ -15,7 +15,7 @@ from ..core.axes import canonical_dim, canonical_dims
 from ..core.axes import means_all_axes
 from .reduce import axes_of, spread
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..native.rows import LARGE, reduced
+from ..native.rows import LARGE, reduce_axes
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -83,7 +83,7 @@ def _euclidean(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     return np.sqrt(np.add.reduce(square, axes, keepdims=keepdim))
 
 
-def _measured(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+def _measure(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """The norm of a float32 or wider array."""
     if order == 2:
         return _euclidean(x, axes, keepdim)
@@ -105,7 +105,7 @@ _LARGE = {1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum,
 def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array | None:
     """The norm of a large array in machine code, or None."""
     how = _LARGE.get(order)
-    y = None if how is None else reduced(how[0], x, axes, keepdim, how[1])
+    y = None if how is None else reduce_axes(how[0], x, axes, keepdim, how[1])
     return np.sqrt(y) if y is not None and order == 2 else y
 
 
@@ -123,7 +123,7 @@ def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Ar
     if input.size > LARGE and kind == input.dtype \
             and (y := _large(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
-    y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
+    y = np.asarray(_measure(input if input.dtype == inside else input.astype(inside),
                              ord, axes, keepdim))
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 

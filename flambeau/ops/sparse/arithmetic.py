@@ -37,7 +37,7 @@ def _scalar(x: Any) -> Any:
 # ------------------------------------------------------------------------------ sums
 
 
-def _merged(a: CooArray, b: CooArray) -> CooArray:
+def _merge(a: CooArray, b: CooArray) -> CooArray:
     """The sum of two arrays: one pass over both, adding up where their next places agree."""
     if a.sparse_dim != b.sparse_dim:
         raise RuntimeError(
@@ -87,17 +87,17 @@ def _merge_in_turn(x: list[int], y: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(first, np.int64), np.asarray(second, np.int64)
 
 
-def _scaled(values: np.ndarray, alpha: Any) -> np.ndarray:
+def _scale(values: np.ndarray, alpha: Any) -> np.ndarray:
     return values if alpha == 1 else (values * np.asarray(alpha, values.dtype)).astype(values.dtype)
 
 
-def _compressed_sum(a: CompressedArray, b: CompressedArray) -> CompressedArray:
+def _sum_compressed(a: CompressedArray, b: CompressedArray) -> CompressedArray:
     same = np.array_equal(a.compressed, b.compressed) and np.array_equal(a.plain, b.plain)
     if same and a.values.shape == b.values.shape:
         return a.like(a.values + b.values)
     if a.batch_dim:
         raise RuntimeError("Expected result Tensor to be of format CSR")
-    total = _merged(formats.compressed_to_coo(a), formats.compressed_to_coo(b))
+    total = _merge(formats.compressed_to_coo(a), formats.compressed_to_coo(b))
     return formats.compress(total, a.layout, a.block, a.plain.dtype)
 
 
@@ -122,18 +122,18 @@ def _add(input: Array, other: Array, alpha) -> Array:
                 f"add: expected 'self' size to match 'other' size: {list(a.shape)} and "
                 f"{list(b.shape)}" if a.ndim < b.ndim else
                 "add: Expected 'other' to be broadcastable to 'self'")
-        return a + _scaled(formats.to_dense(b), alpha)
+        return a + _scale(formats.to_dense(b), alpha)
     if a.shape != b.shape:
         raise RuntimeError(
             f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != "
             f"{list(b.shape)}"
         )
-    b = b.like(_scaled(b.values, alpha))
+    b = b.like(_scale(b.values, alpha))
     if isinstance(a, CompressedArray):
         if not isinstance(b, CompressedArray) or a.layout is not b.layout:
             b = formats.to_layout(b, a.layout, a.block if a.blocked else None)
-        return _compressed_sum(a, b)  # type: ignore[return-value]
-    return _merged(a, formats.to_coo(b))  # type: ignore[return-value]
+        return _sum_compressed(a, b)  # type: ignore[return-value]
+    return _merge(a, formats.to_coo(b))  # type: ignore[return-value]
 
 
 @_add.vjp("input")  # type: ignore[attr-defined]
@@ -205,7 +205,7 @@ def rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 # ------------------------------------------------------------------------------ products
 
 
-def _intersected(a: CooArray, b: CooArray) -> CooArray:
+def _intersect(a: CooArray, b: CooArray) -> CooArray:
     """The product, element by element: the places of one array that the other has.
 
     One of them need not be coalesced, since its values at one place are multiplied alike.
@@ -223,14 +223,14 @@ def _intersected(a: CooArray, b: CooArray) -> CooArray:
 
 
 def _times_dense(a: Any, b: np.ndarray) -> Any:
-    from .masking import masked
+    from .masking import apply_mask
 
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape != a.shape:
             a = formats.dense_to_coo(np.broadcast_to(formats.to_dense(a), shape), len(shape))
         b = np.broadcast_to(b, shape)
-    at = masked(np.asarray(b), a)
+    at = apply_mask(np.asarray(b), a)
     return a.like(a.values * at.values)
 
 
@@ -249,7 +249,7 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
         a, b = (formats.dense_to_coo(np.broadcast_to(formats.to_dense(x), shape), len(shape))
                 for x in (a, b))
     if isinstance(a, CooArray) and isinstance(b, CooArray):
-        return _intersected(a, b)  # type: ignore[return-value]
+        return _intersect(a, b)  # type: ignore[return-value]
     form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
     if isinstance(a, CompressedArray) and isinstance(b, CompressedArray) and form is b.layout \
             and a.values.shape == b.values.shape and np.array_equal(a.compressed, b.compressed) \
@@ -259,7 +259,7 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if compressed.batch_dim:
         dense = formats.to_dense(a) * formats.to_dense(b)
         return formats.dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
-    result = _intersected(formats.to_coo(a), formats.to_coo(b))
+    result = _intersect(formats.to_coo(a), formats.to_coo(b))
     return formats.to_layout(result, form, block)  # type: ignore[no-any-return]
 
 
@@ -337,7 +337,7 @@ for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply"
     in_place(_name)
 
 
-def _added_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
+def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
     """Adds to a dense tensor at the stored places only."""
     array, a = self._array, formats.coalesce(formats.to_coo(other._array))  # type: ignore[arg-type]
     if array.shape != a.shape:
@@ -345,7 +345,7 @@ def _added_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
             f"add: expected 'self' size to match 'other' size: {list(array.shape)} and "
             f"{list(a.shape)}" if array.ndim < a.ndim else
             "add: Expected 'other' to be broadcastable to 'self'")
-    values = _scaled(a.values.astype(array.dtype, copy=False), alpha)
+    values = _scale(a.values.astype(array.dtype, copy=False), alpha)
     array[tuple(a.indices)] += values if a.sparse_dim else values.sum(0)
     bump(self)
     return self
@@ -365,7 +365,7 @@ def _dense_in_place(name: str) -> None:
 
             if not MODE.grad or not (self._requires_grad or other._requires_grad):
                 alpha = named.get("alpha", 1)
-                return _added_in_place(self, other, alpha if name == "add" else -alpha)
+                return _add_in_place(self, other, alpha if name == "add" else -alpha)
             return overwrite(self, name + "_", function, other, **named)
         product = function(self, other).to_dense()
         return self.copy_(product)  # type: ignore[no-any-return]

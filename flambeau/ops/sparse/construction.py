@@ -201,7 +201,7 @@ def sparse_compressed_tensor(
     compressed = as_indices(compressed_indices, keep_int32=True)
     plain = as_indices(plain_indices, keep_int32=True)
     values = as_values(values, dtype)
-    shape = _compressed_shape(form, compressed, plain, values._array) if size is None \
+    shape = _infer_compressed_shape(form, compressed, plain, values._array) if size is None \
         else tuple(int(n) for n in size)
     array = CompressedArray(form, compressed, plain, values._array, shape)
     if CHECKS.on if check_invariants is None else check_invariants:
@@ -212,7 +212,7 @@ def sparse_compressed_tensor(
     return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
-def _compressed_shape(
+def _infer_compressed_shape(
     form: layout, compressed: np.ndarray, plain: np.ndarray, values: np.ndarray
 ) -> tuple[int, ...]:
     by_row, blocked = COMPRESSED[form]

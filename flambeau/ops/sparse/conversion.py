@@ -265,7 +265,7 @@ for _name, _function in TO_LAYOUT.items():
 @sparse_operator("clone", node="CloneBackward0")
 def clone(input: Array, *, memory_format=None) -> Array:
     """A copy of indices and values."""
-    return _copied(input, input.values.copy())  # type: ignore[attr-defined,no-any-return]
+    return _copy(input, input.values.copy())  # type: ignore[attr-defined,no-any-return]
 
 
 @clone.vjp("input")  # type: ignore[attr-defined]
@@ -273,7 +273,7 @@ def _(g):
     return g
 
 
-def _copied(a: Any, new_values: np.ndarray) -> Any:
+def _copy(a: Any, new_values: np.ndarray) -> Any:
     if isinstance(a, CooArray):
         return CooArray(a.indices.copy(), new_values, a.shape, a.coalesced)
     return CompressedArray(
@@ -282,7 +282,7 @@ def _copied(a: Any, new_values: np.ndarray) -> Any:
 
 @sparse_operator(node="ToCopyBackward0")
 def _to_copy(input: Array, dtype) -> Array:
-    return _copied(input, input.values.astype(dtype))  # type: ignore[attr-defined,no-any-return]
+    return _copy(input, input.values.astype(dtype))  # type: ignore[attr-defined,no-any-return]
 
 
 @_to_copy.vjp("input")  # type: ignore[attr-defined]

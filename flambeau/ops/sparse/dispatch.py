@@ -128,12 +128,12 @@ def write_over(self: Tensor, y: Tensor) -> Tensor:
         if y._array.dtype != self._array.dtype:
             check_cast(y.dtype, self.dtype)
             y = y.to(self.dtype)
-        return _replaced(self, y)
+        return _replace(self, y)
     raise RuntimeError(f"Expected out tensor to have {layout_name(y.layout)} layout, but got "
                        f"{layout_name(self.layout)} layout")
 
 
-def _replaced(self: Tensor, y: Tensor) -> Tensor:
+def _replace(self: Tensor, y: Tensor) -> Tensor:
     if not isinstance(self, SparseTensor) and self._array.shape == y._array.shape:
         self._array[...] = y._array
     else:
@@ -162,7 +162,7 @@ def in_place(name: str, coalesced: bool = False) -> None:
         if y._array.dtype != self._array.dtype:
             check_cast(y.dtype, self.dtype)
             y = y.to(self.dtype)
-        return _replaced(self, y)
+        return _replace(self, y)
 
     twin.__name__ = name + "_"
     implements(name + "_")(twin)

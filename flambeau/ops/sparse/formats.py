@@ -79,7 +79,7 @@ def compressed_to_coo(a: CompressedArray) -> CooArray:
     values = a.values.reshape(count * a.nnz, *a.values.shape[a.batch_dim + 1 :])
     indices = np.stack([rows, columns]) if rows.size else np.empty((2, 0), np.int64)
     if a.blocked:
-        indices, values = _without_blocks(indices, values, height, width)
+        indices, values = _drop_blocks(indices, values, height, width)
     if batch:
         each = indices.shape[1] // count if count else 0
         of_batch = np.unravel_index(np.arange(count).repeat(each), batch)
@@ -91,7 +91,7 @@ def compressed_to_coo(a: CompressedArray) -> CooArray:
     return result if result.coalesced else coalesce(result)
 
 
-def _without_blocks(
+def _drop_blocks(
     indices: np.ndarray, values: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
     rows = indices[0][:, None, None] * height + np.arange(height)[:, None]

@@ -36,11 +36,11 @@ def zeros_like(
         _check_same_layout(input, form)
         result = wrap(np.zeros(a.shape, kind))
     else:
-        result = _without_values(a, form, kind)
+        result = _drop_values(a, form, kind)
     return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
-def _without_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
+def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
     blocked = COMPRESSED[form][1]
     has_blocks = isinstance(a, CompressedArray) and a.blocked
     if blocked and not has_blocks:
@@ -85,7 +85,7 @@ def empty_like(
     return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
 
 
-def _filled_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
+def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
         generator = named.pop("generator", None)
         supplied = {} if generator is None else {"generator": generator}
@@ -99,10 +99,10 @@ def _filled_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     implements(name)(function)
 
 
-_filled_like("ones_like", "fill_", (1,))
-_filled_like("full_like", "fill_")
-_filled_like("randn_like", "normal_")
-_filled_like("rand_like", "uniform_")
+_fill_like("ones_like", "fill_", (1,))
+_fill_like("full_like", "fill_")
+_fill_like("randn_like", "normal_")
+_fill_like("rand_like", "uniform_")
 
 
 def _values_in_place(name: str, refused: str, compressed: bool = True) -> None:

@@ -26,15 +26,15 @@ def masked_reduction(
         raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")
     x = (input if mask is None else input.sparse_mask(_pattern(input, mask))).to(dtype)
     if name == "sum":
-        return _summed(x, axes, keepdim)
+        return _sum(x, axes, keepdim)
     a: Any = x._array
     if isinstance(a, CompressedArray):
         if not keepdim:
             raise AssertionError(
                 "reduction operations on CSR tensors with keepdim=False is unsupported")
-        result = _reduced(formats.to_coo(a), axes, True, _UFUNCS[name])
+        result = _reduce(formats.to_coo(a), axes, True, _UFUNCS[name])
         return wrap_sparse(formats.compress(result, a.layout, None, a.plain.dtype))
-    return wrap_sparse(_reduced(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
+    return wrap_sparse(_reduce(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
 
 
 def _pattern(input: Tensor, mask: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def _pattern(input: Tensor, mask: Tensor) -> Tensor:
     return mask.to_sparse(layout=input.layout, blocksize=block)  # type: ignore[no-any-return]
 
 
-def _summed(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+def _sum(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if isinstance(x._array, CompressedArray):
         return _sum_compressed(x, axes, keepdim)
     result: Tensor = _sum_over(coalesce(x), axes, keepdim)
@@ -60,7 +60,7 @@ def _summed(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     return wrap_sparse(CooArray(np.empty((0, 1), np.int64), dense[None], dense.shape, True))
 
 
-def _reduced(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) -> CooArray:
+def _reduce(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) -> CooArray:
     """A coalesced array reduced over axes: over sparse ones, runs of equal places."""
     sparse = a.sparse_dim
     over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)

@@ -32,7 +32,7 @@ def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
     return result
 
 
-def masked(a: Any, pattern: Any) -> Any:
+def apply_mask(a: Any, pattern: Any) -> Any:
     """A dense or sparse array at the places of `pattern`, in its layout."""
     if isinstance(pattern, CooArray):
         indices = np.ascontiguousarray(pattern.indices)
@@ -40,12 +40,12 @@ def masked(a: Any, pattern: Any) -> Any:
         result.coalesced = pattern.coalesced
         return result
     return CompressedArray(
-        pattern.layout, pattern.compressed, pattern.plain, _compressed_values(a, pattern),
+        pattern.layout, pattern.compressed, pattern.plain, _values_of_compressed(a, pattern),
         pattern.shape,
     )
 
 
-def _compressed_values(a: Any, pattern: CompressedArray) -> np.ndarray:
+def _values_of_compressed(a: Any, pattern: CompressedArray) -> np.ndarray:
     if isinstance(a, CompressedArray) and a.layout is pattern.layout \
             and a.values.shape == pattern.values.shape \
             and np.array_equal(a.compressed, pattern.compressed) \
@@ -80,7 +80,7 @@ def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray
 @sparse_operator()
 def masked_values(input: Array, pattern) -> Array:
     """The values that `input` has at the places of a compressed pattern."""
-    return _compressed_values(input, pattern)
+    return _values_of_compressed(input, pattern)
 
 
 @masked_values.vjp("input")  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def _(g, pattern):
 
 @sparse_operator(node="SparseMaskBackward0")
 def _masked(input: Array, pattern) -> Array:
-    return masked(input, pattern)
+    return apply_mask(input, pattern)
 
 
 @_masked.vjp("input")  # type: ignore[attr-defined]

@@ -57,7 +57,7 @@ def product(a: Any, b: Any) -> Any:
     """The product of two matrices, at least one of them sparse: sparse when both are."""
     if is_sparse_array(a) and is_sparse_array(b):
         return from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
-    if _batched(a) or _batched(b):
+    if _batch(a) or _batch(b):
         return _batches(a, b)
     if is_sparse_array(a):
         if isinstance(a, CooArray) and a.sparse_dim == 1:
@@ -68,7 +68,7 @@ def product(a: Any, b: Any) -> Any:
     return np.ascontiguousarray(result).astype(b.dtype, copy=False)
 
 
-def _batched(a: Any) -> bool:
+def _batch(a: Any) -> bool:
     return is_sparse_array(a) and a.ndim > 2
 
 
@@ -308,9 +308,9 @@ def sparse_addmm(
 def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """torch.sparse.mm: mm whose gradient of a sparse operand has its places."""
     if reduce is not None:
-        from .row_reductions import reduced_product
+        from .row_reductions import reduce_product
 
-        return reduced_product(mat1, mat2, reduce)
+        return reduce_product(mat1, mat2, reduce)
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         _check_product("mm", mat1, mat2)
         return _sparse_sparse(mat1, mat2)  # type: ignore[no-any-return]
@@ -366,10 +366,10 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
 
 @sparse_operator(node="SparseSampledAddmmBackward0")
 def _sampled(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
-    from .masking import masked
+    from .masking import apply_mask
 
     a: Any = input
-    at = masked(mat1 @ mat2, a)
+    at = apply_mask(mat1 @ mat2, a)
     return a.like((a.values * beta + at.values * alpha).astype(a.dtype))  # type: ignore[no-any-return]
 
 

@@ -34,7 +34,7 @@ def _axes(dim: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(actual))
 
 
-def _accumulated(array: np.ndarray) -> np.ndarray:
+def _accumulate(array: np.ndarray) -> np.ndarray:
     """The values in the dtype in which PyTorch adds up: int64 for integers and bools."""
     return array.astype(np.int64) if array.dtype.kind in "biu" else array
 
@@ -67,7 +67,7 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     over_sparse = [axis for axis in axes if axis < sparse]
     over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)
     retained = [axis for axis in range(sparse) if axis not in over_sparse]
-    new_values = _sum_values(_accumulated(a.values), over_dense, keepdim)
+    new_values = _sum_values(_accumulate(a.values), over_dense, keepdim)
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)
     if not retained:
@@ -206,13 +206,13 @@ def _rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
     return row.reshape(-1), result.size
 
 
-def _summed_by_row(values: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
+def _sum_by_row(values: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
     result = np.zeros((count, *values.shape[1:]), values.dtype)
     np.add.at(result, row, values)
     return result
 
 
-def _normalized(a: Any, dim: int, log: bool) -> Any:
+def _normalize(a: Any, dim: int, log: bool) -> Any:
     a = formats.coalesce(a)
     wide = a.values.astype(np.float32) if a.dtype.itemsize == 2 else a.values
     if dim >= a.sparse_dim:
@@ -224,7 +224,7 @@ def _normalized(a: Any, dim: int, log: bool) -> Any:
     np.maximum.at(largest, row, wide)
     shifted = wide - largest[row]
     exponentials = np.exp(shifted)
-    total = _summed_by_row(exponentials, row, count)[row]
+    total = _sum_by_row(exponentials, row, count)[row]
     result = shifted - np.log(total) if log else exponentials / total
     return a.like(result.astype(a.dtype))
 
@@ -233,7 +233,7 @@ def _declare(name: str, log: bool) -> Callable:
     node = "SparseLogSoftmaxBackward0" if log else "SparseSoftmaxBackward0"
 
     def body(input: Array, dim) -> Array:
-        return _normalized(input, dim, log)  # type: ignore[no-any-return]
+        return _normalize(input, dim, log)  # type: ignore[no-any-return]
 
     body.__name__ = name
     operator = sparse_operator(node=node)(body)
@@ -261,16 +261,16 @@ def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
     row, count = _rows(a, dim)
     cotangent: np.ndarray = at.values
     if log:
-        total = _summed_by_row(cotangent, row, count)[row]
+        total = _sum_by_row(cotangent, row, count)[row]
         return wrap_sparse(at.like(cotangent - np.exp(a.values) * total))
-    total = _summed_by_row(cotangent * a.values, row, count)[row]
+    total = _sum_by_row(cotangent * a.values, row, count)[row]
     return wrap_sparse(at.like(a.values * (cotangent - total)))
 
 
 _softmax, _log_softmax = _declare("softmax", False), _declare("log_softmax", True)
 
 
-def _checked(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
+def _check(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
     if not isinstance(input, SparseTensor):
         return getattr(input, name)(dim, dtype=dtype)  # type: ignore[no-any-return]
     x = input if dtype is None else input.to(as_dtype(dtype))
@@ -294,13 +294,13 @@ _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "ui
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
             out: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) over the stored values along `dim`."""
-    return _checked("softmax", _softmax, input, dim, dtype)
+    return _check("softmax", _softmax, input, dim, dtype)
 
 
 @implements("_sparse_log_softmax")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
                 out: Any = None) -> Tensor:
     """The logarithm of `softmax`."""
-    return _checked("log_softmax", _log_softmax, input, dim, dtype)
+    return _check("log_softmax", _log_softmax, input, dim, dtype)
 
 

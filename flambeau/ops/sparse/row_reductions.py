@@ -15,7 +15,7 @@ from .products import sparse_mm
 _REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
-def reduced_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+def reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "

@@ -30,16 +30,16 @@ _TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bs
            sparse_bsc: sparse_bsr}
 
 
-def _swapped(a: Any, dim0: int, dim1: int) -> Any:
+def _swap(a: Any, dim0: int, dim1: int) -> Any:
     rank = a.ndim
     order = list(range(rank))
     order[dim0], order[dim1] = dim1, dim0
-    return _permuted(a, tuple(order), transposed=True)
+    return _permute_axes(a, tuple(order), transposed=True)
 
 
-def _permuted(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
+def _permute_axes(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
     if isinstance(a, CompressedArray):
-        return _permuted_compressed(a, order)
+        return _permute_compressed(a, order)
     sparse = a.sparse_dim
     if any((axis < sparse) != (i < sparse) for i, axis in enumerate(order)):
         raise RuntimeError(
@@ -55,7 +55,7 @@ def _permuted(a: Any, order: tuple[int, ...], transposed: bool = False) -> Any:
     return result
 
 
-def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> CompressedArray:
+def _permute_compressed(a: CompressedArray, order: tuple[int, ...]) -> CompressedArray:
     batch = a.batch_dim
     if order == tuple(range(a.ndim)):
         return a
@@ -79,7 +79,7 @@ def _permuted_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compress
 
 @sparse_operator(node="TransposeBackward0")
 def _transpose(input: Array, dim0, dim1) -> Array:
-    return _swapped(input, dim0, dim1)  # type: ignore[no-any-return]
+    return _swap(input, dim0, dim1)  # type: ignore[no-any-return]
 
 
 @_transpose.vjp("input")  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def _(g, dim0, dim1):
 
 @sparse_operator(node="TBackward0")
 def _t(input: Array) -> Array:
-    return input if input.ndim < 2 else _swapped(input, 0, 1)
+    return input if input.ndim < 2 else _swap(input, 0, 1)
 
 
 @_t.vjp("input")  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ def _(g):
 
 @sparse_operator(node="PermuteBackward0")
 def _permute(input: Array, order) -> Array:
-    return _permuted(input, order)  # type: ignore[no-any-return]
+    return _permute_axes(input, order)  # type: ignore[no-any-return]
 
 
 @_permute.vjp("input")  # type: ignore[attr-defined]
@@ -152,7 +152,7 @@ for _name in ("transpose", "t", "swapaxes", "swapdims"):
 # ------------------------------------------------------------------------------ slices
 
 
-def _narrowed(a: Any, dim: int, start: int, length: int) -> Any:
+def _narrow_axis(a: Any, dim: int, start: int, length: int) -> Any:
     if isinstance(a, CompressedArray):
         result = formats.dense_to_compressed(
             np.take(formats.to_dense(a), range(start, start + length), dim), a.layout,
@@ -171,7 +171,7 @@ def _narrowed(a: Any, dim: int, start: int, length: int) -> Any:
 
 @sparse_operator(node="NarrowCopyBackward0")
 def _narrow(input: Array, dim, start, length) -> Array:
-    return _narrowed(input, dim, start, length)  # type: ignore[no-any-return]
+    return _narrow_axis(input, dim, start, length)  # type: ignore[no-any-return]
 
 
 @_narrow.vjp("input")  # type: ignore[attr-defined]
@@ -209,9 +209,9 @@ def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = 
     return _narrow(input, axis, start, length)  # type: ignore[no-any-return]
 
 
-def _selected(a: Any, dim: int, index: int) -> Any:
+def _select_entry(a: Any, dim: int, index: int) -> Any:
     if isinstance(a, CompressedArray):
-        return _selected_compressed(a, dim, index)
+        return _select_compressed(a, dim, index)
     shape = (*a.shape[:dim], *a.shape[dim + 1 :])
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
@@ -224,7 +224,7 @@ def _selected(a: Any, dim: int, index: int) -> Any:
                     a.coalesced)
 
 
-def _selected_compressed(a: CompressedArray, dim: int, index: int) -> Any:
+def _select_compressed(a: CompressedArray, dim: int, index: int) -> Any:
     batch = a.batch_dim
     if dim < batch:
         parts = [np.take(x, index, dim) for x in (a.compressed, a.plain, a.values)]
@@ -240,12 +240,12 @@ def _selected_compressed(a: CompressedArray, dim: int, index: int) -> Any:
     if batch:
         raise RuntimeError("select(): selecting sparse dimensions is not supported for batched "
                            "sparse compressed tensors.")
-    return _selected(formats.to_coo(a), dim, index)
+    return _select_entry(formats.to_coo(a), dim, index)
 
 
 @sparse_operator(node="SelectBackward0")
 def _select(input: Array, dim, index) -> Array:
-    return _selected(input, dim, index)  # type: ignore[no-any-return]
+    return _select_entry(input, dim, index)  # type: ignore[no-any-return]
 
 
 @_select.vjp("input")  # type: ignore[attr-defined]
@@ -310,10 +310,10 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 # ------------------------------------------------------------------------------ index_select
 
 
-def _indexed(a: Any, dim: int, index: np.ndarray) -> Any:
+def _index(a: Any, dim: int, index: np.ndarray) -> Any:
     shape = (*a.shape[:dim], index.size, *a.shape[dim + 1 :])
     if isinstance(a, CompressedArray):
-        result = formats.coalesce(_indexed(formats.to_coo(a), dim, index))
+        result = formats.coalesce(_index(formats.to_coo(a), dim, index))
         return formats.to_layout(result, a.layout, a.block if a.blocked else None)
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
@@ -332,7 +332,7 @@ def _indexed(a: Any, dim: int, index: np.ndarray) -> Any:
 
 @sparse_operator(node="IndexSelectBackward0")
 def _index_select(input: Array, dim, index) -> Array:
-    return _indexed(input, dim, index)  # type: ignore[no-any-return]
+    return _index(input, dim, index)  # type: ignore[no-any-return]
 
 
 @_index_select.vjp("input")  # type: ignore[attr-defined]
@@ -399,23 +399,23 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return _unsqueeze(input, _axis(dim, input.dim() + 1))  # type: ignore[no-any-return]
 
 
-def _refused(name: str, text: str) -> None:
+def _refuse(name: str, text: str) -> None:
     def function(input: Tensor, *args: Any, **named: Any) -> Tensor:
         raise RuntimeError(text)
 
     implements(name)(function)
 
 
-_refused("reshape", "reshape is not implemented for sparse tensors")
-_refused("expand", "expand is unsupported for Sparse tensors")
+_refuse("reshape", "reshape is not implemented for sparse tensors")
+_refuse("expand", "expand is unsupported for Sparse tensors")
 
 
-def _joined(arrays: Sequence[Any], dim: int) -> Any:
+def _join(arrays: Sequence[Any], dim: int) -> Any:
     first = arrays[0]
     shape = list(first.shape)
     shape[dim] = sum(a.shape[dim] for a in arrays)
     if dim >= first.sparse_dim:
-        return _joined_dense(arrays, dim, tuple(shape))
+        return _join_dense(arrays, dim, tuple(shape))
     start, indices = 0, []
     for a in arrays:
         moved = a.indices.copy()
@@ -426,7 +426,7 @@ def _joined(arrays: Sequence[Any], dim: int) -> Any:
                     tuple(shape))
 
 
-def _joined_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
+def _join_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
     """Values side by side along a dense axis, each padded with zeros to the whole of it."""
     at, start, parts = dim - arrays[0].sparse_dim + 1, 0, []
     for a in arrays:
@@ -441,7 +441,7 @@ def _joined_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> Co
 
 @sparse_operator(node="CatBackward0")
 def _cat(tensors: Sequence[Array], dim) -> Array:
-    return _joined(tensors, dim)  # type: ignore[no-any-return]
+    return _join(tensors, dim)  # type: ignore[no-any-return]
 
 
 @_cat.vjp("tensors")  # type: ignore[attr-defined]

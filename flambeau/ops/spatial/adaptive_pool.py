@@ -17,9 +17,9 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..native import gather_scatter
 from . import pool_native
-from .pool_index_tables import Reach, evenly, turned
+from .pool_index_tables import Reach, evenly, turn_tables
 from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout, relaid
+from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -50,11 +50,11 @@ def _counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
     return [item.counts for item in evenly(spatial, output)]
 
 
-def _turned(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
-    return tuple([turned(item) for item in evenly(spatial, output)])
+def _turn_windows(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
+    return tuple([turn_tables(item) for item in evenly(spatial, output)])
 
 
-def _undivided(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
+def _unit_counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
     return [np.ones(n) for n in spatial]
 
 
@@ -73,10 +73,12 @@ def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Arra
         return None
     shares = np.divide(g, _sizes(spatial, output).astype(compute_dtype(g.dtype)))
     count = prod(g.shape[: -len(spatial)]) * prod(spatial)
-    return pool_native.sums(shares, len(spatial), count, _undivided, _turned, spatial, output)
+    return pool_native.sums(
+        shares, len(spatial), count, _unit_counts, _turn_windows, spatial, output
+    )
 
 
-def _averaged(x: Array, output: tuple[int, ...]) -> Array:
+def _average(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
     if all(output):
@@ -131,7 +133,7 @@ def _declare_average(n: int) -> Any:
         """Averages over evenly spread windows."""
         if input.__class__ is MetaArray:
             return meta_array((*input.shape[:-n], *output), input.dtype)
-        return _averaged(input, output)
+        return _average(input, output)
 
     @pool.vjp("input")
     def _(g, input_shape, output):
@@ -167,7 +169,7 @@ def added_at(g: Array, places: Array, spatial) -> Array:
     if not g.size:
         return np.zeros((*g.shape[:-n], *spatial), g.dtype)
     shares = g.reshape(images, -1)
-    summed = gather_scatter.summed((images, size), 1, places.reshape(images, -1), shares)
+    summed = gather_scatter.add_at((images, size), 1, places.reshape(images, -1), shares)
     if summed is not None:
         return summed.reshape(*g.shape[:-n], *spatial)
     flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
@@ -188,7 +190,7 @@ def taken_at(input: Array, places: Array, n) -> Array:
         return np.zeros(places.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)
     numbers = places.reshape(*places.shape[:-n], -1)
-    result = gather_scatter.taken(flat, flat.ndim - 1, numbers)
+    result = gather_scatter.take(flat, flat.ndim - 1, numbers)
     if result is None:
         result = np.take_along_axis(flat, numbers, -1)
     return result.reshape(places.shape)
@@ -309,7 +311,7 @@ def _mean(input: Tensor, n: int) -> Tensor:
     if n == 2 and array.__class__ is np.ndarray and array.ndim == 4 \
             and is_channels_last(input._array.shape, strides_of(input._array)):
         channels = array.shape[1]
-        result._array = relaid(array, (channels, 1, channels, channels))
+        result._array = lay_out_again(array, (channels, 1, channels, channels))
     return result
 
 

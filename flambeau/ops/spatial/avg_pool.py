@@ -15,13 +15,13 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from . import pool_native
 from .conv_reference import Window
-from .pool_index_tables import Reach, turned, windows
+from .pool_index_tables import Reach, turn_tables, windows
 from .pool_window import each, key_of, pooling_window
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..native.row_copies import fill
-from ..native.rows import reduced
+from ..native.rows import reduce_axes
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -72,7 +72,7 @@ def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
 
 def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
     """For each element along each axis, the windows that it is in."""
-    return tuple([turned(window) for window in windows(average.window, spatial)])
+    return tuple([turn_tables(window) for window in windows(average.window, spatial)])
 
 
 def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
@@ -144,7 +144,7 @@ def _average(input: Array, average: Average) -> Array:
     divisors = average.divisors(spatial)
     if inside == input.dtype and inside.kind == "f" and _is_whole(average, spatial):
         axes = tuple(range(input.ndim - n, input.ndim))
-        total = reduced(np.add, input, axes, True)
+        total = reduce_axes(np.add, input, axes, True)
         total = np.add.reduce(input, axes, keepdims=True) if total is None else total
         return np.divide(total, divisors.astype(inside), out=total)
     native = pool_native.sums(input, n, 0, _counts, _reach, average, tuple(spatial))
@@ -219,7 +219,7 @@ def _declare(n: int) -> Any:
 _operators = {n: _declare(n) for n in (1, 2, 3)}
 
 
-def _pooled(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
+def _pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
             count_include_pad: Any, divisor: Any) -> Any:
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
@@ -237,7 +237,7 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     >>> torch.avg_pool1d(torch.tensor([[1., 3., 5., 7.]]), 2)
     tensor([[2., 6.]])
     """
-    return _pooled(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @composite(expose=("nn.functional",))
@@ -252,7 +252,7 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     tensor([[[ 2.5000,  4.5000],
              [10.5000, 12.5000]]])
     """
-    return _pooled(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    return _pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                    divisor_override)
 
 
@@ -264,7 +264,7 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
     tensor([[[[3.5000]]]])
     """
-    return _pooled(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    return _pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                    divisor_override)
 
 
@@ -277,7 +277,7 @@ def _lp_pool(n: int) -> None:
         size = 1
         for k in each(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
             size *= k
-        mean = _pooled(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
+        mean = _pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
         return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
 
     pool.__name__ = pool.__qualname__ = f"lp_pool{n}d"

@@ -90,29 +90,29 @@ class Convolution(NamedTuple):
         )
 
 
-def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
+def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
     """Runs a convolution on arrays, of which the last is its result; False where no kernel is.
 
     They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
     """
-    if one.depthwise and not any(one.last) and (call := _depthwise(one)) is not None:
-        return _ran_depthwise(one, call, arrays)
-    if (one.square or one.unusual) and one.multiplications >= LARGE:
-        function = kernel_for(("convolution", one), lambda: _own(one), _ASKED, _USED)
+    if conv.depthwise and not any(conv.last) and (call := _depthwise(conv)) is not None:
+        return _ran_depthwise(conv, call, arrays)
+    if (conv.square or conv.unusual) and conv.multiplications >= LARGE:
+        function = kernel_for(("convolution", conv), lambda: _own(conv), _ASKED, _USED)
         if function is not None:
             run_kernel(function, arrays)
             return True
-    return _ran_by_any(one, arrays)
+    return _ran_by_any(conv, arrays)
 
 
 @lru_cache(maxsize=1024)
-def _depthwise(one: Convolution) -> DepthwiseCall | None:
+def _depthwise(conv: Convolution) -> DepthwiseCall | None:
     """The call of a kernel for depthwise convolutions; None where windows are too large for it."""
     from ...native.kernels import depthwise_plan
 
     call = {"forward": depthwise_plan.forward, "data": depthwise_plan.backward_data,
-            "weight": depthwise_plan.backward_weight}[one.direction]
-    return call(one.geometry())
+            "weight": depthwise_plan.backward_weight}[conv.direction]
+    return call(conv.geometry())
 
 
 def _ran_depthwise(single: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
@@ -159,13 +159,13 @@ def _own(single: Convolution) -> Kernel:
 
 
 @lru_cache(maxsize=1024)
-def _calls(one: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
+def _calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     """The calls of the kernel for all shapes that make a convolution."""
     from ...native.kernels import conv as any_conv
 
     calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
-             "weight": any_conv.weight_calls}[one.direction]
-    return tuple(calls(one.geometry(), grouped))
+             "weight": any_conv.weight_calls}[conv.direction]
+    return tuple(calls(conv.geometry(), grouped))
 
 
 def _builder(single: Convolution, grouped: bool) -> Kernel:
@@ -176,7 +176,7 @@ def _builder(single: Convolution, grouped: bool) -> Kernel:
     return builder(Type.F32 if single.kind == "f" else Type.F64, grouped)
 
 
-def _asked_for(single: Convolution, grouped: bool) -> Any:
+def _request(single: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", single.direction == "weight", single.kind, grouped)
     worth = max(1.0, single.multiplications / _MUCH)
@@ -185,10 +185,10 @@ def _asked_for(single: Convolution, grouped: bool) -> Any:
 
 def _ran_by_any(single: Convolution, arrays: Sequence[Array]) -> bool:
     grouped = single.groups > 1 and single.groups >= threads()
-    function = _asked_for(single, grouped)
+    function = _request(single, grouped)
     if function is None:
         if single.direction == "forward" and background_jit.is_recording() and MODE.grad:
-            _asked_for(single._replace(direction="weight"), grouped)  # both are made at a time
+            _request(single._replace(direction="weight"), grouped)  # both are made at a time
         return False
     if single.direction == "data":
         g, weight, result = arrays

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import depthwise_nhwc
-from .conv_kernel_choice import Convolution, ran
+from .conv_kernel_choice import Convolution, run_kernel_for
 from ..core.registry import Array
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bo
     )
 
 
-def _laid_out(depthwise: bool, *arrays: Array) -> list[tuple[Array, bool]]:
+def _lay_out(depthwise: bool, *arrays: Array) -> list[tuple[Array, bool]]:
     """Each array, and whether its channels are innermost; depthwise kernels have rows there."""
     if depthwise:
         return [(np.ascontiguousarray(a), False) for a in arrays]
-    return [laid_out(a) for a in arrays]
+    return [lay_out(a) for a in arrays]
 
 
-def laid_out(x: Array) -> tuple[Array, bool]:
+def lay_out(x: Array) -> tuple[Array, bool]:
     """An image with rows or channels innermost in memory, and whether it is channels."""
     if x.flags.c_contiguous:
         return x, False
@@ -63,12 +63,12 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
         result = depthwise_nhwc.forward(x, w, bias, window)
         if result is not None:
             return result
-    (x, x_last), (w, w_last) = _laid_out(depthwise, x, w)
+    (x, x_last), (w, w_last) = _lay_out(depthwise, x, w)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
     single = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
                       (x_last, w_last, x_last or w_last))
-    return y if ran(single, [x, w, shift, y]) else None
+    return y if run_kernel_for(single, [x, w, shift, y]) else None
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
@@ -82,11 +82,11 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
         if result is not None:
             return result
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
-    (g, g_last), (w, w_last) = _laid_out(depthwise, g, w)
+    (g, g_last), (w, w_last) = _lay_out(depthwise, g, w)
     result = empty(shape, g.dtype, g_last or w_last)
     single = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
                       (g_last or w_last, w_last, g_last))
-    return result if ran(single, [g, w, result]) else None
+    return result if run_kernel_for(single, [g, w, result]) else None
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
@@ -99,9 +99,9 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
         result = depthwise_nhwc.backward_weight(x, g, window)
         if result is not None:
             return result
-    (x, x_last), (g, g_last) = _laid_out(depthwise, x, g)
+    (x, x_last), (g, g_last) = _lay_out(depthwise, x, g)
     last = x_last and len(shape) == 4
     new = empty(shape, x.dtype, last)
     single = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
                       (x_last, last, g_last))
-    return new if ran(single, [x, g, new]) else None
+    return new if run_kernel_for(single, [x, g, new]) else None

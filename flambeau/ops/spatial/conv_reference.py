@@ -41,7 +41,7 @@ class Window(NamedTuple):
         return all(s == 1 for s in self.stride)
 
 
-def padded(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = False) -> Array:
+def pad(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = False) -> Array:
     """x with zeros around its spatial axes, contiguous."""
     if not any(lo or hi for lo, hi in padding):
         return np.ascontiguousarray(x)
@@ -147,7 +147,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     if not x.shape[1]:
         y[...] = 0 if bias is None else _per_channel(bias, y.ndim)
         return y
-    x = padded(x, window.padding)
+    x = pad(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
         return _depthwise_forward(x, w, bias, window, y, groups)
     if groups == 1 and y.size * w[:1].size <= _FEW * len(w):
@@ -197,7 +197,7 @@ def _offsets(window: Window) -> Iterator[tuple[int, ...]]:
     return iter(np.ndindex(*window.kernel))
 
 
-def _taken(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
+def _take_window(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
     """The elements of a padded input that one kernel position meets, as a view."""
     return x[(Ellipsis, *[
         slice(i * d, i * d + s * (n - 1) + 1, s)
@@ -216,7 +216,7 @@ def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y
             target[...] = 0 if bias is None else _per_channel(bias[m::each], y.ndim)
             for at in _offsets(window):
                 factor = _per_channel(weights[(slice(None), m, *at)], y.ndim)
-                np.multiply(_taken(x[n], window, at, output), factor, out=temporary)
+                np.multiply(_take_window(x[n], window, at, output), factor, out=temporary)
                 np.add(target, temporary, out=target)
     return y
 
@@ -233,7 +233,7 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     shape = (g.shape[1], channels, *window.kernel)
     if not g.size or not result.size:
         return result.reshape(shape)
-    x = padded(x, window.padding)
+    x = pad(x, window.padding)
     if groups > 1 and channels == 1:
         return _depthwise_weight(x, g, window, groups).reshape(shape)
     columns = _Columns(x, window, g.shape[2:], channels)
@@ -255,7 +255,7 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     result = np.zeros((groups, each, *window.kernel), x.dtype)
     for n in range(len(x)):
         for at in _offsets(window):
-            taken = np.ascontiguousarray(_taken(x[n], window, at, output)).reshape(groups, -1)
+            taken = np.ascontiguousarray(_take_window(x[n], window, at, output)).reshape(groups, -1)
             parts = g[n].reshape(groups, each, -1)
             result[(slice(None), slice(None), *at)] += np.einsum("gp,gmp->gm", taken, parts)
     return result
@@ -331,7 +331,7 @@ def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window
     y = np.empty((len(x), *output, w.shape[0]), x.dtype)  # (n, h, w, c)
     if y.size:
         weights = w.transpose(2, 3, 1, 0).reshape(-1, w.shape[0])
-        x = padded(x.transpose(0, 2, 3, 1), window.padding, channels_last=True)
+        x = pad(x.transpose(0, 2, 3, 1), window.padding, channels_last=True)
         _rows_forward(x, weights, bias, window, y)
     return y.transpose(0, 3, 1, 2)
 

@@ -25,7 +25,7 @@ from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
 
-def _computed(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
+def _compute(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
     """A kernel's result in the dtype of its inputs; half precision is computed in float32."""
     kind = arrays[0].dtype
     inside = compute_dtype(kind)
@@ -79,8 +79,8 @@ def convolution_op(
         shape = (input.shape[0], weight.shape[0], *window.output(input.shape[2:]))
         return meta_array(shape, input.dtype)
     if input.ndim == 4 and groups == 1 and (is_channels_last(input) or is_channels_last(weight)):
-        return _computed(forward_channels_last, (input, weight, bias), window)
-    return _computed(forward, (input, weight, bias), window, groups)
+        return _compute(forward_channels_last, (input, weight, bias), window)
+    return _compute(forward, (input, weight, bias), window, groups)
 
 
 @convolution_op.vjp("input")
@@ -102,14 +102,14 @@ def _sum_to_channels(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, g._array.ndim)])
 
 
-def _transposed_images(rng: Rng) -> Iterator[Sample]:
+def _transpose_images(rng: Rng) -> Iterator[Sample]:
     for window, groups in _WINDOWS:
         output = window.output((5, 5))
         x, w = rng.normal(size=(2, 4, *output)), rng.normal(size=(4, 4 // groups, 2, 3))
         yield (x, w, rng.normal(size=4), (5, 5), window, groups), {}
 
 
-def _transposed_reference(x, w, bias, spatial, window, groups):
+def _reference_of_transposed(x, w, bias, spatial, window, groups):
     lengths = [n + lo + hi for n, (lo, hi) in zip(spatial, window.padding, strict=True)]
     each, out = w.shape[0] // groups, w.shape[1]
     y = np.zeros((len(x), groups * out, *lengths))
@@ -125,14 +125,14 @@ def _transposed_reference(x, w, bias, spatial, window, groups):
 
 @opaque(layout=Layout.ANY_CHANNELS_LAST,
         name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
-        ref=_transposed_reference, samples=_transposed_images)
+        ref=_reference_of_transposed, samples=_transpose_images)
 def transposed_op(
     input: Array, weight: Array, bias: Array | None, spatial, window: Window, groups: int
 ) -> Array:
     """The cotangent of a convolution's input, whose spatial axes had the lengths `spatial`."""
     if input.__class__ is MetaArray:
         return meta_array((input.shape[0], weight.shape[1] * groups, *spatial), input.dtype)
-    y = _computed(backward_data, (input, weight), spatial, window, groups)
+    y = _compute(backward_data, (input, weight), spatial, window, groups)
     if bias is not None:
         np.add(y, bias.reshape(-1, *(1,) * len(spatial)), out=y)
     return y
@@ -183,7 +183,7 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
         ref=_weight_reference, samples=_weight_images)
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
     """The cotangent of a convolution's weight, from its input and its output's cotangent."""
-    return _computed(backward_weight, (input, output), window, groups)
+    return _compute(backward_weight, (input, output), window, groups)
 
 
 @weight_op.vjp("input")
@@ -309,7 +309,7 @@ def _check_rank(name: str, n: int, x: tuple, w: tuple) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _planned(
+def _plan(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Window:
@@ -332,7 +332,7 @@ def _planned(
 
 
 @lru_cache(maxsize=1024)
-def _planned_transposed(
+def _plan_transposed(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     output_padding: Any, dilation: Any, groups: int,
 ) -> tuple[Window, tuple[int, ...]]:
@@ -382,7 +382,7 @@ def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
               padding: Any, dilation: Any, groups: int) -> Tensor:
     x, w = input._array, weight._array
-    window = _planned(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
+    window = _plan(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
                       _key(stride), _key(padding), _key(dilation), groups)
     if x.dtype is not w.dtype or bias is not None:
         _check_dtypes(input, weight, bias)
@@ -395,7 +395,7 @@ def _convolve_transposed(
     name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
     padding: Any, output_padding: Any, groups: int, dilation: Any,
 ) -> Tensor:
-    window, lengths = _planned_transposed(
+    window, lengths = _plan_transposed(
         name, n, input._array.shape, weight._array.shape,
         None if bias is None else bias._array.shape, _key(stride), _key(padding),
         _key(output_padding), _key(dilation), groups,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .conv_reference import Window, padded
+from .conv_reference import Window, pad
 from ..creation.creation import public
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
@@ -48,7 +48,7 @@ def _reference(x, window):
 def im2col(input: Array, window: Window) -> Array:
     """Windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
     h, w = window.output(input.shape[2:])
-    x = padded(input, window.padding)
+    x = pad(input, window.padding)
     s, (dh, dw), (sh, sw) = x.strides, window.dilation, window.stride
     shape = (*x.shape[:2], *window.kernel, h, w)
     view = np.ndarray(shape, x.dtype, x, 0,

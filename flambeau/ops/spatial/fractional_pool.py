@@ -25,7 +25,7 @@ def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
     return result
 
 
-def _chosen(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
+def _choose(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
     n = len(pool)
     spatial = x.shape[-n:]
     # two axes take their random numbers from the last one on, three from the first one on
@@ -64,7 +64,7 @@ def _declare(n: int) -> Any:
             constant_outputs=(1,), ref=None, samples=_samples(n))
     def pool(input: Array, random: Array, kernel, output) -> tuple[Array, Array]:
         """Maxima of windows that `random` places, and their flat indices."""
-        return _chosen(input, random, kernel, output)
+        return _choose(input, random, kernel, output)
 
     @pool.vjp("input")
     def _(gs, ys, input_shape):

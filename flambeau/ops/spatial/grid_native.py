@@ -57,7 +57,7 @@ def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
     return rows, columns
 
 
-def _walked(
+def _run_over_points(
     builder: KernelBuilder, input: Array, grid: Array, mode: str, padding: str, align: bool,
     *others: Array,
 ) -> bool:
@@ -91,12 +91,12 @@ def _walked(
 
 
 @native_route
-def sampled(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
+def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
     if not _fits(input, grid):
         return None
     y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
-    return y if _walked(_SAMPLE, input, grid, mode, padding, align, y) else None
+    return y if _run_over_points(_SAMPLE, input, grid, mode, padding, align, y) else None
 
 
 @native_route
@@ -107,7 +107,7 @@ def points_adjoint(
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
-    done = _walked(_GRID_BACKWARD, input, grid, mode, padding, align, g, result)
+    done = _run_over_points(_GRID_BACKWARD, input, grid, mode, padding, align, g, result)
     return result if done else None
 
 

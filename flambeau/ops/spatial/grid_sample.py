@@ -18,8 +18,8 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..creation.interchange import tensor
-from .grid_native import image_adjoint, points_adjoint, sampled
-from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, placed
+from .grid_native import image_adjoint, points_adjoint, sample
+from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, place_points
 from .interpolation import cubic_slopes, cubic_weights
 from ..view.join import stack
 from ..core.promotion import compute_dtype
@@ -55,7 +55,7 @@ def _axis_taps(
     x = ((supplied + 1) * factor.astype(np.float64) - (0 if align else 0.5)).astype(supplied.dtype)
     single = np.ones_like(x)
     if mode != BICUBIC:
-        x, slope = placed(x, size, padding, align)
+        x, slope = place_points(x, size, padding, align)
         if mode == NEAREST:
             return [(np.rint(x), single, 0 * single)]
         floor, slope = np.floor(x), slope * factor
@@ -63,7 +63,7 @@ def _axis_taps(
     floor = np.floor(x)
     weights, slopes = cubic_weights(x - floor), cubic_slopes(x - floor)
     return [
-        (placed(floor + k - 1, size, padding, align)[0], weights[k], slopes[k] * factor)
+        (place_points(floor + k - 1, size, padding, align)[0], weights[k], slopes[k] * factor)
         for k in range(4)
     ]
 
@@ -88,7 +88,7 @@ def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _T
     return _Taps(np.stack(places), np.stack(present), np.stack(weights), np.stack(by, 1))
 
 
-def _found(flat: Array, taps: _Taps, k: int) -> Array:
+def _find(flat: Array, taps: _Taps, k: int) -> Array:
     """The pixels (n, c, points) of one tap, 0 outside."""
     values = np.take_along_axis(flat, taps.places[k][:, None], 2)
     return np.where(taps.inside[k][:, None], values, 0)
@@ -114,13 +114,13 @@ def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
     if input.__class__ is MetaArray or grid.__class__ is MetaArray:
         return meta_array((n, c, *points), input.dtype)
     words = _WORDS[mode], _PADS[padding]
-    y = sampled(input, grid, *words, align)
+    y = sample(input, grid, *words, align)
     if y is not None:
         return y
     taps, flat = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1)
     y = np.zeros((n, c, taps.places.shape[-1]), input.dtype)
     for k, weight in enumerate(taps.weights):
-        y += _found(flat, taps, k) * weight[:, None]
+        y += _find(flat, taps, k) * weight[:, None]
     return y.reshape(n, c, *points)
 
 
@@ -173,7 +173,7 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
         g.reshape(n, c, -1)
     result = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
     for k in range(len(taps.places)):
-        result += taps.slopes[:, k] * (_found(flat, taps, k) * above).sum(1)
+        result += taps.slopes[:, k] * (_find(flat, taps, k) * above).sum(1)
     return np.stack(result[::-1], -1).reshape(grid.shape)
 
 
@@ -231,7 +231,7 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]} (grid_sampler)")
 
 
-def _aligned(align: bool | None) -> bool:
+def _align(align: bool | None) -> bool:
     if align is None:
         warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
@@ -264,7 +264,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             f"'reflection', but got: '{padding_mode}'"
         )
     return grid_sampler(
-        input, grid, _MODES[mode], _PADDINGS[padding_mode], _aligned(align_corners)
+        input, grid, _MODES[mode], _PADDINGS[padding_mode], _align(align_corners)
     )
 
 
@@ -319,7 +319,7 @@ def affine_grid(theta, size, align_corners=None):
     tensor([[-1., -1.],
             [ 1., -1.]])
     """
-    align = _aligned(align_corners)
+    align = _align(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     if len(size) not in (4, 5):

@@ -66,7 +66,7 @@ def _in_pixels(x: Tensor, size: int, align: bool) -> Tensor:
     return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) * 0.5
 
 
-def _reflected(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
+def _reflect(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates mirrored at the borders until they lie inside, and their derivative."""
     low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
     if span <= 0:
@@ -79,22 +79,24 @@ def _reflected(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.nd
     return np.where(even, extra + low, span - extra + low), slope
 
 
-def placed(x: np.ndarray, size: int, padding: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
+def place_points(
+    x: np.ndarray, size: int, padding: int, align: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """(coordinates after padding, their derivative by what they were)."""
     slope = np.ones_like(x)
     if padding == REFLECTION:
-        x, slope = _reflected(x, size, align)
+        x, slope = _reflect(x, size, align)
     if padding != ZEROS:
         slope = slope * ((x > 0) & (x < size - 1))
         x = np.clip(np.where(np.isnan(x), 0, x), 0, size - 1)
     return x.astype(slope.dtype), slope
 
 
-def _padded(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
+def _pad(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
     """The same on recorded coordinates."""
     if padding == ZEROS:
         return x
-    result, slope = (v.astype(x._array.dtype) for v in placed(x._array, size, padding, align))
+    result, slope = (v.astype(x._array.dtype) for v in place_points(x._array, size, padding, align))
     outside = ~np.isfinite(x._array)
     if outside.any():
         x, slope = x.masked_fill(wrap(outside), 0), np.where(outside, 0, slope)
@@ -126,7 +128,7 @@ def _whole(x: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
 
 
-def _weighted(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
+def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
     """Pixels times their weights, nothing outside."""
     result, inside = image.at(coordinates)
     if not inside.all():
@@ -145,7 +147,7 @@ def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
         for b, t in zip(corner, beyond, strict=True):
             factor = t if b else 1 - t
             weight = factor if weight is None else weight * factor
-        part = _weighted(image, [f + b for f, b in zip(whole, corner, strict=True)], weight)
+        part = _weigh(image, [f + b for f, b in zip(whole, corner, strict=True)], weight)
         y = part if y is None else y + part
     return y
 
@@ -157,10 +159,10 @@ def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor
     y = None
     for i, j in itertools.product(range(4), repeat=2):
         taps = [
-            _whole(placed(f + k - 1, size, padding, align)[0])
+            _whole(place_points(f + k - 1, size, padding, align)[0])
             for f, k, size in zip(floors, (i, j), image.sizes, strict=True)
         ]
-        part = _weighted(image, taps, weights[0][i] * weights[1][j])
+        part = _weigh(image, taps, weights[0][i] * weights[1][j])
         y = part if y is None else y + part
     return y
 
@@ -178,9 +180,9 @@ def by_parts(
     ]
     if mode == BICUBIC:
         return _cubic(image, xs, padding, align_corners)
-    xs = [_padded(x, n, padding, align_corners) for x, n in zip(xs, sizes, strict=True)]
+    xs = [_pad(x, n, padding, align_corners) for x, n in zip(xs, sizes, strict=True)]
     if mode == BILINEAR:
         return _linear(image, xs)
     # 0 * x: the gradient of the grid is zero, not absent.
     weight = 1 + wrap(np.zeros((), input._array.dtype)) * xs[0]
-    return _weighted(image, [_whole(np.rint(x._array)) for x in xs], weight)
+    return _weigh(image, [_whole(np.rint(x._array)) for x in xs], weight)

@@ -105,7 +105,7 @@ def _area(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tup
     return np.minimum(places, n - 1), weights.astype(kind)
 
 
-def _antialiased(filter: Callable, reach: float) -> Callable:
+def _antialias(filter: Callable, reach: float) -> Callable:
     """Taps of a filter that widens with the scale, so that downsampling averages."""
 
     def taps(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
@@ -142,8 +142,8 @@ _TAPS = {
     "trilinear": _linear, "bicubic": _cubic, "area": _area,
 }
 _SMOOTH_TAPS = {
-    "bilinear": _antialiased(_triangle, 1.0), "bicubic": _antialiased(_keys, 2.0),
-    "lanczos": _antialiased(_lanczos, 3.0),
+    "bilinear": _antialias(_triangle, 1.0), "bicubic": _antialias(_keys, 2.0),
+    "lanczos": _antialias(_lanczos, 3.0),
 }
 
 
@@ -169,7 +169,7 @@ def _unread_taps(axis: int, out: int) -> Taps:
     return Taps(axis, np.broadcast_to(np.int64(0), (1, out)), None)
 
 
-def _resampled_axis(x: Array, taps: Taps) -> Array:
+def _resample_axis(x: Array, taps: Taps) -> Array:
     axis, places, weights = taps
     if weights is None:
         return x.take(places[0], axis)
@@ -183,7 +183,7 @@ def _resampled_axis(x: Array, taps: Taps) -> Array:
     return y
 
 
-def _turned(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
+def _turn(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
     """The taps of the adjoint: for each of n places, those that it is a tap of, or -1."""
     taps, out = places.shape
     flat = places.reshape(-1)
@@ -201,10 +201,10 @@ def _turned(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
 
 
 def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
-    """The adjoint of `_resampled_axis`: places ascend, so that sums are over runs."""
+    """The adjoint of `_resample_axis`: places ascend, so that sums are over runs."""
     axis, places, weights = taps
     if g.__class__ is np.ndarray:
-        back, shares = _turned(n, places, weights)
+        back, shares = _turn(n, places, weights)
         y = along_axis(g, axis, back, shares, False)
         if y is not None:
             return y
@@ -253,7 +253,7 @@ def resampled(input: Array, taps) -> Array:
     )
     y = input.astype(inside, copy=False)
     for t in taps:
-        y = _resampled_axis(y, t)
+        y = _resample_axis(y, t)
     if input.dtype == np.uint8 and not exact:
         y = np.clip(np.floor(y + 0.5), 0, 255)
     return y.astype(input.dtype, copy=False)
@@ -301,7 +301,7 @@ def interpolate(
     >>> torch.nn.functional.interpolate(torch.tensor([[[1., 2.]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
     """
-    align = _checked_align(mode, align_corners)
+    align = _check_align(mode, align_corners)
     spatial = input._array.shape[2:]
     sizes, factors = _sizes(spatial, size, scale_factor)
     if recompute_scale_factor and size is not None:
@@ -332,7 +332,7 @@ def interpolate(
     ))
 
 
-def _checked_align(mode: str, align: bool | None) -> bool:
+def _check_align(mode: str, align: bool | None) -> bool:
     if align is not None and mode in ("nearest", "area", "nearest-exact"):
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear "

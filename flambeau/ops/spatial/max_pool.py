@@ -27,7 +27,7 @@ def _lowest(kind: np.dtype) -> Any:
     return -np.inf if kind.kind in "fV" else np.iinfo(kind).min
 
 
-def _padded(x: Array, window: Window) -> Array:
+def _pad(x: Array, window: Window) -> Array:
     """x (images, ...) with the lowest value around it."""
     if not any(lo or hi for lo, hi in window.padding):
         return x
@@ -72,7 +72,7 @@ def _largest(x: Array, window: Window, output: Sequence[int], y: Array) -> None:
         x = result
 
 
-def _placed_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Array:
+def _place_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Array:
     """Cotangents of the maxima y along one axis, at the first of x that is equal to each."""
     k, m = window.kernel[axis], y.shape[axis + 1]
     result = np.zeros(x.shape, g.dtype)
@@ -97,7 +97,7 @@ def _placed_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Ar
     return result
 
 
-def _placed_in_block(x: Array, g: Array, window: Window, output: Sequence[int]) -> Array:
+def _place_in_block(x: Array, g: Array, window: Window, output: Sequence[int]) -> Array:
     """Windows' cotangents at their maxima: rows first gave theirs to one row, then columns."""
     axes = range(len(output))
     stages = [x]
@@ -111,7 +111,7 @@ def _placed_in_block(x: Array, g: Array, window: Window, output: Sequence[int]) 
         stages.append(top)
     for axis in axes:
         y = stages.pop()
-        g = _placed_along(stages[-1], y, g, axis, window)
+        g = _place_along(stages[-1], y, g, axis, window)
     return g
 
 
@@ -139,7 +139,7 @@ def _maxima(input: Array, window: Window) -> Array:
     x = input.reshape(_images(input.shape, n), *spatial)
     flat = y.reshape(len(x), *output)
     for part in _blocks(len(x), x[:1].size):
-        _largest(_padded(x[part], window), window, output, flat[part])
+        _largest(_pad(x[part], window), window, output, flat[part])
     return y
 
 
@@ -162,7 +162,7 @@ def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
     if native is not None:
         return native
     output = window.output(spatial)
-    x = _padded(input.reshape(_images(input.shape, n), *spatial), window)
+    x = _pad(input.reshape(_images(input.shape, n), *spatial), window)
     y = np.full((len(x), *output), _lowest(input.dtype), input.dtype)
     places = np.empty(y.shape, np.int64)
     places[...] = _first_inside(spatial, window, output)
@@ -183,7 +183,7 @@ def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
 def _selections(x: Array, y: Array, window: Window) -> Iterator[tuple[tuple[int, ...], Array]]:
     """For each window position, where it holds the window's first maximum."""
     output = y.shape[1:]
-    x = _padded(x, window)
+    x = _pad(x, window)
     free = np.ones(y.shape, np.bool_)
     nan = y != y if y.dtype.kind != "i" else None
     nan = nan if nan is not None and nan.any() else None
@@ -235,7 +235,7 @@ def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     shares = g.reshape(len(x), *output)
     new = np.empty(x.shape, g.dtype)
     for part in _blocks(len(x), x[:1].size):
-        result = _placed_in_block(_padded(x[part], window), shares[part], window, output)
+        result = _place_in_block(_pad(x[part], window), shares[part], window, output)
         new[part] = result[_inside(spatial, window)]
     return new.reshape(input.shape)
 
@@ -255,7 +255,7 @@ def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """The elements of u at the places of the windows' maxima."""
     n = len(window.kernel)
     spatial, output = input.shape[-n:], tops.shape[-n:]
-    values = _padded(u.reshape(-1, *spatial), window)
+    values = _pad(u.reshape(-1, *spatial), window)
     result = np.zeros((len(values), *output), u.dtype)
     for at, hit in _selections(input.reshape(-1, *spatial), tops.reshape(result.shape), window):
         np.copyto(result, _met(values, window, at, output), where=hit)
@@ -338,23 +338,23 @@ def _functions(n: int) -> None:
     name = f"max_pool{n}d"
     values, both = _declare(n)
 
-    def found(input: Tensor, *settings: Any) -> Window:
+    def find_maxima(input: Tensor, *settings: Any) -> Window:
         kernel, stride, padding, dilation, ceil_mode = settings
         return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
                               key_of(padding), key_of(dilation), bool(ceil_mode))
 
     def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                      return_indices=False):
-        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        window = find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window)
 
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
              return_indices=False):
-        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        window = find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window) if return_indices else values(input, window)
 
     def torch_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-        return values(input, found(input, kernel_size, stride, padding, dilation, ceil_mode))
+        return values(input, find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode))
 
     _describe(n, name, pool, torch_pool, with_indices)
     for function, own in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):

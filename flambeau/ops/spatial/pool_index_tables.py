@@ -88,7 +88,7 @@ def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
     ])
 
 
-def turned(reach: Reach) -> Reach:
+def turn_tables(reach: Reach) -> Reach:
     """For each element of the axis, the windows that it is in."""
     starts, counts = reach.starts, reach.counts
     at = np.arange(reach.length)
@@ -109,7 +109,7 @@ def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
     return tuple(result)
 
 
-def _combined(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
+def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
     """The elements that windows over several axes have, counted in an image: (windows, most)."""
     result, step = np.zeros((1, 1), np.int64), 1
     for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
@@ -127,7 +127,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     For `maxima`, a row of padding is another of the window's once more.
     """
     *outer, last = axes
-    rows = _combined(outer, [item.length for item in outer])
+    rows = _combine(outer, [item.length for item in outer])
     least = rows.max(1, initial=-1, keepdims=True)
     whole = bool((least >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
     if maxima:
@@ -171,7 +171,7 @@ def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
 def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
     """Tables for channels innermost; None where windows are too large."""
     *outer, last = axes
-    rows = _combined(outer, [item.length for item in outer])
+    rows = _combine(outer, [item.length for item in outer])
     columns = np.ascontiguousarray(last.indices, np.int64)
     if max(rows.shape[1], columns.shape[1]) > MAX_WINDOW_ELEMENTS:
         return None
@@ -181,7 +181,9 @@ def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
 
 
 @lru_cache(maxsize=512)
-def kept(last: bool, maxima: bool, axes: Callable, *settings: object) -> Rows | Pixels | None:
+def load_tables(
+    last: bool, maxima: bool, axes: Callable, *settings: object
+) -> Rows | Pixels | None:
     """The tables of `axes(settings)`, made once; `last`: for channels innermost."""
     result = axes(*settings)
     return pixels_of(result) if last else rows_of(result, maxima)

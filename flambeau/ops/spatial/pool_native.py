@@ -20,7 +20,7 @@ from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOAT32
 from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
 from . import pool_index_tables
-from .pool_index_tables import Pixels, Rows, kept
+from .pool_index_tables import Pixels, Rows, load_tables
 from ..core.registry import Array
 from ..native.route import native_route
 
@@ -54,7 +54,7 @@ def _channels_last(x: Array, n: int) -> bool:
     return x.transpose(0, *range(2, n + 2), 1).flags.c_contiguous
 
 
-def _laid_out(x: Array, n: int, last: bool) -> Array:
+def _lay_out(x: Array, n: int, last: bool) -> Array:
     """x (images, channels, n axes) with channels or rows innermost."""
     if not last:
         return np.ascontiguousarray(x)
@@ -115,8 +115,8 @@ class _Call:
                  last: bool | None = None) -> None:
         self.n, self.last = n, _channels_last(x, n) if last is None else last
         self.kind = FLOAT32 if x.dtype.itemsize == 2 else x.dtype
-        self.given, self.shape = x.dtype, x.shape
-        self.tables: Any = kept(self.last, maxima, axes, *settings)
+        self.input_dtype, self.shape = x.dtype, x.shape
+        self.tables: Any = load_tables(self.last, maxima, axes, *settings)
         if self.tables is not None:
             self.output = (*x.shape[:-n], *self.tables.output)
             self.images = prod(x.shape[:-n])
@@ -125,7 +125,7 @@ class _Call:
         return self.tables is not None
 
     def laid_out(self, x: Array) -> Array:
-        return _laid_out(x.astype(self.kind, copy=False), self.n, self.last)
+        return _lay_out(x.astype(self.kind, copy=False), self.n, self.last)
 
     def empty(self, shape: tuple[int, ...], kind: Any = None) -> Array:
         return _empty(shape, kind or self.kind, self.last)
@@ -161,7 +161,7 @@ def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
         return None
     y = call.empty(call.output)
     call.run(function, call.laid_out(x), *call.steps, y)
-    return y.astype(call.given, copy=False)
+    return y.astype(call.input_dtype, copy=False)
 
 
 def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, Array] | None:
@@ -178,7 +178,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     call.run(function, call.laid_out(x), *call.steps, y, where)
     if y.size and np.isnan(np.maximum.reduce(y, None)):
         return None
-    return y.astype(call.given, copy=False), where
+    return y.astype(call.input_dtype, copy=False), where
 
 
 def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
@@ -195,7 +195,7 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
     gx, shares = call.empty(x.shape), call.laid_out(g)
     tops = (call.laid_out(y),) if call.last else ()
     call.run(function, call.laid_out(x), *call.steps, *tops, shares, gx)
-    return gx.astype(call.given, copy=False)
+    return gx.astype(call.input_dtype, copy=False)
 
 
 def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
@@ -212,4 +212,4 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     by = pool_index_tables.divisors(call.kind, call.tables.form, counts, *settings)
     y = call.empty(call.output)
     call.run(function, call.laid_out(x), *call.steps, *by, y)
-    return y.astype(call.given, copy=False)
+    return y.astype(call.input_dtype, copy=False)

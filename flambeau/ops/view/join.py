@@ -21,7 +21,7 @@ from ..core.errors import RefusedValue
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..native import row_copies
-from ..native.row_copies import joined, large_copy
+from ..native.row_copies import join_rows, large_copy
 
 _ndarray = np.ndarray
 
@@ -81,7 +81,7 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
                     f"got size {n} for tensor number {i} in the list."
                 )
     if all(a.dtype is first.dtype for a in tensors):
-        return np.concatenate(retained, at) if (y := joined(retained, at)) is None else y
+        return np.concatenate(retained, at) if (y := join_rows(retained, at)) is None else y
     kind = result_dtype(tensors).numpy
     return np.concatenate([a.astype(kind, copy=False) for a in retained], at)
 
@@ -126,7 +126,7 @@ def stack(tensors: Sequence[Array], dim=0) -> Array:
     if at == 0 and first.ndim and (y := _few(np.concatenate, tensors, 0)) is not None:
         return y.reshape(len(tensors), *first.shape)
     if all(a.dtype is first.dtype for a in tensors):
-        return np.stack(tensors, at) if (y := joined(tensors, at, new=True)) is None else y
+        return np.stack(tensors, at) if (y := join_rows(tensors, at, new=True)) is None else y
     kind = result_dtype(tensors).numpy
     return np.stack([a.astype(kind, copy=False) for a in tensors], at)
 
@@ -485,7 +485,7 @@ def roll(input: Array, shifts, dims=None) -> Array:
         cut = -moves[0] % input.shape[at[0]]
         head, tail = (input[(*[slice(None)] * at[0], part)] for part in
                       (slice(cut, None), slice(cut)))
-        if (y := joined((head, tail), at[0])) is not None:
+        if (y := join_rows((head, tail), at[0])) is not None:
             return y
     return np.roll(input, moves, at)
 
@@ -633,7 +633,7 @@ def _chunk_cat(tensors, dim, num_chunks, *, out=None):
     tensor([[1., 1., 0.],
             [1., 0., 0.]])
     """
-    at = _chunked_axis(tensors, dim, num_chunks)
+    at = _axis_of_chunks(tensors, dim, num_chunks)
     parts = []
     for x in tensors:
         n = -(-x.shape[at] // num_chunks)
@@ -646,7 +646,7 @@ def _chunk_cat(tensors, dim, num_chunks, *, out=None):
     return y if out is None else out.resize_(y.shape).copy_(y)
 
 
-def _chunked_axis(tensors: Any, dim: int, num_chunks: int) -> int:
+def _axis_of_chunks(tensors: Any, dim: int, num_chunks: int) -> int:
     if num_chunks < 1:
         raise RuntimeError(f"_chunk_cat expects positive num_chunks, got: {num_chunks}")
     if not tensors:

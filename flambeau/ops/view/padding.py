@@ -30,7 +30,7 @@ def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     return [(0, 0)] * (ndim - len(supplied)) + supplied[::-1]
 
 
-def _padded_shape(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
+def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
     result = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
     for axis, n in enumerate(result):
         if n < 0:
@@ -68,7 +68,7 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
             f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
         )
     pairs = _pairs(pad, input.ndim)
-    shape = _padded_shape(input.shape, pairs)
+    shape = _shape_after_padding(input.shape, pairs)
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     result = _empty(input, shape)
@@ -116,7 +116,7 @@ def _on_axis(axis: int, where: Any) -> tuple:
     return (*(slice(None),) * axis, where)
 
 
-def _extended(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
+def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
     n = input.shape[axis]
     sources = _sources(n, before, after, mode)
     if before < 0 or after < 0:
@@ -130,8 +130,8 @@ def _extended(input: Array, axis: int, before: int, after: int, mode: str) -> Ar
     return result
 
 
-def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
-    """The adjoint of `_extended`: what came from a place is added up there."""
+def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
+    """The adjoint of `_extend`: what came from a place is added up there."""
     sources = _sources(n, before, after, mode)
     if before < 0 or after < 0:
         shape = list(g.shape)
@@ -157,11 +157,11 @@ def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str)
 def _padded(input: Array, pad, mode) -> Array:
     """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
     if input.__class__ is MetaArray:
-        return meta_array(_padded_shape(input.shape, _pairs(pad, input.ndim)), input.dtype)
+        return meta_array(_shape_after_padding(input.shape, _pairs(pad, input.ndim)), input.dtype)
     y = input
     for axis, (before, after) in enumerate(_pairs(pad, input.ndim)):
         if before or after:
-            y = _extended(y, axis, before, after, mode)
+            y = _extend(y, axis, before, after, mode)
     return y if y is not input else input.copy()
 
 
@@ -176,7 +176,7 @@ def _padded_adjoint(g: Array, shape, pad, mode) -> Array:
     y = g.astype(compute_dtype(g.dtype), copy=False)
     for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
         if before or after:
-            y = _contracted(y, shape[axis], axis, before, after, mode)
+            y = _contract(y, shape[axis], axis, before, after, mode)
     return y.astype(g.dtype, copy=False)
 
 
@@ -199,7 +199,7 @@ def pad(input, pad, mode="constant", value=None):
     >>> torch.nn.functional.pad(torch.tensor([[1., 2., 3.]]), (2, 1), mode="reflect")
     tensor([[3., 2., 1., 2., 3., 2.]])
     """
-    pad = _checked_pad(pad)
+    pad = _check_pad(pad)
     shape = input._array.shape
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
@@ -227,7 +227,7 @@ def pad(input, pad, mode="constant", value=None):
     return _padded(input, pad, mode)
 
 
-def _checked_pad(pad: Any) -> list[int]:
+def _check_pad(pad: Any) -> list[int]:
     if not isinstance(pad, (tuple, list)):
         raise TypeError(
             f"pad(): argument 'pad' (position 2) must be tuple of ints, not {type(pad).__name__}"

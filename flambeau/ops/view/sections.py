@@ -32,7 +32,7 @@ def unbind(input: Array, dim=0) -> tuple[Array, ...]:
 
 @unbind.vjp
 def _(gs, input_shape, dim, input_dtype):
-    return _joined(gs, input_shape, dim, input_dtype, None)
+    return _join(gs, input_shape, dim, input_dtype, None)
 
 
 @view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
@@ -49,10 +49,10 @@ def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
 
 @split_sizes.vjp
 def _(gs, input_shape, sizes, dim, input_dtype):
-    return _joined(gs, input_shape, dim, input_dtype, sizes)
+    return _join(gs, input_shape, dim, input_dtype, sizes)
 
 
-def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
+def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
     """The cotangents of pieces put together, zeros where none came."""
     from ..creation.creation import zeros
     from .join import cat, stack

@@ -16,7 +16,7 @@ from ..core.axes import canonical_dim
 from ..creation.creation import place, public
 from ..core.inplace import assign
 from ..core.out import write_result
-from ..reduction.reduce import rounded, summed_dtype
+from ..reduction.reduce import round_to, sum_dtype
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import matrices
 from .slices import _on_diagonal, on_diagonal
@@ -177,9 +177,9 @@ def trace(input: Array) -> Array:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input.dtype.kind == "b":
         raise NotImplementedError("\"trace\" not implemented for 'Bool'")
-    kind = summed_dtype(input, None)
+    kind = sum_dtype(input, None)
     half = FROM_NUMPY[kind] in types.HALF
-    return rounded(np.add.reduce(input.diagonal(), None, np.float32 if half else kind), kind)
+    return round_to(np.add.reduce(input.diagonal(), None, np.float32 if half else kind), kind)
 
 
 @trace.vjp

@@ -29,7 +29,7 @@ _SEQUENCES = (tuple, list)
 # -------------------------------------------------------------------------------- new shapes
 
 
-def inferred_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
+def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
     """The shape with its -1 worked out for `count` elements; RuntimeError when it cannot be."""
     lengths = [n if n.__class__ is int else n.__index__() for n in shape]
     known, unknown = 1, None
@@ -57,7 +57,7 @@ def inferred_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+def view_as_shape(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
     """`array` in another shape without a copy, or None where strides cannot say it."""
     plain = array.__class__ is np.ndarray
     result = array.view() if plain else np.array(array, copy=False, subok=True)
@@ -74,7 +74,7 @@ def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
       samples=matrices(((6, 2), (3, -1))))
 def _view(input: Array, size) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
-    result = viewed(input, inferred_shape(size, input.size))
+    result = view_as_shape(input, infer_shape(size, input.size))
     if result is None:
         raise noted(RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
@@ -171,8 +171,8 @@ def reshape(input, *shape_, shape=None):
     array = input._array
     if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
         return view_method(input, *wanted)
-    lengths = inferred_shape(wanted, array.size)
-    if array.flags.c_contiguous or viewed(array, lengths) is not None:
+    lengths = infer_shape(wanted, array.size)
+    if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
         return _view(input, lengths)
     return _view(input.contiguous(), lengths)
 
@@ -246,7 +246,7 @@ def unflatten(input, dim, sizes):
     if not len(sizes):
         raise RuntimeError("unflatten: sizes must be non-empty")
     try:
-        lengths = inferred_shape(tuple(sizes), shape[at])
+        lengths = infer_shape(tuple(sizes), shape[at])
     except RuntimeError:
         raise RuntimeError(
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
@@ -434,17 +434,17 @@ def expand(input: Array, *size, implicit=False) -> Array:
             f"tensor ({len(shape)})"
         )
     if input.__class__ is MetaArray:
-        return _expanded_meta(input, size, new)
+        return _expand_meta(input, size, new)
     lengths, strides = [], []
     for i, n in enumerate(size):
         have, stride = (shape[i - new], input.strides[i - new]) if i >= new else (1, 0)
-        lengths.append(_expanded_length(n, have, i, i < new, size, shape))
+        lengths.append(_expand_length(n, have, i, i < new, size, shape))
         strides.append(stride if have == lengths[-1] else 0)
     return np.lib.stride_tricks.as_strided(input, lengths, strides) if 0 in shape else \
-        _strided(input, lengths, strides)
+        _set_strides(input, lengths, strides)
 
 
-def _expanded_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
+def _expand_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
     if n == -1:
         if new:
             raise RuntimeError(
@@ -461,13 +461,13 @@ def _expanded_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: 
     return n
 
 
-def _expanded_meta(input: Any, size: tuple, new: int) -> Any:
-    shape = [_expanded_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
+def _expand_meta(input: Any, size: tuple, new: int) -> Any:
+    shape = [_expand_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
                               input.shape) for i, n in enumerate(size)]
     return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
 
 
-def _strided(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+def _set_strides(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """A window that starts where `array` does, strides in bytes."""
     if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
         return np.ndarray(shape, array.dtype, array, 0, strides)
@@ -504,7 +504,7 @@ def broadcast_to(input, size):
 # ---------------------------------------------------------------------------------- attributes
 
 
-def _transposed(self: Tensor) -> Tensor:
+def _transpose(self: Tensor) -> Tensor:
     """All axes reversed; for a matrix its transpose.
 
     >>> torch.zeros(2, 3).T.shape
@@ -555,5 +555,5 @@ def adjoint(input):
     return y.conj() if y._array.dtype.kind == "c" else y
 
 
-Tensor.T, Tensor.mT = property(_transposed), property(_matrix_transposed)
+Tensor.T, Tensor.mT = property(_transpose), property(_matrix_transposed)
 Tensor.H, Tensor.mH = property(_hermitian), property(adjoint)

@@ -18,9 +18,9 @@ from .view import permute, squeeze, t, transpose, unsqueeze
 # ------------------------------------------------------------------------------------- copies
 
 
-def _copied(y: Any) -> Any:
+def _copy(y: Any) -> Any:
     if isinstance(y, (tuple, list)):
-        return tuple(map(_copied, y))
+        return tuple(map(_copy, y))
     return y.clone(memory_format=contiguous_format)
 
 
@@ -36,16 +36,16 @@ def _write(y: Any, out: Any) -> Any:
 def _publish_copy(
     name: str, function: Callable, spaces: tuple[str, ...] = ("torch",), doc: str | None = None
 ) -> None:
-    def made(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         y = function(input, *args, **kwargs)
-        return _copied(y) if out is None else _write(y, out)
+        return _copy(y) if out is None else _write(y, out)
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."
-    publish(made, (name,), spaces)
+    copy.__name__ = copy.__qualname__ = name
+    copy.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."
+    publish(copy, (name,), spaces)
 
 
-def _sliced(
+def _slice(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """The window of a slice along one axis."""
@@ -60,7 +60,7 @@ for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, tr
     _publish_copy(f"{_view.__name__}_copy", _view)
 
 
-def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+def _narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """The window that narrow gives, refused in narrow_copy's own words."""
     shape = input._array.shape
     if not -len(shape) <= dim < len(shape):
@@ -76,7 +76,7 @@ def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return narrow(input, dim, start, length)
 
 
-_publish_copy("narrow_copy", _narrowed, ("torch", "Tensor"),
+_publish_copy("narrow_copy", _narrow, ("torch", "Tensor"),
               doc="Like `narrow`, in memory of its own.")
 _publish_copy("as_strided_copy", as_strided)
 _publish_copy("unfold_copy", unfold)
@@ -85,7 +85,7 @@ _publish_copy("detach_copy", Tensor.detach)
 _publish_copy("expand_copy", lambda input, size, **options: input.expand(*size, **options))
 _publish_copy("view_copy", lambda input, size=None, dtype=None: input.view(
     size if dtype is None else dtype))
-_publish_copy("slice_copy", _sliced, doc="""A copy of what lies from `start` to `end` along an axis.
+_publish_copy("slice_copy", _slice, doc="""A copy of what lies from `start` to `end` along an axis.
 
     >>> torch.slice_copy(torch.arange(6), 0, 1, 6, 2)
     tensor([1, 3, 5])
@@ -103,7 +103,7 @@ _publish_copy("view_as_complex_copy", _of_complex("view_as_complex"))
 # ----------------------------------------------------------------------------------- scatters
 
 
-def _scattered(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> Tensor:
+def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> Tensor:
     """A copy of `input` whose window holds `src`, which must have its shape."""
     result = input.clone()
     target = window(result)
@@ -124,7 +124,7 @@ def select_scatter(input, src, dim, index):
     tensor([[0., 0.],
             [1., 1.]])
     """
-    return _scattered(input, src, lambda x: select(x, dim, index))
+    return _scatter(input, src, lambda x: select(x, dim, index))
 
 
 @composite()
@@ -134,7 +134,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
     tensor([0., 1., 1., 0.])
     """
-    return _scattered(input, src, lambda x: _sliced(x, dim, start, end, step))
+    return _scatter(input, src, lambda x: _slice(x, dim, start, end, step))
 
 
 @composite()
@@ -145,7 +145,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     tensor([[1., 0.],
             [0., 2.]])
     """
-    return _scattered(input, src, lambda x: diagonal(x, offset, dim1, dim2))
+    return _scatter(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
 @composite()
@@ -156,7 +156,7 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
     tensor([[1., 0.],
             [0., 1.]])
     """
-    return _scattered(input, src, lambda x: as_strided(x, size, stride, storage_offset))
+    return _scatter(input, src, lambda x: as_strided(x, size, stride, storage_offset))
 
 
-publish(_sliced, ("slice",), ("aten",))
+publish(_slice, ("slice",), ("aten",))

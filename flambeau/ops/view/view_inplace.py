@@ -15,7 +15,7 @@ from .strided import as_strided
 from .view import squeeze, t, transpose, unsqueeze
 
 
-def _turned(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
+def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if check_writable(self, name):
             y = function(before_write(self, False), *args, **kwargs)
@@ -30,9 +30,9 @@ def _turned(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> Non
     publish(method, (name, *aliases), ("Tensor",))
 
 
-_turned("unsqueeze_", unsqueeze)
-_turned("squeeze_", squeeze)
-_turned("transpose_", transpose, ("swapaxes_", "swapdims_"))
-_turned("t_", t)
-_turned("as_strided_", as_strided)
+_turn("unsqueeze_", unsqueeze)
+_turn("squeeze_", squeeze)
+_turn("transpose_", transpose, ("swapaxes_", "swapdims_"))
+_turn("t_", t)
+_turn("as_strided_", as_strided)
 publish(Tensor.as_strided_, ("as_strided_",), ("torch",))

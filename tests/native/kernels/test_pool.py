@@ -121,7 +121,7 @@ def test_sums(check, case: str, kind: Type) -> None:
     inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
     gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
     axes = pool_index_tables.windows(window, shape[2:])
-    turned = tuple(pool_index_tables.turned(one) for one in axes)
+    turned = tuple(pool_index_tables.turn_tables(one) for one in axes)
     for source, reach, want in ((x, axes, y), (g, turned, gx)):
         t, sizes = rows_call(source.shape, reach, False)
         by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
@@ -158,7 +158,7 @@ def test_even_windows(check, length: int, count: int) -> None:
     runs(check, pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
     t, sizes = rows_call(x.shape, axes)
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
-    back = tuple(pool_index_tables.turned(one) for one in axes)
+    back = tuple(pool_index_tables.turn_tables(one) for one in axes)
     g = values(want.shape)
     matrix = [(one.indices[:, :, None] == np.arange(n)).any(1) for one, n in
               zip(axes, (4, length), strict=True)]

@@ -43,7 +43,7 @@ OLD_AND_NEW = [
 
 @pytest.fixture(autouse=True)
 def not_warned(monkeypatch):
-    monkeypatch.setattr(Notice, "given", False)
+    monkeypatch.setattr(Notice, "told", False)
 
 
 @pytest.mark.parametrize("old, new", OLD_AND_NEW)

@@ -104,7 +104,7 @@ def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
     for shape, at in (((37, 19), 1), ((37, 19), 0)):
         index = np.zeros((37, 19), np.int64)
-        y = gather_scatter.summed(shape, at, index, np.ones(shape, np.float32))
+        y = gather_scatter.add_at(shape, at, index, np.ones(shape, np.float32))
         expected = np.zeros(shape, np.float32)
         expected[(slice(None), 0) if at else (0,)] = shape[at]
         np.testing.assert_array_equal(y, expected)

@@ -18,7 +18,7 @@ from flambeau.ops.activation import softmax
 from flambeau.ops.native import pointwise, rows, scan
 
 F = torch.nn.functional
-SOFTMAX = softmax._MACHINE_CODE[softmax._normalized]
+SOFTMAX = softmax._MACHINE_CODE[softmax._normalize]
 LOG_SOFTMAX = softmax._MACHINE_CODE[softmax._log_normalized]
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
 
@@ -109,14 +109,14 @@ def test_layer_norm(shape, affine) -> None:
 def test_reductions(shape, axes, keepdims: bool) -> None:
     x = matrix(shape)
     for ufunc in (np.add, np.maximum, np.minimum):
-        found = ready(rows.reduced, ufunc, x, axes, keepdims)
+        found = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-3)
     special = matrix(shape, special=True)
-    found = ready(rows.reduced, np.maximum, special, axes, keepdims)
+    found = ready(rows.reduce_axes, np.maximum, special, axes, keepdims)
     np.testing.assert_array_equal(found, np.maximum.reduce(special, axes, keepdims=keepdims))
-    squares = ready(rows.reduced, np.add, x, axes, keepdims, "square")
+    squares = ready(rows.reduce_axes, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
 
@@ -145,7 +145,7 @@ def test_other_gaps_are_copied() -> None:
 def test_sums_of_what_is_known(axes, dtype) -> None:
     x = matrix((33, 65), dtype, special=True)
     x[np.isinf(x)] = 3
-    found = ready(rows.reduced, np.add, x, axes, False, "known")
+    found = ready(rows.reduce_axes, np.add, x, axes, False, "known")
     np.testing.assert_allclose(found, np.nansum(x.astype("d"), axes), 1e-4, 1e-4)
 
 
@@ -155,7 +155,7 @@ def test_scans_of_integers(shape, dtype) -> None:
     x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
         for axis in range(x.ndim):
-            (found,) = ready(scan.scanned, ufunc, x, axis)
+            (found,) = ready(scan.scan_axis, ufunc, x, axis)
             np.testing.assert_array_equal(found, ufunc.accumulate(x, axis, dtype))
             assert found.dtype == dtype
 
@@ -166,17 +166,17 @@ def test_reductions_of_more_axes(axes: tuple[int, ...], keepdims: bool) -> None:
     shape = (3, 33, 4, 17) if 3 in axes else (5, 17, 33)
     x = np.random.default_rng(0).normal(size=shape).astype("f")
     for ufunc in (np.add, np.maximum, np.multiply):
-        found = ready(rows.reduced, ufunc, x, axes, keepdims)
+        found = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
-    squares = ready(rows.reduced, np.add, x, axes, keepdims, "square")
+    squares = ready(rows.reduce_axes, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
 
 def test_short_axes_apart_are_left_to_numpy() -> None:
     x = np.ones((9, 17, 3), "f")
     for _ in range(3):
-        assert rows.reduced(np.add, x, (0, 2), False) is None
+        assert rows.reduce_axes(np.add, x, (0, 2), False) is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -202,7 +202,7 @@ def test_integers(shape, axes, kind) -> None:
     """Extremes keep the dtype; products are int64, and wrap around there."""
     x = np.random.default_rng(0).integers(0, 200, shape).astype(kind)
     for ufunc, dtype in ((np.maximum, None), (np.minimum, None), (np.multiply, np.int64)):
-        found = ready(rows.reduced, ufunc, x, axes, False)
+        found = ready(rows.reduce_axes, ufunc, x, axes, False)
         wanted = ufunc.reduce(x, axes, dtype)
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
@@ -350,7 +350,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
         assert rows.over_rows(SOFTMAX, 1, other) is None
     assert rows.over_rows(SOFTMAX, 0, x) is None
     assert rows.over_rows(softmax._SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
-    assert rows.reduced(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
+    assert rows.reduce_axes(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
 
 
 @pytest.mark.parametrize("axes", [None, (0,), (1,), (2,)])
@@ -358,7 +358,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
 def test_reductions_of_axes_in_another_order(axes, keepdims) -> None:
     x = matrix((9, 70), np.float64).reshape(9, 7, 10)
     for other in (x.transpose(2, 0, 1), x.transpose(0, 2, 1)[::2, :, 1:], x[:, :-1]):
-        found = ready(rows.reduced, np.add, other, axes, keepdims)
+        found = ready(rows.reduce_axes, np.add, other, axes, keepdims)
         np.testing.assert_allclose(found, other.sum(axes, keepdims=keepdims))
         assert found.shape == np.sum(other, axes, keepdims=keepdims).shape
 
@@ -370,7 +370,7 @@ def test_scans(ufunc, shape) -> None:
     x[..., 5], x[0, ..., 3] = np.nan, 1.0
     for axis in range(len(shape)):
         extremes = ufunc in (np.maximum, np.minimum)
-        values, *places = ready(scan.scanned, ufunc, x, axis, extremes)
+        values, *places = ready(scan.scan_axis, ufunc, x, axis, extremes)
         np.testing.assert_allclose(values, ufunc.accumulate(x, axis), 1e-12)
         for found in places:
             along = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])

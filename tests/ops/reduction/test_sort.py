@@ -69,7 +69,7 @@ def test_more_ties_than_are_gone_through(count, monkeypatch):
     x = np.random.default_rng(0).integers(0, 9, (4, 100))
     k = sort_kernels.keys(x)
     expected = np.argsort(x, 1, kind="stable")
-    np.testing.assert_array_equal(sort_kernels.sorted_numbers(k, False), expected)
+    np.testing.assert_array_equal(sort_kernels.sort_numbers(k, False), expected)
     np.testing.assert_array_equal(sort_kernels.least_numbers(k, count), expected[:, :count])
     np.testing.assert_array_equal(
         sort_kernels.rank_numbers(k, count - 1, False), expected[:, count - 1]
