@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...ops.core.dispatch import pointwise_call
 from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
-    Swap, clone, own_code, restore_stubs, swap_of,
+    Swap, clone, restore_stubs, swap_of,
 )
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
@@ -30,16 +31,13 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
             if twin is not None:
                 result.setdefault(id(twin), (twin, _through(twin), None))
     for function in vars(Tensor).values():
-        if _is_function(function) and id(function) not in result:
-            free = own_code(function).co_freevars
-            if "operator" in free and "body" in free:  # the closures of Python's own operators
-                operator = function.__closure__[free.index("operator")].cell_contents
-                record = recorder.operator(operator, swapped="forward" in free)
-                result[id(function)] = (function, record, operator)
+        if (made_of := pointwise_call(function)) is not None:
+            record = recorder.operator(made_of.operator, swapped=made_of.swapped)
+            result.setdefault(id(function), (function, record, made_of.operator))
     for names in PUBLIC.values():
         for name, function in names.items():
             if _is_function(function) and id(function) not in result:
-                result[id(function)] = (function, recorder.checked(name), None)
+                result[id(function)] = (function, recorder.checked(name, function), None)
     return list(result.values())
 
 
@@ -137,11 +135,9 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     for operator in wanted.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
     for function in set(filter(_is_function, vars(Tensor).values())):
-        free = own_code(function).co_freevars
-        if "operator" in free and "body" in free:
-            operator = function.__closure__[free.index("operator")].cell_contents
-            if wanted.get(operator.name) is operator:
-                swaps.append(Swap(function, recorder(operator)))
+        made_of = pointwise_call(function)
+        if made_of is not None and wanted.get(made_of.operator.name) is made_of.operator:
+            swaps.append(Swap(function, recorder(made_of.operator)))
     for swap in swaps:
         swap.start()
     return swaps

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.creation import copies, interchange
+from ...ops.core.registry import DERIVATIVES
 from ...ops.indexing import index
+from ...ops.interception.code_patching import STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
+from ...tensor.shape_only import SHAPE_ONLY
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from .escapes import walk
@@ -185,13 +189,6 @@ _FACTORIES = (
 )
 _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty",
               "new_empty_strided")
-# Library functions that wrap an array made of nothing but shapes and settings.
-_OF_SHAPES = {
-    ("flambeau.ops.creation.dropout", "_certain"), ("flambeau.ops.linalg.vector_distance", "pdist"),
-    ("flambeau.ops.indexing.mask", "_fill_value"),
-    ("flambeau.ops.indexing.gather", "_scalar_source"),
-    ("flambeau.autograd.function", "_zeros"),
-}
 
 
 def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -243,16 +240,24 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
     return result
 
 
+def _caller_of_stub() -> FrameType:
+    """The frame that called the function that is being recorded."""
+    frame: Any = sys._getframe(1)
+    while frame.f_code.co_filename != STUB_FILE:
+        frame = frame.f_back
+    return frame.f_back  # type: ignore[no-any-return]
+
+
 def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
     result = original(array)
     if r.trace.storage_of(result._array) is None:
-        frame: Any = sys._getframe(3)  # past guarded and the stub
-        place = frame.f_globals.get("__name__"), frame.f_code.co_name
-        zero = place[1] == "_" and result._array.size == 1 and not result._array.any()
-        if place in _OF_SHAPES or (zero and str(place[0]).startswith("flambeau.ops")):
+        frame = _caller_of_stub()
+        zero = result._array.size == 1 and not result._array.any()
+        if frame.f_code in SHAPE_ONLY or (zero and frame.f_code in DERIVATIVES):
             r.constant(result._array, original)
         else:
-            r.trace.unrecorded_makers[id(owner_of(result._array))] = f"{place[0]}.{place[1]}"
+            name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
+            r.trace.unrecorded_makers[id(owner_of(result._array))] = name
     return result
 
 

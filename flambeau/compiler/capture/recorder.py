@@ -18,6 +18,7 @@ from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
 from ...ops.core.out import write_out
 from ...ops.core.registry import Kind, Operator
+from ...tensor.shape_only import MODULE_MARK
 from ...tensor.size import Size
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
@@ -30,12 +31,6 @@ from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, 
 
 _LIBRARY = PACKAGE + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
-# Families whose operators get plain arrays that were made of nothing but shapes.
-_OF_SHAPES = frozenset(("flambeau.ops.spatial.interpolation", "flambeau.ops.spatial.adaptive_pool"))
-_SHAPED_BY_VALUES = frozenset((
-    "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
-))
-_ANSWERS = frozenset(("equal", "allclose", "is_nonzero"))
 # Functions that write in place, but by recorded parts alone.
 _OF_OPERATORS = frozenset((
     "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
@@ -124,7 +119,7 @@ class Recorder:
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array; a problem where nobody knows how its memory came to be."""
         result = self.trace.value_of(array)
-        if result is None and _caller() in _OF_SHAPES:
+        if result is None and MODULE_MARK in _calling_module():
             return self.constant(array)
         if result is None:
             maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "NumPy")
@@ -245,7 +240,7 @@ class Recorder:
         """An operator's result, without values where it may be so."""
         assert self.deferred is not None
         result = self.deferred.operator(operator, refs, bound, original, swapped)
-        if result is NOT_NOW and not _writes(operator):
+        if result is NOT_NOW and not operator.writes:
             with self.silence():
                 result = self.deferred.unlisted(bound, original, args, kwargs)
         if result is NOT_NOW:
@@ -258,17 +253,14 @@ class Recorder:
         """Records an operator's results, unless they are windows on memory of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
-        by_mask = operator.name in ("index", "_masked_select") and any(
-            a.dtype == np.bool_ for a in arrays_in(bound[1:])
-        )
-        if by_mask or operator.name in _SHAPED_BY_VALUES:
+        if operator.selects_by_mask and any(a.dtype == np.bool_ for a in arrays_in(bound[1:])):
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
                  and id(owner_of(y._array)) not in seen]
         for y in outputs:
             if isinstance(y, Tensor):
                 self.trace.tensors[id(y)] = weakref.ref(y)
-        if not fresh and operator.kind is not Kind.COMPOSITE and not _writes(operator):
+        if not fresh and operator.kind is not Kind.COMPOSITE and not operator.writes:
             return
         results = tuple(
             self.trace.value_of(y._array, fresh=True) if isinstance(y, Tensor) else None
@@ -284,8 +276,8 @@ class Recorder:
 
     # --------------------------------------------------------- functions made of operators
 
-    def checked(self, name: str) -> Callable:
-        """The recorder of a public function that is no operator.
+    def checked(self, name: str, function: Any) -> Callable:
+        """The recorder of a public function, `name`, that is no operator.
 
         What it calls is recorded. Results or writes that nothing recorded explains make an event
         of the whole call.
@@ -316,8 +308,8 @@ class Recorder:
             if refs is not None and first is not None and first._version > version:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
-                    wrote = (self.trace.value_of(first._array),)
-            if name in _SHAPED_BY_VALUES:
+                    wrote = (self.trace.value(first._array),)
+            if hasattr(function, "shape_depends_on_values"):
                 self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:
                 if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
@@ -325,32 +317,28 @@ class Recorder:
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
                          results=self.made(_flat(result)), written=wrote)
-            elif result.__class__ in (bool, float) and tensors_in(args) and name in _ANSWERS:
+            elif (result.__class__ in (bool, float) and tensors_in(args)
+                  and hasattr(function, "answers_from_values")):
                 self.problem(f"{name}() reads values of tensors in Python")
             return result
 
         return record
 
 
-def _caller() -> str:
-    """The library's module that called what is being recorded."""
-    frame: Any = sys._getframe(2)
+def _calling_module() -> dict[str, Any]:
+    """The globals of the library's function that called the operator that is being recorded."""
+    frame: Any = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != __name__ and not frame.f_code.co_filename.startswith("<flambeau"):
-            return name
+        space: dict[str, Any] = frame.f_globals
+        is_library = not frame.f_code.co_filename.startswith("<flambeau")
+        if is_library and space.get("__name__") != __name__:
+            return space
         frame = frame.f_back
-    return ""
+    return {}
 
 
 def _flat(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
-
-
-def _writes(operator: Operator) -> bool:
-    from ..lowering.registry import WRITES
-
-    return operator.name in WRITES
 
 
 def module_recorder(recorder: Recorder) -> Callable:

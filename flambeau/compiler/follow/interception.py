@@ -39,7 +39,7 @@ from ..capture.patch_targets import _through
 from ..capture.record_draws_and_reads import _draw, _kinds
 from ..capture.record_library import _step_group as _record_step_group
 from ..capture.record_library import replacements
-from ..capture.recorder import _ANSWERS, _OF_OPERATORS, _SHAPED_BY_VALUES, Recorder, module_recorder
+from ..capture.recorder import _OF_OPERATORS, Recorder, module_recorder
 from ..trace.operands import bind, tensors_in, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
@@ -516,7 +516,8 @@ def _others() -> Iterator[Hook]:
             if not _is_function(function):
                 continue
             writes = name.endswith("_") and not name.endswith("__") and name not in _OF_OPERATORS
-            if writes or name in _SHAPED_BY_VALUES or name in _ANSWERS:
+            reads = hasattr(function, "shape_depends_on_values")
+            if writes or reads or hasattr(function, "answers_from_values"):
                 yield _barrier(function)
             else:
                 yield _checked(function, name)
@@ -528,7 +529,7 @@ def _checked(function: Any, name: str) -> Hook:
     A followed call runs it only where the segment did, with the same plain arguments: others might
     have it compute unseen. One that did so is a barrier from then on.
     """
-    inner = Recorder.checked(NOW, name)
+    inner = Recorder.checked(NOW, name, function)
     opaque = False
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import no_grad
+from ...ops.core.dispatch import pointwise_call
 from ...ops.core.autocast import STATE
 from ...ops.core.registry import Operator
 from ...tensor.storage import _as_bytes
@@ -124,11 +125,8 @@ def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
     arrive swapped; to be called before functions get stubs."""
     functions: Iterable[Any] = vars(Tensor).values()
     for function in functions:
-        code = getattr(function, "__code__", None)
-        free = () if code is None else code.co_freevars
-        if "operator" in free and "body" in free:
-            operator = function.__closure__[free.index("operator")].cell_contents
-            yield function, operator, "forward" in free
+        if (made_of := pointwise_call(function)) is not None:
+            yield function, *made_of
 
 
 PLAIN = {operator.name: f for f, operator, swapped in python_operators() if not swapped}

@@ -21,9 +21,6 @@ from ..lowering.numpy.node_builders import number
 
 _MAX_RECOMPUTED_NODES = 40  # nodes of a computation that is repeated in Python to look at an index
 _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
-# Operators on labels, which are their `target`: classes are along the input's second axis, or its
-# only one.
-LABELS = frozenset(("_cross_entropy", "_cross_entropy2d", "_nll_loss", "_nll_loss2d"))
 
 
 @dataclass(eq=False)
@@ -77,10 +74,10 @@ class IndexCheck:
 
 def label_bound(event: Any, read: Callable) -> IndexBound | None:
     """The bound of an operator's labels."""
-    if event.operator.name not in LABELS:
+    names, parameter = event.operator.names, event.operator.labels
+    if parameter is None:
         return None
-    names = event.operator.names
-    labels, shape = event.args[names.index("target")], event.args[0].shape
+    labels, shape = event.args[names.index(parameter)], event.args[0].shape
     if labels.dtype.kind not in "iu":
         return None
     ignored = event.args[names.index("ignore_index")] if "ignore_index" in names else None

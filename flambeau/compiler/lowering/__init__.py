@@ -16,7 +16,7 @@ from .operators import (
     view,
 )
 from .numpy.body import run_on_symbols, unwrap
-from .registry import EXPLICIT, WRITES, NotLowered, Untraceable
+from .registry import EXPLICIT, NotLowered, Untraceable
 
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
@@ -55,12 +55,12 @@ def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | 
 
 def writes(operator: Operator) -> tuple[int, ...]:
     """The positions of the parameters whose memory an operator writes to."""
-    return WRITES.get(operator.name, ())
+    return operator.written_positions
 
 
 def lowered_by_hand(operator: Operator) -> bool:
     """Whether an operator has a lowering of its own."""
-    return operator.name in EXPLICIT
+    return operator in EXPLICIT
 
 
 def _set_origin(roots: tuple, name: str, inputs: list[Node]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-# By operator name: a function of the body's parameters, on symbols, that gives symbols.
-EXPLICIT: dict[str, Callable[..., Any]] = {}
+from ...ops.core.registry import OPERATORS, Operator
 
-# Operators that write to some of their arguments: the positions of these parameters. Their
-# lowering gives the outputs, and then the new value of each of these (None for an absent one).
-WRITES: dict[str, tuple[int, ...]] = {}
+# A function of the body's parameters, on symbols, that gives symbols. That of an operator that
+# writes to arguments gives the outputs, and then the new value of each of these (None for an absent
+# one).
+EXPLICIT: dict[Operator, Callable[..., Any]] = {}
 
 
 class Untraceable(Exception):
@@ -25,16 +25,17 @@ class NotLowered(Exception):
         self.operator, self.reason = operator, reason
 
 
-def lowering(*names: str, writes: tuple[int, ...] = ()) -> Callable[[Callable], Callable]:
-    """Declares the lowering of the operators of these names."""
+def lowering(*names: str) -> Callable[[Callable], Callable]:
+    """Declares the lowering of the operators of these names; TypeError if one is not there."""
 
     def decorate(function: Callable) -> Callable:
         for name in names:
-            if name in EXPLICIT:
+            operator = OPERATORS.get(name)
+            if operator is None:
+                raise TypeError(f"there is no operator {name} to lower")
+            if operator in EXPLICIT:
                 raise TypeError(f"operator {name} has two lowerings")
-            EXPLICIT[name] = function
-            if writes:
-                WRITES[name] = writes
+            EXPLICIT[operator] = function
         return function
 
     return decorate

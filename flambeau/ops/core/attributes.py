@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .registry import publish
+from .registry import answers_from_values, publish
 
 
 def is_complex(input: Tensor) -> bool:
@@ -71,6 +71,7 @@ def is_distributed(input: Tensor) -> bool:
     return False
 
 
+@answers_from_values
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero; RuntimeError when there is not just one.
 

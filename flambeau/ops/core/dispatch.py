@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,6 +88,23 @@ def straight(operator: Operator) -> frozenset[np.dtype]:
     return FLOATS | {n for n, d in FROM_NUMPY.items() if d.category not in left_out}
 
 
+class PointwiseCall(NamedTuple):
+    """What a closure of a pointwise operator computes; interception asks it by `pointwise_call`."""
+
+    operator: Operator
+    swapped: bool  # the operands arrive in reverse: `__rsub__` and its like
+
+
+def pointwise_call(function: Any) -> PointwiseCall | None:
+    """The operator that a function applies by itself: its own function, or one of Python's."""
+    return getattr(function, "pointwise_call", None)
+
+
+def _mark(function: Any, operator: Operator, swapped: bool = False) -> Callable:
+    function.pointwise_call = PointwiseCall(operator, swapped)
+    return function
+
+
 def _unary(operator: Operator) -> Callable:
     body = operator.ufunc or operator.body
     fast = straight(operator)
@@ -119,7 +136,7 @@ def _unary(operator: Operator) -> Callable:
             record_unary(operator, result, input)
         return result if out is None else write_out(operator, result, out, (input,))
 
-    return function
+    return _mark(function, operator)
 
 
 def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
@@ -167,7 +184,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             record_binary(operator, result, input, other)
         return result if out is None else write_out(operator, result, out, (input, other))
 
-    return function
+    return _mark(function, operator)
 
 
 def _numbers_with(
@@ -274,7 +291,7 @@ def reflect(operator: Operator) -> Callable:
             record_number(operator, result, (other, self), 1)
         return result
 
-    return _name(function, operator)
+    return _name(_mark(function, operator, swapped=True), operator)
 
 
 def python_operator(operator: Operator) -> Callable:

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Promotion(Enum):
 _LAYOUTS = {Kind.POINTWISE: Layout.ITERATOR, Kind.OPAQUE: Layout.CONTIGUOUS}
 
 OPERATORS: dict[str, Operator] = {}
+DERIVATIVES: set[CodeType] = set()  # the code of all vjps
 # What users see, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
 PUBLIC: dict[str, dict[str, Any]] = {}
 
@@ -76,6 +77,14 @@ class Operator:
         self.second_order: bool = options.pop("second_order", True)
         # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
         self.numpy_names: bool = options.pop("numpy_names", False)
+        # Parameters whose memory the body writes to.
+        self.writes: tuple[str, ...] = options.pop("writes", ())
+        # The parameter that holds labels: classes along the first input's second axis, or its only
+        # one. Compiled programs take labels as they are and check their bounds before.
+        self.labels: str | None = options.pop("labels", None)
+        # Whether bool arrays behind the first input choose elements: the shape of the result then
+        # depends on values.
+        self.selects_by_mask: bool = options.pop("selects_by_mask", False)
         node = options.pop("node", _camel(name) + "Backward0")
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
@@ -94,6 +103,10 @@ class Operator:
         parameters = list(inspect.signature(body).parameters.values())
         self.parameters = parameters
         self.names = tuple(p.name for p in parameters)
+        for name in {*self.writes, *([] if self.labels is None else [self.labels])}:
+            if name not in self.names:
+                raise TypeError(f"operator {self.name} has no parameter {name}")
+        self.written_positions = tuple(self.names.index(name) for name in self.writes)
         notes = [str(p.annotation) for p in parameters]
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
         self.position_attributes = tuple(i for i, n in enumerate(notes) if "Positions" in n)
@@ -190,6 +203,7 @@ class Operator:
                 raise TypeError(f"operator {self.name}: derivative declared twice")
             self.joint = target
             self._indices(target, [])
+            DERIVATIVES.add(target.__code__)
         return target
 
     def _add(self, name: str, vjp: Callable) -> None:
@@ -197,6 +211,7 @@ class Operator:
             raise TypeError(f"operator {self.name}: vjp for '{name}' twice, or no such input")
         self._indices(vjp, [])
         self.vjps[name] = vjp
+        DERIVATIVES.add(vjp.__code__)
 
 
 def _missing(operator: Operator, name: str) -> Callable:
@@ -253,6 +268,18 @@ def opaque(**options: Any) -> Callable[[Callable], Any]:
 def composite(**options: Any) -> Callable[[Callable], Any]:
     """Declares an operator made of others: its body takes and gives tensors."""
     return declare(Kind.COMPOSITE, **options)
+
+
+def shape_depends_on_values(function: Any) -> Any:
+    """Marks a public function whose result has a shape that depends on values of tensors."""
+    function.shape_depends_on_values = True
+    return function
+
+
+def answers_from_values(function: Any) -> Any:
+    """Marks a public function that reads values of tensors and answers in Python."""
+    function.answers_from_values = True
+    return function
 
 
 def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:

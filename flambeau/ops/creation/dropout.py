@@ -14,6 +14,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
+from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
 from ..core.output_layout import Layout
@@ -50,6 +51,7 @@ def _check_probability(p: float) -> None:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
+@shape_only
 def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
     """What comes out where nothing needs to be drawn; None where it does."""
     _check_probability(p)

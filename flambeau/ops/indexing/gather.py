@@ -13,6 +13,7 @@ from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.overlap import check_operands
+from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
@@ -274,6 +275,7 @@ def scatter_add(input, dim, index, src, *, out=None):
     return y if out is None else write_result("scatter_add", y, out)
 
 
+@shape_only
 def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
     return wrap(np.asarray(value).astype(input._array.dtype))
 

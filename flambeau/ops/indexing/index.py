@@ -327,7 +327,8 @@ def _count(rest: tuple) -> list[np.ndarray]:
 
 
 @opaque(layout=Layout.FREE,
-        name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
+        name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
+        ref=lambda x, where: x[where],
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
             ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),

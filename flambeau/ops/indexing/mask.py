@@ -10,6 +10,7 @@ from ...autograd.inplace import check_writable
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
+from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import public
 from ..core.scalar_conversion import convert_scalar
@@ -19,7 +20,9 @@ from ..view.join import cat
 from ..core.number_cache import ORDINARY
 from ..native.pointwise import LARGE, serve
 from ..core.output_layout import Layout
-from ..core.registry import Array, Promotion, composite, opaque, pointwise
+from ..core.registry import (
+    Array, Promotion, composite, opaque, pointwise, shape_depends_on_values,
+)
 from ..pointwise.selection import select
 
 
@@ -37,6 +40,7 @@ def _mask_of(mask: Any, name: str) -> Tensor:
     )
 
 
+@shape_only
 def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
     if value.__class__ is float or value.__class__ is int:
         kind = input._array.dtype
@@ -113,7 +117,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return assign(self, masked_fill(self, mask, value), "masked_fill_")
 
 
-@opaque(name="_masked_select", node="MaskedSelectBackward0", expose=(),
+@opaque(name="_masked_select", node="MaskedSelectBackward0", expose=(), selects_by_mask=True,
         ref=lambda x, m: x[m], samples=lambda rng: iter(
             [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:
@@ -139,6 +143,7 @@ def _(g, mask):
     return _masked_select(g, mask)
 
 
+@shape_depends_on_values
 @composite()
 def masked_select(input, mask, *, out=None):
     """The elements where the mask holds, in one axis.
@@ -215,6 +220,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return assign(self, masked_scatter(self, mask, source), "masked_scatter_")
 
 
+@shape_depends_on_values
 @public(spaces=("torch", "Tensor"))
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: a matrix, or a vector for each axis.
@@ -235,6 +241,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return y if out is None else write_result("nonzero", y, out, (input,))
 
 
+@shape_depends_on_values
 @public(spaces=("torch", "Tensor"))
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row for each.

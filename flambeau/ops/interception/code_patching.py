@@ -24,7 +24,7 @@ STUBS: dict[int, Any] = {}
 # What computes all that a followed call listed, and leaves the rest of it eager.
 ENDS: list[Callable[[], None]] = []
 
-_FILE = "<flambeau capture>"
+STUB_FILE = "<flambeau capture>"
 _layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
 
 
@@ -33,7 +33,7 @@ def _stub(free: int, checked: bool, name: str) -> types.CodeType:
     """The code of a stub with as many free variables as the code that it stands in for.
 
     It has that code's name too: whoever watches frames knows the function by it. A check may name
-    something else to call. It has returned by then: recorders count frames.
+    something else to call.
     """
     names = [f"free{i}" for i in range(free)]
     recorder = "(_check(args, kwargs) or _record)" if checked else "_record"
@@ -45,7 +45,7 @@ def _stub(free: int, checked: bool, name: str) -> types.CodeType:
         "    return stub",
     ])
     space: dict[str, Any] = {}
-    define(source, _FILE, space)
+    define(source, STUB_FILE, space)
     code: types.CodeType = space["outer"](*names).__code__
     return code.replace(co_name=name, co_qualname=name)
 

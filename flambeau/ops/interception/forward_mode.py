@@ -21,11 +21,12 @@ from ...autograd.node import Node, SavedOutput
 from ...autograd.save_plan import INPUT
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
+from ..core.dispatch import pointwise_call
 from ..core.inplace import assign
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..indexing import index
 from . import tangent_rules
-from .code_patching import Swap, own_code, swap_of
+from .code_patching import Swap, swap_of
 
 
 class _Pushing:
@@ -63,11 +64,8 @@ def _targets() -> list[tuple[Any, Callable]]:
             result[twin] = functools.partial(_push_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            free = own_code(function).co_freevars
-            if "operator" in free and "body" in free:  # the closures of Python's own operators
-                cells = _closure(function)
-                operator = cells[free.index("operator")].cell_contents
-                result[function] = functools.partial(_push, operator, "forward" in free)
+            if (made_of := pointwise_call(function)) is not None:
+                result[function] = functools.partial(_push, *made_of)
             elif name in SHORT_CUTS:
                 result[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):
@@ -75,10 +73,6 @@ def _targets() -> list[tuple[Any, Callable]]:
     result[Tensor.__setitem__] = _set_item
     result[index.put_at], result[assign], result[before_write] = _put_at, _assign, _before_write
     return list(result.items())
-
-
-def _closure(function: FunctionType) -> Any:
-    return function.__closure__ or ()
 
 
 def _matmul(

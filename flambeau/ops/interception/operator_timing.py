@@ -17,8 +17,9 @@ import numpy as np
 from ...autograd.node import Node
 from ...autograd.profiler import Recorder, Recording, user_stack
 from ...tensor.tensor import Tensor
+from ..core.dispatch import pointwise_call
 from ..core.registry import OPERATORS, PUBLIC
-from .code_patching import Swap, own_code, swap_of
+from .code_patching import Swap, swap_of
 
 # Each gives (function, what makes a recorder for it, given the profile's).
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
@@ -63,11 +64,8 @@ def _operators() -> dict[Any, str]:
         if twin is not None:
             result.setdefault(twin, operator.name + "_")
     for function in vars(Tensor).values():
-        if isinstance(function, FunctionType) and function not in result:
-            free = own_code(function).co_freevars
-            if "operator" in free and "body" in free:  # the closures of Python's own operators
-                operator = (function.__closure__ or ())[free.index("operator")].cell_contents
-                result[function] = operator.name.strip("_")
+        if (made_of := pointwise_call(function)) is not None:
+            result.setdefault(function, made_of.operator.name.strip("_"))
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "detach"):
         function = vars(Tensor).get(name)
         if isinstance(function, FunctionType):

@@ -18,12 +18,13 @@ from ...autograd.tape import record
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor
+from ..core.dispatch import pointwise_call
 from ..core.aten import aten
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
 from .dispatched_index import indexed
 from .torch_function import INSTANTIATED
-from .code_patching import Swap, own_code, swap_of
+from .code_patching import Swap, swap_of
 
 
 class _State(threading.local):
@@ -127,11 +128,8 @@ def _targets() -> dict[Any, Callable]:
             result[twin] = functools.partial(_call_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            free = own_code(function).co_freevars
-            if "operator" in free and "body" in free:
-                cells: Any = function.__closure__
-                operator = cells[free.index("operator")].cell_contents
-                result[function] = functools.partial(_call, operator, "forward" in free)
+            if (made_of := pointwise_call(function)) is not None:
+                result[function] = functools.partial(_call, *made_of)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = functools.partial(_past_short_cut, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.registry import composite
@@ -58,6 +59,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 
 @composite(expose=("torch", "nn.functional"))
+@shape_only
 def pdist(input, p=2.0):
     """Distances between all pairs of a matrix's rows, those of the first row first.
 

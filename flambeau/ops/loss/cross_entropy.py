@@ -123,7 +123,8 @@ def _cross_reference(x, *rest):
 
 
 def _likelihood_operator(name: str, node: str):
-    @opaque(name=name, node=node, expose=(), ref=_nll_reference, samples=_likelihoods)
+    @opaque(name=name, node=node, expose=(), ref=_nll_reference, samples=_likelihoods,
+            labels="target")
     def body(input: Array, target: Array, weight: Array | None, reduction, ignore_index) -> Array:
         """Minus the input's entries at the targets, weighted and reduced."""
         inside = compute_dtype(input.dtype)
@@ -182,7 +183,8 @@ def _small(
 def _fuse(name: str, node: str):
     """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
 
-    @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods)
+    @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods,
+            labels="target")
     def body(
         input: Array, target: Array, weight: Array | None, reduction, ignore_index
     ) -> tuple[Array, Array]:

@@ -39,7 +39,7 @@ def _batch_reference(x, w, b, *rest):
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
-        samples=_batch_samples)
+        samples=_batch_samples, writes=("running_mean", "running_var", "save_mean", "save_rstd"))
 def _batch_norm(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array | None,
     running_var: Array | None, save_mean: Array, save_rstd: Array, momentum: float, eps: float,

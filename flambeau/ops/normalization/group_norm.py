@@ -38,7 +38,7 @@ def _group_reference(x, w, b, mean, rstd, groups, eps):
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_group_norm", node="NativeGroupNormBackward0", expose=(), ref=_group_reference,
-        samples=_group_samples)
+        samples=_group_samples, writes=("save_mean", "save_rstd"))
 def _group_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     groups: int, eps: float,

@@ -36,7 +36,7 @@ def _layer_reference(x, w, b, mean, rstd, n, eps):
 
 
 @opaque(name="_layer_norm", node="NativeLayerNormBackward0", expose=(), ref=_layer_reference,
-        samples=_layer_samples)
+        samples=_layer_samples, writes=("save_mean", "save_rstd"))
 def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     n: int, eps: float,

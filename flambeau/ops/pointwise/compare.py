@@ -14,7 +14,9 @@ from ..core.dispatch import python_operator
 from ..core.errors import describe
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
+from ..core.registry import (
+    Array, Number, Promotion, answers_from_values, composite, opaque, pointwise,
+)
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -214,6 +216,7 @@ def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False)
     return _close(input, other, rtol, atol, equal_nan)
 
 
+@answers_from_values
 @composite()
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether all elements are close: a bool.
@@ -225,6 +228,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return bool(close._array.all() if close.__class__ is Tensor else close.all())
 
 
+@answers_from_values
 @composite()
 def equal(input, other):
     """Whether both have the same shape and elements: a bool.

@@ -15,7 +15,7 @@ from ..core.out import write_result
 from ..creation.creation import public
 from .reduce import along_axis
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, composite, opaque, shape_depends_on_values
 from ..core.return_types import return_type
 from ..pointwise.selection import select
 
@@ -475,6 +475,7 @@ def bucketize(
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
+@shape_depends_on_values
 @public(spaces=("torch", "Tensor"))
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of the weights of each.

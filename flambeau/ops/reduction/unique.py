@@ -10,7 +10,7 @@ from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
 from ..core.axes import canonical_dim
 from ..creation.creation import public
-from ..core.registry import Array
+from ..core.registry import Array, shape_depends_on_values
 
 _SPREAD = 4  # integers may lie in a range of so many times their number to be counted in a table
 
@@ -65,6 +65,7 @@ def _refuse_empty_slices(array: Array, axis: int) -> None:
         )
 
 
+@shape_depends_on_values
 @public(spaces=("torch", "Tensor"))
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
@@ -99,6 +100,7 @@ def unique(
     return result[0] if len(result) == 1 else tuple(result)
 
 
+@shape_depends_on_values
 @public(spaces=("torch", "Tensor"))
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,

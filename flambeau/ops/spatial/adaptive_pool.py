@@ -23,6 +23,8 @@ from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
+ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
+
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
     """The m windows of an axis of n elements, which may overlap by one."""

@@ -80,7 +80,7 @@ def run_on_symbols(
     positional, named = bind_arguments(operator, to_symbols(list(args)), {
         name: to_symbols(v) for name, v in kwargs.items()})
     symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]
-    explicit = EXPLICIT.get(operator.name)
+    explicit = EXPLICIT.get(operator)
     body = explicit or rebind_to_symbols(operator.body)
     with np.errstate(all="ignore"):
         if operator.kind is not Kind.POINTWISE or operator.promotion is Promotion.NONE:

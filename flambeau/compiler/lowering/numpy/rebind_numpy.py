@@ -152,7 +152,7 @@ def _rebind(value: Any) -> Any:
     operator = getattr(value, "operator", None)
     if operator is None:
         return _decline if hasattr(value, "is_native_route") else rebind_to_symbols(value)
-    body = EXPLICIT.get(operator.name) or rebind_to_symbols(operator.body)
+    body = EXPLICIT.get(operator) or rebind_to_symbols(operator.body)
     return types.SimpleNamespace(operator=types.SimpleNamespace(body=body, name=operator.name))
 
 

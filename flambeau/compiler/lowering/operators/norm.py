@@ -35,7 +35,7 @@ def _scale_and_shift(y: Symbol, weight: Maybe, bias: Maybe) -> Symbol:
 # ------------------------------------------------------------------------------- layers
 
 
-@lowering("_layer_norm", writes=(3, 4))
+@lowering("_layer_norm")
 def _layer_norm(
     input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
     save_rstd: Symbol, n: int, eps: float,
@@ -83,7 +83,7 @@ def _batch_axes(x: Symbol) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-@lowering("_batch_norm", writes=(3, 4, 5, 6))
+@lowering("_batch_norm")
 def _batch_norm(
     input: Symbol, weight: Maybe, bias: Maybe, running_mean: Maybe, running_var: Maybe,
     save_mean: Symbol, save_rstd: Symbol, momentum: float, eps: float,
@@ -155,7 +155,7 @@ def _per_group(v: Maybe, groups: int) -> Any:
     return None if v is None else v.reshape((1, groups, -1, 1))
 
 
-@lowering("_group_norm", writes=(3, 4))
+@lowering("_group_norm")
 def _group_norm(
     input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
     save_rstd: Symbol, groups: int, eps: float,

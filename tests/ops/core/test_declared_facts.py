@@ -1,0 +1,82 @@
+"""What the compiler knows of operators is declared with them, not listed by name elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.compiler.lowering.registry import EXPLICIT, lowering
+from flambeau.ops.core.dispatch import pointwise_call
+from flambeau.ops.core.registry import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
+from flambeau.tensor.shape_only import SHAPE_ONLY, shape_only
+
+PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True), "__rtruediv__": ("_div", True),
+          "__lt__": ("lt", False), "__rmod__": ("remainder", True),
+          "__and__": ("bitwise_and", False)}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_operators_name_theirs(name: str) -> None:
+    call = pointwise_call(getattr(torch.Tensor, name))
+    assert call is not None
+    assert (call.operator.name, call.swapped) == PYTHON[name]
+
+
+def test_pointwise_functions_name_their_operators() -> None:
+    for operator in OPERATORS.values():
+        call = pointwise_call(operator.function)
+        assert call is None or call == (operator, False)
+    assert pointwise_call(torch.exp) is not None
+    assert pointwise_call(torch.softmax) is None
+
+
+def test_a_lowering_names_an_operator_that_is_there() -> None:
+    with pytest.raises(TypeError, match="no operator softmacks"):
+        lowering("softmacks")(lambda x: x)
+    with pytest.raises(TypeError, match="two lowerings"):
+        lowering("softmax")(lambda x: x)
+    assert EXPLICIT.keys() <= set(OPERATORS.values())
+
+
+def test_written_parameters() -> None:
+    assert OPERATORS["_batch_norm"].written_positions == (3, 4, 5, 6)
+    assert OPERATORS["_layer_norm"].written_positions == (3, 4)
+    assert not OPERATORS["softmax"].written_positions
+
+
+@pytest.mark.parametrize("option", [{"writes": ("y",)}, {"labels": "y"}])
+def test_facts_are_about_parameters(option: dict) -> None:
+    def body(x: Array) -> Array:
+        return x
+
+    with pytest.raises(TypeError, match="no parameter y"):
+        Operator("nameless", Kind.OPAQUE, body, dict(option))
+
+
+def test_labels_are_checked_in_a_compiled_step() -> None:
+    x = torch.randn(4, 3)
+    step = torch.compile(torch.nn.functional.cross_entropy)
+    for _ in range(6):
+        step(x, torch.tensor([0, 1, 2, 0]))
+    with pytest.raises(IndexError, match="out of bounds"):
+        step(x, torch.tensor([0, 1, 3, 0]))
+
+
+def test_shapes_that_depend_on_values() -> None:
+    marked = {name for name, function in PUBLIC["torch"].items()
+              if hasattr(function, "shape_depends_on_values")}
+    assert marked == {"nonzero", "argwhere", "unique", "unique_consecutive", "masked_select",
+                      "bincount"}
+    assert {o.name for o in OPERATORS.values() if o.selects_by_mask} == {"index", "_masked_select"}
+
+
+def test_code_that_makes_arrays_of_shapes() -> None:
+    def zeros(n: int) -> np.ndarray:
+        return np.zeros(n)
+
+    assert zeros.__code__ not in SHAPE_ONLY
+    assert shape_only(zeros) is zeros
+    assert zeros.__code__ in SHAPE_ONLY
+    SHAPE_ONLY.remove(zeros.__code__)
+    assert OPERATORS["exp"].vjps["input"].__code__ in DERIVATIVES
