@@ -241,3 +241,22 @@ def test_backward_calls_no_hook_and_a_compiled_step_leaves_hooks_their_calls():
     Counted.calls = 0
     assert type(step(w)) is Counted
     assert Counted.calls >= 2
+
+
+def test_a_function_written_between_two_modes_keeps_its_code():
+    """Swaps outlive a mode; a function that got its code meanwhile is not sent back to none."""
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    x = torch.tensor([3.0, 4.0])
+    with Mode():
+        pass
+    assert torch.hypot(x, x).shape == torch.logdet(torch.eye(2) * 2).expand(2).shape
+    code = torch.logdet.__code__
+    with Mode():
+        torch.logdet(torch.eye(2))
+    assert torch.logdet in seen
+    assert torch.logdet.__code__ is code

@@ -116,7 +116,12 @@ class Swap:
         """Gives the function the code of a stub; once more does nothing."""
         layers = _layers.setdefault(self.function, [])
         if self not in layers:
-            if layers:  # swaps that came since this one last ended run below it
+            if STUBS:
+                end_followed_call()
+                restore_stub(self.function)
+            # Swaps that came since this one last ended run below it; the function may have been
+            # written meanwhile.
+            if layers or self.function.__code__ is not self.code:
                 self.keep()
                 self.record = functools.partial(self.recorder, clone(self.function))
             layers.append(self)

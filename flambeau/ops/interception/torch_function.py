@@ -190,7 +190,8 @@ class _Routes:
     def __init__(self) -> None:
         self.modes = 0  # modes that are on, in any thread
         self.permanent = False  # an object of an overriding class was met
-        self.swaps: list[Swap] = []
+        self.is_on = False
+        self.swaps: dict[Any, Swap] = {}
         self.known: dict[Any, tuple[Any, bool]] = {}
         self.lock = threading.RLock()
 
@@ -199,22 +200,36 @@ class _Routes:
         with self.lock:
             if not self.modes and not self.permanent:
                 self.suspend()
-                self.swaps = []
                 return
-            if not self.swaps:
-                self.known = public_functions()
-                swaps = [swap_of(f, _router(*how)) for f, how in self.known.items()]
-                self.swaps = swaps + [swap_of(f, _internal) for f in INTERNAL]
-                for swap in swaps:
-                    show_original(swap)
-            for swap in self.swaps:
+            if not self.is_on:
+                self._renew()
+                self.is_on = True
+            for swap in self.swaps.values():
                 swap.start()
+
+    def _renew(self) -> None:
+        """Makes swaps for functions that are public since the last time, or under another name.
+
+        Others have theirs: making all of them anew costs several times as much as a mode's entry.
+        """
+        known = public_functions()
+        for function, how in known.items():
+            if self.known.get(function) != how:
+                swap = self.swaps[function] = swap_of(function, _router(*how))
+                show_original(swap)
+        for function in INTERNAL:
+            if function not in self.swaps:
+                self.swaps[function] = swap_of(function, _internal)
+        for function in self.known.keys() - known.keys():
+            del self.swaps[function]
+        self.known = known
 
     def suspend(self) -> None:
         """Takes the stubs off until `restore`."""
         with self.lock:
-            for swap in reversed(self.swaps):
+            for swap in reversed(self.swaps.values()):
                 swap.restore()
+            self.is_on = False
 
     def restore(self) -> None:
         """Ends a suspension."""
