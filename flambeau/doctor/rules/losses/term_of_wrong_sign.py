@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
@@ -42,13 +44,14 @@ def signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
 
 
 def _factor(node: Any) -> int:
-    """The sign of a number that is multiplied by; 0 for anything else."""
+    """The sign of a number that is multiplied by; 0 for none (a weight that begins at 0 has none
+    yet), and for anything else."""
     arrays = [array for name, array in saved_arrays(node) if name in ("input", "other")]
     if arrays:
         values = arrays[0].reshape(-1)
-        return 0 if len(values) != 1 else (1 if values[0] > 0 else -1)
+        return int(np.sign(values[0])) if len(values) == 1 else 0
     number = saved(node, "other")
-    return 0 if not isinstance(number, (int, float)) else (1 if number > 0 else -1)
+    return int(np.sign(number)) if isinstance(number, (int, float)) else 0
 
 
 class TermOfWrongSign(Rule):
