@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd._functions import DelayedError
 from ...autograd.inplace import check_writable
 from ...native.foundation.user_frames import noted
+from ...autograd.mode import MODE
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.overlap import check_operands
@@ -18,6 +20,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..creation.creation import public
+from ..pointwise.selection import where
 from ..core.inplace import assign, overwrite
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -385,17 +388,22 @@ def _keep(g, dim, index, include_self):
 def _product_gradients(g, input, dim, index, src, include_self):
     retained = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))
+    # Products without a factor are quotients, or the product with that factor left out where it is
+    # zero. Both depend on all other factors, for second derivatives.
+    factor = retained.masked_fill(retained == 0, 1)
+    of_self = _scatter_reduce(factor, dim, index, src, "prod", True) / factor
     zero = src == 0
-    zeros = _scatter_add((retained == 0).to(g.dtype), dim, index, zero.to(g.dtype))
-    no_zero = _scatter_reduce(retained.masked_fill(retained == 0, 1), dim, index,
-                              src.masked_fill(zero, 1), "prod", True)
-    whole = no_zero.masked_fill(zeros > 0, 0)
-    of_self = whole / retained.masked_fill(retained == 0, 1)
-    lone = no_zero.masked_fill(zeros != 1, 0)
-    of_self = of_self.masked_fill(retained == 0, 0) + lone.masked_fill(retained != 0, 0)
-    many = gather(whole, dim, index) / src.masked_fill(zero, 1)
-    alone = gather(lone, dim, index).masked_fill(zero.logical_not(), 0)
-    of_src = many.masked_fill(zero, 0) + alone
+    zeros = gather(_scatter_add(zero.new_zeros(input.shape, dtype=g.dtype), dim, index,
+                                zero.to(g.dtype)), dim, index)
+    alone = zero & (zeros == 1)
+    without = _scatter_reduce(retained, dim, index, src.masked_fill(alone, 1), "prod", True)
+    whole = _scatter_reduce(retained, dim, index, src, "prod", True)
+    quotient = gather(whole, dim, index) / src.masked_fill(zero, 1)
+    of_src = where(alone, gather(without, dim, index), quotient)
+    if MODE.grad and (zeros > 1).any():
+        of_src = DelayedError(
+            "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are "
+            "scattered to the same position in self", 1)(of_src)
     return (_keep(g * of_self, dim, index, include_self), None, gather(g, dim, index) * of_src)
 
 
