@@ -43,7 +43,7 @@ FAMILIES = {
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
     "sparse": "entry",
-    "quantized": "conversion dispatch fake recurrent",
+    "quantized": "conversion dispatch fake recurrent weight_only",
     "interception": "forward_mode operator_timing subclass torch_dispatch",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..loop_ir.ir import Contract, Kernel, Store, statements
+from ..loop_ir.ir import Contract, Kernel, Scalar, Store, statements
 from ..target.machine import host
 from .winograd import plan, weight_gradient
 from .conv.implicit_gemm import emit_implicit_gemm
@@ -37,6 +37,8 @@ def _emit_tiled(context: Context, statement: Contract) -> bool:
     """Emits a Contract with register tiles; False where no kernel covers it."""
     if emit_gemm(context, statement):
         return True
+    if statement.product is not Scalar.MUL:
+        return False
     for emit in (
         emit_implicit_gemm,
         emit_implicit_gemm_weight,

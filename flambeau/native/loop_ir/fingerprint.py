@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
-    IndexValue, Kernel, Load, Loop, Prefetch, SizeValue, Statement, Store, Type, Update, While,
-    postorder,
+    IndexValue, Kernel, Load, Loop, Prefetch, Scalar, SizeValue, Statement, Store, Type, Update,
+    While, postorder,
 )
 
 
@@ -143,6 +143,7 @@ class _Writer:
         text = f"{axes(contract.rows)} | {axes([contract.column])} | {axes(contract.depth)}"
         a, b = self.value(contract.a), self.value(contract.b)
         hints = f"{contract.precision} {contract.near} {contract.shares}"
+        hints += "" if contract.product is Scalar.MUL else f" {contract.product.name}"
         self.line(f"contract {text} {self.accumulator(contract.sum)} {a} {b} {hints}")
         self.body(contract.body)
         self.line("end")

@@ -100,7 +100,7 @@ class _Machine:
 
     def contract(self, contract: Contract) -> None:
         wide = contract.sum.type
-        product = Apply(Scalar.MUL, (_cast(contract.a, wide), _cast(contract.b, wide)), wide)
+        product = Apply(contract.product, (_cast(contract.a, wide), _cast(contract.b, wide)), wide)
         inner: Statement = Update(contract.sum, product)
         for axis in reversed(contract.depth):
             inner = Loop(axis.index, axis.extent, [inner])
@@ -256,6 +256,8 @@ def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> An
         return words(*(np.atleast_1d(value) for value in values))[0]
     if operation in (Scalar.ERF, Scalar.ERFC):
         return getattr(math, operation.name.lower())(float(first))
+    if operation in (Scalar.DOT_BYTES, Scalar.DOT_LOW_BYTES):
+        return _dot_bytes(*values)
     if operation in NUMPY_FUNCTIONS:
         return NUMPY_FUNCTIONS[operation](*values)
     wide = [np.float64(value) for value in values]
@@ -287,6 +289,11 @@ def _convert(value: Any, kind: np.dtype) -> Any:
     if value.dtype in half or (kind in half and value.dtype != kind):
         value = value.astype(np.float32)
     return value.astype(kind)
+
+
+def _dot_bytes(a: Any, b: Any) -> Any:
+    left, right = np.atleast_1d(a).view(np.uint8), np.atleast_1d(b).view(np.int8)
+    return np.int32(left.astype(np.int32) @ right.astype(np.int32))
 
 
 def _shift(operation: Scalar, value: Any, count: Any) -> Any:

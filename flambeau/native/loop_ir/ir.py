@@ -120,6 +120,9 @@ class Scalar(Enum):
     WHERE = auto()  # (BOOL, a, b)
     CAST = auto()  # to the expression's type, as C casts; to BOOL: x != 0
     BITCAST = auto()  # the same bits as the expression's type, of the same size
+    # Of I32: the sum of the products of four bytes each, a's unsigned, b's signed; wraps.
+    DOT_BYTES = auto()
+    DOT_LOW_BYTES = auto()  # the same, where no byte of a is above 127: less work on some CPUs
 
 
 class ReduceOp(Enum):
@@ -369,7 +372,8 @@ class Contract(Statement):
     `precision` is how many bfloat16 terms (8 bits each) of a float32 operand must count; 3 is all
     of them. Fewer permit, but do not require, faster instructions. `near` promises that operands of
     unknown extent fit the first-level caches, with a depth of at most 256. `shares` is the expected
-    number of threads; any number may run the kernel.
+    number of threads; any number may run the kernel. `product`: what stands for a * b: MUL, or
+    DOT_BYTES or DOT_LOW_BYTES, whose four bytes are four steps of the depth.
     """
 
     rows: tuple[Axis, ...]
@@ -382,6 +386,7 @@ class Contract(Statement):
     precision: int = 3
     near: bool = False
     shares: int = 2
+    product: Scalar = Scalar.MUL
 
 
 @dataclass(eq=False)

@@ -20,6 +20,7 @@ _ANY_NUMBER = frozenset((
     Scalar.MAXIMUM, Scalar.MINIMUM, Scalar.REM, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC,
     Scalar.ROUND,
 ))
+_BYTE_PRODUCTS = frozenset((Scalar.DOT_BYTES, Scalar.DOT_LOW_BYTES))
 _INTEGER = _BOOLEAN | {Scalar.SHL, Scalar.SHR}
 _COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.PHILOX_WORD: 3, Scalar.WHERE: 3} | dict.fromkeys(
     (Scalar.NEG, Scalar.ABS, Scalar.SQRT, Scalar.EXP, Scalar.EXP2, Scalar.EXPM1, Scalar.LOG,
@@ -330,6 +331,11 @@ class _Check:
             self.scope.fail("the accumulator is no SUM")
         if not contract.depth:
             self.scope.fail("no depth")
+        if contract.product in _BYTE_PRODUCTS:
+            if {contract.a.type, contract.b.type, contract.sum.type} != {Type.I32}:
+                self.scope.fail("quads of bytes are int32, and so is their sum")
+        elif contract.product is not Scalar.MUL:
+            self.scope.fail(f"a contraction's product is no {contract.product.name}")
         if contract.precision not in (1, 2, 3):
             self.scope.fail(f"a precision of {contract.precision}")
         indices = self.scope.axes([*contract.rows, contract.column, *contract.depth])
@@ -394,6 +400,8 @@ def _is_defined(operation: Scalar, type: Type) -> bool:
         return type is Type.U64
     if type in _HALVES:
         return False
+    if operation in _BYTE_PRODUCTS:
+        return type is Type.I32
     if type is Type.BOOL:
         return operation in _BOOLEAN or operation in _COMPARISONS
     if operation in _ANY_NUMBER or operation in _COMPARISONS:

@@ -179,3 +179,10 @@ def largest_share_cycles(
     return min(gemm_cycles(rows, columns, tile, depth, packed, registers)
                + depth / 2 * (rows + columns * lanes)
                for rows, columns in map(part, range(1, shares + 1)))
+
+# ------------------------------------------------------------------------ products of bytes
+
+# Rows and vectors of a tile, by registers. With 16 a product needs one for its halves, and the
+# constant that sums them lies in memory.
+BYTE_PRODUCT_BLOCK_QUADS = 1024  # of the depth: a panel of so many lies in a tenth of L2
+BYTE_PRODUCT_TILES = {16: (6, 2), 32: (8, 3)}

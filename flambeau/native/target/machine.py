@@ -36,7 +36,8 @@ class Target:
 
     `tiles` are register tiles, widest first, whose accumulators fit the register file with one row
     of b and one broadcast of a. `halves`: converts float16. `parts`: AMX multiplies numbers of up
-    to so many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products. `near` and
+    to so many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products.
+    `byte_quads`: has VPDPBUSD for whole vectors. `near` and
     `last` are the bytes of a core's L2 and of the last-level cache.
     """
 
@@ -49,6 +50,7 @@ class Target:
     halves: bool = True
     parts: int = 0
     pairs: bool = False
+    byte_quads: bool = False
     near: int = cache_sizes.DEFAULT_L2_BYTES
     last: int = cache_sizes.DEFAULT_LLC_BYTES
 
@@ -63,9 +65,9 @@ _TILES = {
 }
 TARGETS = {
     "amx": Target("x86_64-unknown-linux-gnu", "sapphirerapids", "-prefer-256-bit", 64, 32,
-                  _TILES[32], parts=3, pairs=True),
+                  _TILES[32], parts=3, pairs=True, byte_quads=True),
     "avx512-bf16": Target("x86_64-unknown-linux-gnu", "cooperlake", "-prefer-256-bit", 64, 32,
-                          _TILES[32], pairs=True),
+                          _TILES[32], pairs=True, byte_quads=True),
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", "-prefer-256-bit", 64, 32,
                      _TILES[32]),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", "", 32, 16, _TILES[16]),
@@ -149,12 +151,14 @@ def host() -> Target:
             like = TARGETS["sse4"]
     else:
         like = TARGETS["neon"]
+    needed = "+avx512vnni" if like.vector_bytes == 64 else "+avxvnni"
+    quads = triple.startswith("x86_64") and needed in has and like.vector_bytes >= 32
     near, last = cache_sizes.detect_l2_bytes(), cache_sizes.detect_llc_bytes()
     lesser = _select_target(like)
     if lesser is not None:
         return replace(lesser, triple=triple, near=near, last=last)
     return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
-                   near=near, last=last)
+                   byte_quads=quads, near=near, last=last)
 
 
 def _request_amx_permission() -> bool:

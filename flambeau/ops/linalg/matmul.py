@@ -12,6 +12,7 @@ from ..core.autocast import AUTOCAST
 from ..native.matmul import WORTH, large_product
 from ..core.registry import Array, composite, opaque
 from ..native.rows import LARGE, sum_of, times_vector
+from ..quantized.integer_matmul import multiply_int8
 
 
 def product(a: Array, b: Array) -> Array:
@@ -292,4 +293,7 @@ def _int_mm(input, mat2, *, out=None):
         if x._array.dtype not in (np.int8, np.uint8):
             raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be int8 or uint8 but got "
                                f"{legacy_name(x.dtype).lower()}")
+    a, b = input._array, mat2._array
+    if out is None and a.__class__ is b.__class__ is np.ndarray and a.dtype == b.dtype == np.int8:
+        return wrap(multiply_int8(np.ascontiguousarray(a), b))
     return matmul(input.int(), mat2.int(), out=out)

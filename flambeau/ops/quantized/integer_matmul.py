@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..native.byte_products import large_byte_product, pack_panels
+
+_MIN_PACKED_PRODUCTS = 1 << 22  # multiplications from which on packing the weights is worth it
 _EXACT_DEPTH = (1 << 24) // (255 * 128)  # products of so many pairs lie within float32's integers
 
 
@@ -23,3 +26,18 @@ def multiply_integers(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = a[:, start:end].astype(np.float32) @ b[start:end].astype(np.float32)
         result += part.astype(np.int32)
     return result
+
+
+def multiply_int8(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The int32 product of two int8 matrices, by a kernel where they are large.
+
+    The kernel's rows are unsigned: 128 more, which the sums of the columns undo.
+    """
+    panels = pack_panels(b.T) if a.size * b.shape[1] >= _MIN_PACKED_PRODUCTS else None
+    if panels is not None:
+        rows = np.zeros((a.shape[0], -(-a.shape[1] // 4) * 4), np.uint8)
+        rows[:, : a.shape[1]] = a.view(np.uint8) ^ np.uint8(0x80)
+        sums = np.int32(128) * b.sum(0, dtype=np.int32)
+        if (y := large_byte_product(rows, panels, sums, None, False)) is not None:
+            return y
+    return multiply_integers(a, b)

@@ -16,6 +16,9 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, choose_parameters, quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
+from ..native.byte_products import (
+    MIN_KERNEL_PRODUCTS, large_byte_product, pack_panels, quantized_rows,
+)
 from .integer_matmul import multiply_integers
 
 
@@ -40,6 +43,7 @@ class LinearPackedParams:
             self.scales = np.float32(self.quantizer.scale)
             self.zero_points = np.int32(self.quantizer.zero_point)
         self.weight_sums = self.codes.sum(1, dtype=np.int32)
+        self.panels = None if np.any(self.zero_points) else pack_panels(self.codes)
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
         """The weights and the bias as tensors."""
@@ -75,12 +79,32 @@ class LinearPackedParams:
         rows = self._rows(x)
         low, high = (float(rows.min()), float(rows.max())) if rows.size else (0.0, 0.0)
         scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
+        shape = (*x.shape[:-1], self.codes.shape[0])
+        if (y := self._by_kernel(rows, scale, zero, reduce_range)) is not None:
+            return y.reshape(shape)
         quantizer = PerTensor(quint8, scale, zero)
         wide = self.sums(quantizer.quantize(rows), zero).astype(np.float32).astype(np.float64)
         wide *= np.float32(scale) * self.scales
         if self.bias is not None:  # rounded once, as a fused operation
             wide += self.bias
-        return wide.astype(np.float32).reshape(*x.shape[:-1], self.codes.shape[0])
+        return wide.astype(np.float32).reshape(shape)
+
+    def _by_kernel(
+        self, rows: np.ndarray, scale: float, zero: int, low: bool
+    ) -> np.ndarray | None:
+        """The same by kernels, once there are some; `low`: no integer of a row is above 127."""
+        n, k = self.codes.shape
+        if self.panels is None or rows.shape[0] * n * k < MIN_KERNEL_PRODUCTS:
+            return None
+        codes = quantized_rows(rows, scale, zero)
+        if codes is None:
+            return None
+        multipliers = np.float32(scale) * self.scales
+        if multipliers.ndim == 0:
+            multipliers = np.full(n, multipliers, np.float32)
+        bias = np.zeros(n, np.float32) if self.bias is None else self.bias
+        corrections = np.int32(zero) * self.weight_sums
+        return large_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
         """The quint8 result of a quint8 tensor, under a given scale and zero point."""

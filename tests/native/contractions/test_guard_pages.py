@@ -18,6 +18,9 @@ from ml_dtypes import bfloat16
 
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.kernels import conv
+from flambeau.native.kernels.byte_products import (
+    ByteProductForm, byte_product, panel_columns, quantize_bytes,
+)
 from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.kernels.transpose import in_order, rows_apart
 from flambeau.native.kernels.row_kernels import reduce_rows
@@ -128,7 +131,31 @@ def convolutions() -> None:
             assert np.isfinite(arrays[-1]).all()
 
 
-@pytest.mark.parametrize("name", ["products", "copies", "rows_in_steps", "convolutions"])
+def bytes_in_panels() -> None:
+    """Products of bytes: full panels and one that is not, of few rows and of any number."""
+    columns = panel_columns()
+    forms = combinations((None, 3), (False, True), (False, True))
+    for (rows, integers, whole), after in combinations(forms, (False, True)):
+        for m, n, quads in ((3, 2 * columns, 5), (3, columns, 300), (3, columns - 1, 1)):
+            if whole != (n % columns == 0) or m != (rows or m):
+                continue
+            form = ByteProductForm(columns, rows, False, integers, whole)
+            panels = -(-n // columns)
+            a = fenced(np.full((m, quads * 4), 1, np.uint8), after)
+            b = fenced(np.full((panels, quads, columns, 4), 1, np.int8), after)
+            each = [fenced(np.zeros(n, np.int32), after)]
+            if not integers:
+                each += [fenced(np.ones(n, np.float32), after), fenced(np.zeros(n, "f"), after)]
+            c = fenced(np.zeros((m, n), np.int32 if integers else np.float32), after)
+            sizes = [m, quads, n, panels, quads * columns, n]
+            compile_kernel(byte_product(form)).run([a, b, *each, c], sizes, 2)
+            np.testing.assert_array_equal(c, 4 * quads)
+        x, y = fenced(np.ones((2, 37), "f"), after), fenced(np.zeros((2, 40), np.uint8), after)
+        compile_kernel(quantize_bytes()).run([x, np.ones(2, np.float32), y], [2, 37, 40])
+
+
+@pytest.mark.parametrize(
+    "name", ["products", "copies", "rows_in_steps", "convolutions", "bytes_in_panels"])
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native.contractions import test_guard_pages; test_guard_pages.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,

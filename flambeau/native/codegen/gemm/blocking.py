@@ -8,12 +8,17 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, subexpressions
+from ..llvm.byte_products import (
+    dot_bytes, dot_bytes_by_pairs, dot_low_bytes_by_pairs, dot_quads,
+)
 from .amx_split import count_bf16_terms as count_parts
-from .micro_kernel import MicroTile
+from .bf16_pairs import dot_accumulate
+from .micro_kernel import MicroTile, Multiply
 from ..llvm.address import constant, multiply
 from ..llvm.types import Number, sum_type
 from ...target.cost_model import (
-    ASSUMED_COLUMN_VECTORS, GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
+    ASSUMED_COLUMN_VECTORS, BYTE_PRODUCT_BLOCK_QUADS, BYTE_PRODUCT_TILES,
+    GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
     MAX_GEMM_UNCUT_DYNAMIC_DEPTH, MAX_SPLIT_RELATIVE_COST, MAX_UNPACKED_A_DEPTH,
     MAX_UNPACKED_A_SPAN_BYTES, MAX_UNROLLED_EPILOGUE_OPERATIONS, MIN_DEPTH_TO_UNROLL,
     MIN_MULTIPLY_ADDS_TO_SPLIT, MIN_ROWS_TO_PACK_CACHED_B, MIN_ROWS_TO_PACK_FAR_B, L2Budget,
@@ -48,13 +53,15 @@ class GemmProblem:
     type: Type
     precision: int
     near: bool
+    product: Scalar = Scalar.MUL
 
 
 @dataclass(frozen=True)
 class GemmPlan:
     """How to compute a product: register tile, what to pack, how to cut the depth.
 
-    `pairs`: pack bfloat16 numbers in pairs, for dot-product instructions.
+    `pairs`: pack bfloat16 numbers in pairs, for dot-product instructions. `multiply`: what adds
+    products to sums where it is no fused multiply-add.
     """
 
     tile: MicroTile
@@ -64,6 +71,7 @@ class GemmPlan:
     cut: bool  # whether there may be more than one block of the depth
     unroll: int
     pairs: bool = False
+    multiply: Multiply | None = None
 
 
 def is_known(value: Number) -> bool:
@@ -99,6 +107,7 @@ def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
         a.type, b.type, type, statement.precision, statement.near,
+        statement.product,
     )
 
 
@@ -148,6 +157,8 @@ def choose_tile(
 
 def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
     """Chooses tile, packing and blocks from the known extents, for `shares` threads."""
+    if p.product is not Scalar.MUL:
+        return plan_byte_products(p, target)
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
     near = L2Budget(target.near)
@@ -173,7 +184,28 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
         depth += depth % 2 if pairs else 0
     unroll = choose_unroll(rows, vectors, registers, depth, half and not pairs)
     unroll *= 2 if registers == 32 and unroll == 2 and not (is_known(p.k) or p.near) else 1
-    return GemmPlan(tile, pack_a, pack_b, depth, cut, unroll, pairs)
+    multiply = dot_accumulate if pairs else None
+    return GemmPlan(tile, pack_a, pack_b, depth, cut, unroll, pairs, multiply)
+
+
+def plan_byte_products(p: GemmProblem, target: Any) -> GemmPlan:
+    """Of quads of bytes: both operands lie as a tile reads them, b in panels of its columns."""
+    rows, vectors = BYTE_PRODUCT_TILES[target.vector_registers]
+    if is_known(p.m):
+        rows = min(rows, max(p.m, 1))
+    tile = MicroTile(rows, vectors, target.lanes(p.type), p.type)
+    pack_a, pack_b = p.a_depth != p.a_type.size, p.b_column != p.b_type.size
+    return GemmPlan(tile, pack_a, pack_b, BYTE_PRODUCT_BLOCK_QUADS, True, 2,
+                    multiply=_choose_byte_product(p.product, target))
+
+
+def _choose_byte_product(product: Scalar, target: Any) -> Multiply:
+    """The instructions that the target has for products of bytes."""
+    if target.byte_quads:
+        return dot_quads
+    if not target.triple.startswith("x86_64"):
+        return dot_bytes
+    return dot_low_bytes_by_pairs if product is Scalar.DOT_LOW_BYTES else dot_bytes_by_pairs
 
 
 def _uses_bf16_pairs(p: GemmProblem, target: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Contract
+from ...loop_ir.ir import Contract, Scalar
 from .pack import min_of
 from ..loops.epilogue import emit_epilogue
 from ..loops.work_partition import split_tiles
@@ -26,7 +26,9 @@ from ...target.cost_model import MAX_DOT_TILE_ROWS, MIN_DOT_DEPTH_BY_ROWS
 
 def is_few_row_product(p: Any, target: Any) -> bool:
     """Whether a product has few rows and operands contiguous along the depth."""
-    if not isinstance(p.m, int) or p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
+    if p.product is not Scalar.MUL or not isinstance(p.m, int):
+        return False
+    if p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
         return False
     depth = p.k if isinstance(p.k, int) else 256
     return any(

@@ -21,6 +21,8 @@ from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import MULTIPLY_ADDS_IN_FLIGHT
 
 
+# (builder, x, y, sums): sums + x * y, however it multiplies
+Multiply = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
 
@@ -79,7 +81,7 @@ class TileSource:
     a_type: Type
     b_type: Type
     mask: ir.Value | None = None
-    multiply: Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value] | None = None
+    multiply: Multiply | None = None
 
 
 # ------------------------------------------------------------------------------- small pieces

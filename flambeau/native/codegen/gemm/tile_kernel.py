@@ -18,7 +18,7 @@ from ..llvm.loop import emit_loop
 from ..llvm.types import Number
 from ..llvm.vectors import first_lanes
 from ..loops.epilogue_prefetch import L2_LOCALITY, emit_prefetch
-from .bf16_pairs import dot_accumulate, dot_accumulate_first
+from .bf16_pairs import dot_accumulate_first
 from .blocking import is_known
 from .micro_kernel import (
     DepthLoop, MicroTile, PrefetchPlan, Sums, TileSource, emit_accumulation, emit_step, zero_sums,
@@ -74,9 +74,7 @@ class TileKernel:
             b_step, b_type = p.b_depth, p.b_type
             left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
-        source = TileSource(
-            a, offsets, at, a_type, b_type, mask, dot_accumulate if plan.pairs else None
-        )
+        source = TileSource(a, offsets, at, a_type, b_type, mask, plan.multiply)
         axis = DepthLoop(self.product.count_steps(work.depth), a_step, b_step)
         ahead = self._plan_prefetch(tile, a, near, work)
         if work.ends is None:

@@ -24,8 +24,8 @@ def emit_contraction_loops(context: Context, statement: Contract) -> None:
 def lower_to_loops(statement: Contract, parallel: bool = False) -> Loop:
     """The loop nest equivalent to a Contract."""
     total = statement.sum
-    product = Apply(Scalar.MUL, (_cast(statement.a, total.type), _cast(statement.b, total.type)),
-                    total.type)
+    operands = _cast(statement.a, total.type), _cast(statement.b, total.type)
+    product = Apply(statement.product, operands, total.type)
     inner: Statement = Update(total, product)
     for axis in reversed(statement.depth):
         inner = Loop(axis.index, axis.extent, [inner])

@@ -12,6 +12,7 @@ from llvmlite import ir
 from ...loop_ir.ir import ReduceOp, Scalar, Type
 from .reductions import combine
 from ..llvm.builder import REGISTER, Builder, constant, vector
+from ..llvm.byte_products import dot_bytes
 
 COMPARISONS = {
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
@@ -137,6 +138,10 @@ def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return philox_word(b, v, type, lanes)
 
 
+def _dot_bytes(b: Builder, v: Values, lanes: int) -> ir.Value:
+    return dot_bytes(b, v[0], v[1], b.splat(constant(Type.I32, 0), lanes))
+
+
 INTEGER_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ADD: lambda b, v, t, n: b.add(*v),
     Scalar.SUB: lambda b, v, t, n: b.sub(*v),
@@ -153,6 +158,8 @@ INTEGER_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.XOR: lambda b, v, t, n: b.xor(*v),
     Scalar.NOT: _not,
     Scalar.PHILOX: _philox, Scalar.PHILOX_WORD: _philox_word,
+    Scalar.DOT_BYTES: lambda b, v, t, n: _dot_bytes(b, v, n),
+    Scalar.DOT_LOW_BYTES: lambda b, v, t, n: _dot_bytes(b, v, n),
     Scalar.SHL: lambda b, v, t, n: _shift(b, v, t, n, right=False),
     Scalar.SHR: lambda b, v, t, n: _shift(b, v, t, n, right=True),
     Scalar.FLOOR: lambda b, v, t, n: v[0],

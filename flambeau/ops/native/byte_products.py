@@ -1,0 +1,110 @@
+"""Linear layers of 8-bit integers in machine code, with weights that were packed once.
+
+Until its kernels are there, a function returns None and NumPy does the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
+from ...native.target.machine import host
+from .route import native_route
+
+if TYPE_CHECKING:
+    from ...native.jit.kernel_function import KernelFunction
+    from ...native.kernels.byte_products import ByteProductForm
+
+MIN_KERNEL_PRODUCTS = 1 << 16  # multiplications from which on the call of a kernel is worth it
+_SHARED = 1 << 20  # multiplications from which on several threads are
+_FEW = 6  # rows up to which each number of them has a kernel of its own
+_BLOCK = 256  # rows that meet a panel of weights while it is near
+
+
+class Panels(NamedTuple):
+    """Weights (n, k) as kernels read them: panel, quad of the depth, column; the last is padded."""
+
+    quads: np.ndarray  # int32
+    n: int
+    columns: int
+
+
+def pack_panels(codes: np.ndarray) -> Panels | None:
+    """int8 weights (n, k) in panels; None where no kernel would be faster."""
+    target = host()
+    if not target.triple.startswith("x86_64"):
+        return None
+    from ...native.kernels.byte_products import panel_columns
+
+    columns = panel_columns()
+    n, k = codes.shape
+    panels, quads = -(-n // columns), -(-k // 4)
+    padded = np.zeros((panels * columns, quads * 4), np.int8)
+    padded[:n, :k] = codes
+    order = padded.reshape(panels, columns, quads, 4).transpose(0, 2, 1, 3)
+    return Panels(np.ascontiguousarray(order).view(np.int32)[..., 0], n, columns)
+
+
+def quantized_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
+    """float32 rows (m, k) as unsigned bytes (m, padded k), or None."""
+    from ...native.kernels.byte_products import quantize_bytes
+
+    function = request_kernel(("quantize bytes",), quantize_bytes)
+    if function is None:
+        return None
+    m, k = x.shape
+    y = np.empty((m, -(-k // 4) * 4), np.uint8)
+    parameters = np.array([np.float32(1) / np.float32(scale), zero_point], np.float32)
+    call_on_threads(function.address, x, parameters, y, m, k, y.shape[1],
+                    threads=0 if x.size >= _SHARED else 1)
+    return y
+
+
+def _kernel(form: ByteProductForm) -> KernelFunction | None:
+    from ...native.kernels.byte_products import byte_product
+
+    return request_kernel(("byte product", form), lambda: byte_product(form))
+
+
+@native_route
+def large_byte_product(
+    a: np.ndarray, weights: Panels | None, corrections: np.ndarray,
+    factors: tuple[np.ndarray, np.ndarray] | None, low: bool,
+) -> np.ndarray | None:
+    """a @ w - corrections in int32, or times factors[0] plus factors[1] in float32; or None.
+
+    a: unsigned bytes (m, padded k). `low`: none above 127. The others have an element a column.
+    """
+    if weights is None or not KernelPolicy.allowed:
+        return None
+    m, n = a.shape[0], weights.n
+    work = m * n * a.shape[1]
+    if work < MIN_KERNEL_PRODUCTS:
+        return None
+    from ...native.kernels.byte_products import ByteProductForm
+
+    columns, rows = weights.columns, m if m <= _FEW else None
+    full, tail = divmod(n, columns)
+    forms = [ByteProductForm(columns, rows, low, factors is None, whole)
+             for whole, some in ((True, full), (False, tail)) if some]
+    kernels = [_kernel(form) for form in forms]
+    if any(kernel is None for kernel in kernels):
+        return None
+    y = np.empty((m, n), np.int32 if factors is None else np.float32)
+    each = (corrections, *(factors or ()))
+    quads = a.view(np.int32)
+    threads = 0 if work >= _SHARED else 1
+    for start in range(0, m, _BLOCK):
+        block = quads[start : start + _BLOCK]
+        sizes = len(block), quads.shape[1], n, full, quads.shape[1] * columns, tail
+        for form, kernel in zip(forms, kernels, strict=True):
+            assert kernel is not None
+            first = 0 if form.whole else full * columns
+            call_on_threads(
+                kernel.address, block, weights.quads[0 if form.whole else full],
+                *(numbers[first:] for numbers in each), y[start : start + _BLOCK, first:],
+                *sizes, threads=threads)
+    return y
