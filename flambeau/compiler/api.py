@@ -69,13 +69,13 @@ def compile(
         return model
     if backend == "eager":
         return _uncompiled(model)
-    from .driver.compiled_function import compiled
+    from .driver.compiled_function import compile_callable
 
     random = (options or {}).get("random", "generator")
     if random not in ("generator", "counter"):
         raise ValueError(f"torch.compile: options['random'] is 'generator' or 'counter', "
                          f"not {random!r}")
-    return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
+    return compile_callable(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
                             "follow": (options or {}).get("follow"),
                             "mode": mode})

@@ -13,7 +13,7 @@ from flambeau.train import EMA, Trainer, epoch, forward, step
 from flambeau.train.training_step import step_function, supervised
 from flambeau.train.training_step.adaptive import Frequent
 
-_HOPE = trace_signature._hope  # which tests do without
+_HOPE = trace_signature._make_function_key  # which tests do without
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 

@@ -66,7 +66,7 @@ class Deferred:
         """An operator's results without values; NOT_NOW where the precedent does not say them."""
         at = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
-        if not self.precedent.has(at, event, self.trace):
+        if not self.precedent.matches_inputs(at, event, self.trace):
             return NOT_NOW
         try:
             arrays = self._arrays(at)
@@ -111,7 +111,7 @@ class Deferred:
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
         """A cotangent as a leaf's own grad, without values; None where it is none of its own."""
         at = len(self.trace.events)
-        supplied = self.precedent.given
+        supplied = self.precedent.inputs
         order = dense_order(leaf._array)
         if at >= len(supplied) or not supplied[at].startswith(WRITE) or order is None:
             return None
@@ -136,8 +136,9 @@ class Deferred:
     def added(self, event: Event) -> None:
         """Looks at an event that was recorded: where it is another, values are computed."""
         at = len(self.trace.events) - 1
-        if not self.precedent.has(at, event, self.trace) or not self.precedent.gives(
-            at, event, self.trace
+        precedent, trace = self.precedent, self.trace
+        if not precedent.matches_inputs(at, event, trace) or not precedent.matches_outputs(
+            at, event, trace
         ):
             self.compute()
 

@@ -1,4 +1,4 @@
-"""Pending: a program that is being made, perhaps on another thread, or why it could not be."""
+"""Pending: a program under construction, perhaps on another thread, or the error that ended it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ir.errors import describe_failure
 
 
 class Pending:
-    """A program being made, perhaps on another thread."""
+    """A program under construction."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -30,15 +30,15 @@ class Pending:
         self.error: BaseException | None = None
 
     def is_current(self) -> bool:
-        """Whether the optimizers have the parameters and the state that the recorded call met."""
+        """Whether the optimizers still have the parameters and state of the recorded call."""
         return all(group.is_same() for group in self.groups)
 
     def failed(self) -> bool:
-        """Whether there is no program. Ctrl-C while it was made is raised: it is the caller's."""
+        """Whether the build failed. A KeyboardInterrupt during the build is raised here."""
         if self.error is not None and not isinstance(self.error, Exception):
             raise self.error
         return self.error is not None
 
     def why(self) -> str:
-        """Why there is none."""
+        """Why the build failed."""
         return "" if self.error is None else describe_failure(self.error)

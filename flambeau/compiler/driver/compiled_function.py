@@ -1,9 +1,9 @@
-"""flambeau.compile: a step is recorded while it trains, compiled beside it, checked, taken over.
+"""flambeau.compile: record a step while it trains, compile it in the background, verify, switch.
 
-With mode="now" the first call is recorded and its program made; the second must do the same. Else
-the first is plain, unless its code is said to have run before; then calls are recorded until two
-agree. Where an earlier process kept the program, the first call has it in either mode. What cannot
-be compiled stays eager, and the user is told once, with the line.
+With mode="now" the first call is recorded and compiled, and the second must do the same. Otherwise
+the first call warms up, and calls are recorded until two agree. A program cached on disk serves the
+first call in either mode. A step whose Python must run is followed; what cannot be compiled stays
+eager, with one warning that names the line.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from ..runtime.guards import Environment, Modules, reachable_memory
 from ..trace.operands import flatten
 from .specialization_key import describe_argument, describe_overlap, describe_tensors
 from .build_task import Pending
-from .explanation import MANY, explained, too_many
+from .explanation import MAX_DYNAMIC_SPECIALIZATIONS, explained, too_many
 from .variant import Variant
 from .eviction import SpecializationTable
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import locate_version_bumps
-from ..trace.trace_signature import Precedent, keep, kept, place, precedent
+from ..trace.trace_signature import Precedent, load_precedent, store_precedent
+from ..trace.trace_signature import make_key, make_precedent
 from ..runtime.guarded_call import MISS, Program
 from .binding_manifest import read_manifest, write_manifest
 from ..validation.reference import Reference
@@ -52,23 +53,24 @@ from ..runtime.commit_results import run_deferred, can_commit, commit
 from ..trace.trace import Trace, find_divergence
 from ..ir.errors import Unfit, describe_failure, within_memory
 
-RECORDED = 4  # how many calls are recorded before a step counts as not static
-PATIENT = 64  # calls that may differ where gradients are accumulated
-SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
-PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
+MAX_RECORDED_CALLS = 4  # then a step counts as not static
+MAX_ACCUMULATING_CALLS = 64  # may differ while gradients are accumulated
+CACHED_PROGRAM_WAIT_SECONDS = 0.2  # to load a program from disk, even on a busy machine
+MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags
 
 
 class Compiled:
-    """A compiled function. Calls go to its programs, or run as they are while there are none."""
+    """A compiled function: dispatches calls to its programs, and runs eagerly while there are none."""
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self._function, self._options = function, options
         self._programs: list[Program] = []
         self._last: Program | None = None  # which served the last call
         self._variants: dict[Any, Variant] = {}
-        self._most = MANY if options["dynamic"] else PROGRAMS  # of them
-        self._places = SpecializationTable()
-        self._told: set[str] = set()
+        dynamic = options["dynamic"]
+        self._max_specializations = MAX_DYNAMIC_SPECIALIZATIONS if dynamic else MAX_SPECIALIZATIONS
+        self._waiting_keys = SpecializationTable()
+        self._warned: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
         self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
         self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
@@ -76,10 +78,10 @@ class Compiled:
         self._followed: Any = None  # what follows calls whose Python cannot be skipped
         self._unskipped = ""  # why it cannot
         functools.update_wrapper(self, function, updated=())
-        _every.add(self)
+        _instances.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function, compiled where it can be."""
+        """Call the function, compiled if possible."""
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
             return self._function(*args, **kwargs)  # part of the call that is followed
@@ -90,11 +92,10 @@ class Compiled:
                 return result
         if self._followed is not None:
             return self._followed(args, kwargs)
-        return self._slow(args, kwargs)
+        return self._call_without_program(args, kwargs)
 
     def attempt(self, *args: Any) -> Any:
-        """What a program that stands for this call gives; MISS, with nothing run, where none
-        does."""
+        """The result of a program for this call; MISS, with nothing run, if there is none."""
         for program in self._programs:
             result = program.call(args, {})
             if result is not MISS:
@@ -103,17 +104,17 @@ class Compiled:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a program for some calls."""
+        """Whether any program is ready."""
         return bool(self._programs)
 
     def is_kept(self, *args: Any) -> bool:
-        """Whether an earlier process kept the program of such a call."""
+        """Whether the program of such a call is cached on disk."""
         if CHECK.value():
             return False
-        return kept(self._place(args, {})) is not None
+        return load_precedent(self._make_precedent_key(args, {})) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: one compiled function for each instance."""
+        """Bind as a method: one compiled function per instance."""
         if instance is None:
             return self
         name = f"_flambeau_compiled_{id(self)}"
@@ -124,12 +125,12 @@ class Compiled:
         return known
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Functions are their own copies; a method of a copy is compiled anew."""
+        """Copy: a plain function is shared, a bound method compiles anew for the copied instance."""
         function = copy.deepcopy(self._function, memo)
         return self if function is self._function else Compiled(function, self._options)
 
     def __reduce__(self) -> Any:
-        """By name where it stands in place of its function, as decorated ones do."""
+        """Pickle by name if this object replaced its function, as a decorator does."""
         known: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
         name = getattr(self._function, "__qualname__", "")
         for part in name.split("."):
@@ -155,20 +156,20 @@ class Compiled:
 
     @property
     def _name(self) -> str:
-        """For people: the function, or the module whose call it is."""
+        """The function's or module's name, for messages."""
         owner = getattr(self._function, "__self__", None)
         if isinstance(owner, Module):
             return type(owner).__name__
         return getattr(self._function, "__name__", type(self._function).__name__)
 
     def forget(self) -> None:
-        """Starts anew, without programs."""
+        """Drop all programs and recordings."""
         with self._lock:
             self._programs, self._roots, self._last = [], None, None
             self._followed = None
             self._variants.clear()
-            self._places = SpecializationTable()
-            self._told.clear()
+            self._waiting_keys = SpecializationTable()
+            self._warned.clear()
             self._accumulated.clear()
 
     def __repr__(self) -> str:
@@ -176,8 +177,8 @@ class Compiled:
 
     # ------------------------------------------------------------------------ recording
 
-    def _slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A call for which no program is there."""
+    def _call_without_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Handle a call that no program serves."""
         if busy() or AMBIENT.observers or not self._lock.acquire(blocking=False):
             return self._function(*args, **kwargs)
         counted = [(program.grads, program.grads.count_references()) for program in self._programs]
@@ -201,17 +202,17 @@ class Compiled:
                 result = variant.program.call(args, kwargs)
                 if result is not MISS:
                     return result
-                self._accumulates(variant.program.bindings.list_absent_grads())
+                self._note_accumulation(variant.program.bindings.list_absent_grads())
             return self._function(*args, **kwargs)
         if variant.program is not None:
-            if self._accumulates(variant.program.bindings.list_absent_grads()):
+            if self._note_accumulation(variant.program.bindings.list_absent_grads()):
                 return self._advance(args, kwargs)
-            self._forget(variant)
+            self._discard_program(variant)
         variant.calls += 1
         try:
-            self._recall(variant, args, kwargs)
-            if variant.calls > 1 or self._settled or self._waits(variant):
-                with recording(self._now):
+            self._load_precedent(variant, args, kwargs)
+            if variant.calls > 1 or self._is_settled or self._blocks_on_build(variant):
+                with recording(self._is_synchronous):
                     return self._record(variant, args, kwargs)
             return self._function(*args, **kwargs)
         except BaseException:
@@ -219,73 +220,74 @@ class Compiled:
             raise
 
     @property
-    def _now(self) -> bool:
-        """Whether calls wait for programs."""
+    def _is_synchronous(self) -> bool:
+        """Whether calls wait for compilation."""
         return bool(self._options["mode"] == "now")
 
-    def _waits(self, variant: Variant) -> bool:
-        """Whether calls of a kind wait for their program, also since it was kept: it takes less
-        than a plain call then."""
-        return self._now or variant.kept is not None
+    def _blocks_on_build(self, variant: Variant) -> bool:
+        """Whether calls wait for this variant's program, as they do if it is cached: loading it
+        takes less time than an eager call."""
+        return self._is_synchronous or variant.kept is not None
 
     @property
-    def _settled(self) -> bool:
-        """Whether the code is said to have run before."""
+    def _is_settled(self) -> bool:
+        """Whether the caller promised that the code has run before."""
         return bool(self._options.get("settled", False))
 
-    def _place(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
-        """Where an earlier process would have kept what such a call does."""
-        self._training()  # finds the modules
+    def _make_precedent_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
+        """The cache key of such a call's precedent."""
+        self._training_flags()  # finds the modules
         roots = self._roots or ()
-        return place(self._function, args, kwargs, read_ambient_modes(), roots, self._options)
+        return make_key(self._function, args, kwargs, read_ambient_modes(), roots, self._options)
 
-    def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Looks for what such calls did in an earlier process."""
+    def _load_precedent(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Load the precedent of such calls, once."""
         if not variant.known:
             variant.known = True
-            variant.place = self._place(args, kwargs)
+            variant.place = self._make_precedent_key(args, kwargs)
             if not CHECK.value():
-                variant.kept = kept(variant.place)
+                variant.kept = load_precedent(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (
             describe_argument(args), describe_argument(kwargs),
             describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
-            self._training(), self._absent(),
+            self._training_flags(), self._absent_grads(),
         )
         known = self._variants.get(key)
         if known is None:
-            if len(self._variants) >= self._most:
-                idle = self._places.idle(key, {k: v.used for k, v in self._variants.items()})
+            if len(self._variants) >= self._max_specializations:
+                used = {k: v.used for k, v in self._variants.items()}
+                idle = self._waiting_keys.choose_victim(key, used)
                 if idle is None:
                     if self._may_follow and self._are_numbers_others():
                         self._start_following("numbers or objects among its arguments change")
                     else:
-                        self._tell(too_many(self._most), "")
+                        self._warn(too_many(self._max_specializations), "")
                     return None
-                self._leave(self._variants.pop(idle))
+                self._unregister(self._variants.pop(idle))
             known = self._variants[key] = Variant(describe_tensors((args, kwargs)))
         return known
 
     def _are_numbers_others(self) -> bool:
-        """Whether kinds of calls differ in plain arguments, and none came often enough."""
+        """Whether variants differ only in plain arguments, and none recurs often enough."""
         kinds = {variant.tensors for variant in self._variants.values()}
         return not self._programs and 2 * len(kinds) <= len(self._variants)
 
-    def _training(self) -> tuple:
-        """The training flags of the modules that the step's names stand for."""
+    def _training_flags(self) -> tuple:
+        """The training flags of the modules that the step's names refer to."""
         if self._roots is None:
             self._roots = Environment(self._function).modules
         return tuple(m.training for root in self._roots for m in root.modules())
 
-    def _absent(self) -> tuple:
-        """Which of the grads are not there that are in some calls: those are kinds of their own, as
-        where gradients are accumulated over some calls."""
+    def _absent_grads(self) -> tuple:
+        """Which of the sometimes-present grads are None. Gradient accumulation makes such calls
+        variants of their own."""
         return tuple(leaf._grad is None for leaf in self._accumulated.values())
 
-    def _accumulates(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
-        """Whether calls were met, as (leaf, whether it had no grad), of which one has grads where
-        another, or the one to come, has none. All begins anew then, once for each leaf."""
+    def _note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
+        """Whether the calls in `seen`, as (leaf, whether its grad was None), disagree about a leaf.
+        If so, recording starts over with that leaf's grad in the key, once per leaf."""
         met: dict[int, set[bool]] = {}
         leaves = {}
         for leaf, absent in (pair for call in seen for pair in call):
@@ -299,22 +301,22 @@ class Compiled:
             self._variants.clear()
         return bool(new)
 
-    def _forget(self, variant: Variant) -> None:
-        """A program's guards no longer hold: what it stands for is recorded again."""
-        self._leave(variant)
+    def _discard_program(self, variant: Variant) -> None:
+        """Drop a program whose guards failed, and record its variant again."""
+        self._unregister(variant)
         variant.program, variant.recorded = None, 0
         variant.candidate = variant.like = None
         variant.changed = True
 
-    def _leave(self, variant: Variant) -> None:
-        """A kind's program, if it has one, serves no more calls."""
+    def _unregister(self, variant: Variant) -> None:
+        """Remove a variant's program from the dispatch list."""
         if variant.program is not None and variant.program in self._programs:
             self._programs.remove(variant.program)
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
-        first, waits = variant.trace is None, self._waits(variant)
+        first, waits = variant.trace is None, self._blocks_on_build(variant)
         if first and variant.environment is None and waits:
-            self._look(variant, Trace())
+            self._snapshot_environment(variant, Trace())
         uses = waits and not self._is_early(variant)
         like = (variant.kept if first else variant.like) if uses else None
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
@@ -328,14 +330,14 @@ class Compiled:
         try:
             self._judge(variant, trace, last, result, args, kwargs)
         except Unfit as error:
-            _compute(trace)
-            if self._is_plain(variant):
-                self._pass_over(variant)
+            _compute_deferred(trace)
+            if self._is_warmup(variant):
+                self._restart_recording(variant)
             else:
                 give_up = self._stop if error.__cause__ is not None else self._stop_skipping
                 give_up(variant, error.what, error.line)
         except Exception:
-            _compute(trace)
+            _compute_deferred(trace)
             raise
         except BaseException:
             if trace.deferred is not None:
@@ -345,89 +347,89 @@ class Compiled:
 
     def _judge(self, variant: Variant, trace: Trace, last: Trace | None, result: Any, args: tuple,
                kwargs: dict[str, Any]) -> None:
-        """What becomes of a recorded call; `last`: the one recorded before."""
+        """Decide what follows from a recorded call; `last`: the recording before it."""
         changed, variant.changed = variant.changed, False
         candidate, variant.candidate = variant.candidate, None
-        plain = self._is_plain(variant)
+        plain = self._is_warmup(variant)
         if self._is_early(variant):
-            self._pass_over(variant)
+            self._restart_recording(variant)
             return
         if trace.problems or (plain and trace.effects):
-            _compute(trace)
+            _compute_deferred(trace)
             if changed or plain:  # an optimiser makes state for a parameter, for instance
-                self._pass_over(variant)
+                self._restart_recording(variant)
             else:
                 self._stop_at(variant, trace.problems[0], trace)
             return
-        match = self._differs(variant, trace, last)
-        if match is not None and last is not None and self._accumulates(
+        match = self._find_divergence(variant, trace, last)
+        if match is not None and last is not None and self._note_accumulation(
             last.list_absent_grads(), trace.list_absent_grads()
         ):
-            _compute(trace)
+            _compute_deferred(trace)
             return
-        agreed = match is None and (last is not None or self._is_kept(variant, trace))
-        self._look(variant, trace)
+        agreed = match is None and (last is not None or self._matches_precedent(variant, trace))
+        self._snapshot_environment(variant, trace)
         if agreed and not trace.proof.holds:
             raise Unfit(*trace.proof.why)
-        if agreed and trace.deferred is not None and self._completed(
+        if agreed and trace.deferred is not None and self._run_deferred(
             variant, trace, candidate, result, args, kwargs
         ):
             return
-        _compute(trace)
+        _compute_deferred(trace)
         if agreed:
             self._build(variant, trace, args, kwargs, last is None)
             return
         variant.difference, variant.like = match, None
-        if match is None and self._now and self._speculate(variant, trace, args, kwargs):
+        if match is None and self._is_synchronous and self._speculate(variant, trace, args, kwargs):
             return
         if plain:
-            self._pass_over(variant)
+            self._restart_recording(variant)
             return
         trace.release_memory()
-        if variant.recorded >= RECORDED and variant.difference is not None:
+        if variant.recorded >= MAX_RECORDED_CALLS and variant.difference is not None:
             self._stop_at(variant, variant.difference, trace)
 
-    def _differs(self, variant: Variant, trace: Trace, last: Trace | None
+    def _find_divergence(self, variant: Variant, trace: Trace, last: Trace | None
                  ) -> tuple[str, str] | None:
-        """What a recorded call did otherwise than the last one, and the line."""
+        """How a recorded call differs from the last one, as (what, line)."""
         if last is None:
-            return self._moved(variant, trace)
-        result = find_divergence(last, trace) or self._moved(variant, trace)
+            return self._find_changed_state(variant, trace)
+        result = find_divergence(last, trace) or self._find_changed_state(variant, trace)
         moved = last.list_incoming_grads() != trace.list_incoming_grads()
-        if result and variant.calls < PATIENT and moved:
+        if result and variant.calls < MAX_ACCUMULATING_CALLS and moved:
             variant.recorded -= 1  # the grads' memory stays only once a program made it
         return result
 
-    def _is_plain(self, variant: Variant) -> bool:
-        """Whether a call may do what no other does: fill caches, make state."""
-        return variant.calls == 1 and not self._settled
+    def _is_warmup(self, variant: Variant) -> bool:
+        """Whether this is the first call, which may fill caches and create state."""
+        return variant.calls == 1 and not self._is_settled
 
     def _is_early(self, variant: Variant) -> bool:
-        """Whether an earlier process had no program for such a call."""
+        """Whether the precedent had no program yet at this call."""
         return variant.kept is not None and variant.calls < variant.kept.start
 
-    def _pass_over(self, variant: Variant) -> None:
-        """Forgets the call that was recorded: the next one is the first."""
+    def _restart_recording(self, variant: Variant) -> None:
+        """Forget the recorded call; the next one is the first."""
         variant.recorded, variant.trace = 0, None
-        if self._waits(variant):
-            self._look(variant, Trace())
+        if self._blocks_on_build(variant):
+            self._snapshot_environment(variant, Trace())
 
-    def _is_kept(self, variant: Variant, trace: Trace) -> bool:
-        """Whether a call did what is kept of an earlier process."""
+    def _matches_precedent(self, variant: Variant, trace: Trace) -> bool:
+        """Whether a call did the same as its precedent."""
         known = variant.kept
-        return known is not None and (trace.deferred is not None or known.agrees(trace))
+        return known is not None and (trace.deferred is not None or known.matches(trace))
 
-    def _look(self, variant: Variant, trace: Trace) -> None:
-        """Notes what the step's names stand for, and its modules, after a recorded call."""
+    def _snapshot_environment(self, variant: Variant, trace: Trace) -> None:
+        """Snapshot the modules and names that the step reaches, after a recorded call."""
         variant.environment = Environment(self._function)
         variant.environment.ignore(trace.effects)
         variant.modules = Modules(trace, variant.environment)
         variant.modules.ignore(trace.effects)
         self._reachable = reachable_memory(variant.environment, variant.modules)
 
-    def _moved(self, variant: Variant, trace: Trace) -> tuple[str, str] | None:
-        """What the step can see and was changed since the call recorded before, as (what, line):
-        nobody knows what it is for, so a program would have to look at it, and never run."""
+    def _find_changed_state(self, variant: Variant, trace: Trace) -> tuple[str, str] | None:
+        """The first reachable state that changes from call to call, as (what, line). A program
+        would have to guard it, and would never run."""
         names = []
         if variant.environment is not None:
             variant.environment.ignore(trace.effects)
@@ -441,38 +443,38 @@ class Compiled:
 
     def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any],
                retained: bool = False) -> None:
-        """Makes the program of a call that did what another did, beside the calls that follow
-        unless they wait for it. `kept`: the other was one of an earlier process."""
-        result = None if retained else precedent(trace, self._function)
-        pending = self._begun(trace, args, kwargs, result)
+        """Compile a call that did the same as another, in the background unless calls wait.
+        `retained`: the other call is a precedent from disk."""
+        result = None if retained else make_precedent(trace, self._function)
+        pending = self._start_build(trace, args, kwargs, result)
         if can_commit(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = result, trace.result
         trace.release_memory()
-        if self._now or trace.communicates or self._options["backend"] == "evaluate":
-            self._work(pending)
+        if self._is_synchronous or trace.communicates or self._options["backend"] == "evaluate":
+            self._compile(pending)
             self._adopt(variant, pending, args, kwargs)
             return
         with within_memory("settle"):
             pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
         variant.pending = pending
-        if not run_in_background("flambeau compile", self._work, pending):
-            self._work(pending)
+        if not run_in_background("flambeau compile", self._compile, pending):
+            self._compile(pending)
         if retained:  # as a rule the program was too, and is there before a plain call is
-            pending.done.wait(SOON)
+            pending.done.wait(CACHED_PROGRAM_WAIT_SECONDS)
 
     def _speculate(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any]
                    ) -> bool:
         """Makes the program of the first call that is recorded, and gives this its results: then
         all calls have them, whether a precedent was there or not. It serves no others before one
         does the same."""
-        result = precedent(trace, self._function)
-        pending = self._begun(trace, args, kwargs, result)
+        result = make_precedent(trace, self._function)
+        pending = self._start_build(trace, args, kwargs, result)
         if result is None or not can_commit(pending.graph, pending.bindings, trace.result):
             return False
         pending.result = trace.result
         trace.release_memory()
-        self._work(pending)
-        if self._is_right(variant, pending, self._is_plain(variant)):
+        self._compile(pending)
+        if self._verify(variant, pending, self._is_warmup(variant)):
             result.start = variant.calls
             pending.precedent = variant.like = result
             variant.candidate = pending
@@ -480,17 +482,17 @@ class Compiled:
             return True
         return variant.stopped
 
-    def _completed(self, variant: Variant, trace: Trace, candidate: Pending | None, result: Any,
+    def _run_deferred(self, variant: Variant, trace: Trace, candidate: Pending | None, result: Any,
                    args: tuple, kwargs: dict[str, Any]) -> bool:
-        """Gives a call that computed nothing its values by the program: the candidate's, or that
-        of an earlier process; whether this can be done."""
-        pending = candidate or self._restored(trace, args, kwargs)
+        """Compute a call whose operators were only recorded, by the candidate's program or one
+        from disk; returns whether that was possible."""
+        pending = candidate or self._restore_program(trace, args, kwargs)
         if pending is None:
-            pending = self._begun(trace, args, kwargs)
+            pending = self._start_build(trace, args, kwargs)
             if not can_commit(pending.graph, pending.bindings, trace.result):
                 return False
             trace.deferred.expect(pending.bindings)
-            self._work(pending, trace.deferred.arena)
+            self._compile(pending, trace.deferred.arena)
             if pending.failed():
                 return False  # once more, with values, which tells why
         leaves = flatten((args, kwargs) if kwargs else args)
@@ -505,8 +507,8 @@ class Compiled:
         self._install(variant, pending)
         return True
 
-    def _restored(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
-        """The program of an earlier process, where a recipe says what binds it."""
+    def _restore_program(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
+        """The program from disk, if its manifest can be bound to this call."""
         from .restore import restore_program
 
         known = trace.deferred.precedent
@@ -525,9 +527,10 @@ class Compiled:
         pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         return None if pending.step is None else pending
 
-    def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
+    def _start_build(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
                result: Precedent | None = None) -> Pending:
-        """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
+        """Build the graph and bindings of a recorded call. `result`: its precedent, which gets the
+        manifest."""
         pending = Pending()
         leaves = flatten((args, kwargs) if kwargs else args)
         try:
@@ -543,18 +546,18 @@ class Compiled:
         pending.groups = snapshot_groups(pending.bindings)
         return pending
 
-    def _work(self, pending: Pending, arena: Arena | None = None) -> None:
-        """Makes the program of a graph; `arena`: which it may work in."""
+    def _compile(self, pending: Pending, arena: Arena | None = None) -> None:
+        """Compile a graph; `arena`: memory for it to run in."""
         try:
-            pending.step = self._made(pending.graph, arena)
+            pending.step = self._build_program(pending.graph, arena)
             if pending.bindings.backward is not None:
-                pending.backward = self._made(pending.bindings.backward.graph)
+                pending.backward = self._build_program(pending.bindings.backward.graph)
         except BaseException as error:
             pending.error = error
         finally:
             pending.done.set()
 
-    def _made(self, graph: Graph, arena: Arena | None = None) -> Any:
+    def _build_program(self, graph: Graph, arena: Arena | None = None) -> Any:
         if self._options["backend"] == "evaluate":
             return Reference(graph)
         from .pipeline import build
@@ -562,21 +565,21 @@ class Compiled:
         return build(graph, self._options["mode"] != "now", arena)
 
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
-        """Takes a finished program over, when it computes what the recorded call computed."""
+        """Install a finished program if it computes what the recorded call computed."""
         variant.pending = None
         if not pending.is_current():
-            self._pass_over(variant)
-        elif self._is_right(variant, pending):
+            self._restart_recording(variant)
+        elif self._verify(variant, pending):
             self._install(variant, pending)
 
-    def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
-        """Whether a program was made and agrees with the recorded call. `first`: where it does not,
-        there is another try: a first step of Adam makes full steps of gradients that are noise."""
+    def _verify(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
+        """Whether the program exists and agrees with the recorded call. `first`: a disagreement
+        is not final, because Adam's first step amplifies gradients that are noise."""
         if pending.failed():
             self._stop(variant, pending.why(), "")
             return False
         take = None
-        if pending.result is not None and self._now:
+        if pending.result is not None and self._is_synchronous:
             take = functools.partial(commit, pending.bindings, pending.result)
         try:
             with within_memory("selfcheck"):
@@ -592,7 +595,7 @@ class Compiled:
         return wrong is None
 
     def _install(self, variant: Variant, pending: Pending) -> None:
-        """Puts a program to use."""
+        """Put a program into service."""
         assert variant.modules is not None
         assert variant.environment is not None
         variant.program = Program(
@@ -602,7 +605,7 @@ class Compiled:
         if pending.precedent is not None:
             pending.precedent.arena = pending.step.size
             pending.precedent.table = pending.step.key
-            keep(variant.place, pending.precedent)
+            store_precedent(variant.place, pending.precedent)
         variant.like = variant.kept = None
         self._programs.insert(0, variant.program)
         self._last = variant.program
@@ -618,17 +621,17 @@ class Compiled:
     # -------------------------------------------------------------------------- telling
 
     def _stop_at(self, variant: Variant, problem: tuple[str, str], trace: Trace) -> None:
-        """As `_stop_skipping`; where nobody knows the line, the next call is watched for it."""
+        """Like `_stop_skipping`; without a line, the next call is watched to find it."""
         proof = trace.proof
         if problem[1] or proof is not None or variant.seeks_line:
             known = problem[1] or proof is None or proof.holds
             self._stop_skipping(variant, *(problem if known else proof.why))
         else:
             variant.seeks_line = True
-            self._pass_over(variant)
+            self._restart_recording(variant)
 
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
-        """The step's Python cannot be skipped: calls are followed."""
+        """Follow calls from now on, because the step's Python must run."""
         if self._may_follow:
             self._start_following(". ".join(filter(None, (
                 f"{what} ({line})" if line else what, advise(what)))))
@@ -637,7 +640,7 @@ class Compiled:
 
     @property
     def _may_follow(self) -> bool:
-        """Whether calls may be followed where they cannot be skipped."""
+        """Whether the options allow calls to be followed."""
         asked = self._options
         return asked["follow"] is not False and not asked["fullgraph"] \
             and asked["random"] != "counter"
@@ -648,11 +651,11 @@ class Compiled:
         self._unskipped = why
         self._variants.clear()
         self._followed = FollowedFunction(
-            self._function, self._made, self._now, self._stop_following,
+            self._function, self._build_program, self._is_synchronous, self._stop_following,
             bool(self._options["follow"]) or self._options["backend"] == "evaluate")
 
     def _stop_following(self, why: str) -> None:
-        self._tell(f"flambeau.compile: {self._name} stays eager: {why}. Its Python runs on every "
+        self._warn(f"flambeau.compile: {self._name} stays eager: {why}. Its Python runs on every "
                    f"call, because {self._unskipped}", "")
 
     def _stop(self, variant: Variant, what: str, line: str) -> None:
@@ -662,12 +665,12 @@ class Compiled:
         text += f". {more}" if (more := advise(what)) else ""
         if self._options["fullgraph"]:
             raise RuntimeError(text)
-        self._tell(text, line)
+        self._warn(text, line)
 
-    def _tell(self, text: str, line: str) -> None:
-        if text in self._told:
+    def _warn(self, text: str, line: str) -> None:
+        if text in self._warned:
             return
-        self._told.add(text)
+        self._warned.add(text)
         file, _, number = line.rpartition(":")
         if file and number.isdigit():
             warnings.warn_explicit(text, UserWarning, file, int(number))
@@ -675,24 +678,24 @@ class Compiled:
             warn(text, UserWarning)
 
 
-def _compute(trace: Trace) -> None:
-    """Has the values computed that a recorded call still lacks."""
+def _compute_deferred(trace: Trace) -> None:
+    """Compute the values that a recorded call still lacks."""
     if trace.deferred is not None:
         trace.deferred.compute()
 
 
 CALLED_THROUGH.append(Compiled.__call__)
-_every: weakref.WeakSet[Compiled] = weakref.WeakSet()
+_instances: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def reset() -> None:
-    """Forgets the programs of all compiled functions."""
-    for item in list(_every):
+    """Drop the programs of all compiled functions."""
+    for item in list(_instances):
         item.forget()
 
 
-def compiled(function: Any, options: dict[str, Any]) -> Any:
-    """A compiled function or module."""
+def compile_callable(function: Any, options: dict[str, Any]) -> Any:
+    """Compile a function or module."""
     if isinstance(function, Module):
         from .optimized_module import OptimizedModule
 

@@ -1,4 +1,4 @@
-"""Restored: programs from disk, of which nothing is planned."""
+"""Restore a program from disk without planning its graph again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from ..schedule.program_table import load_table
 
 
 def restore_program(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
-    """The program that was kept under a key, with a graph's sources, outputs and writes; None
-    where a part of it is not there any more. Its graph is asked for when somebody asks how it was
-    planned."""
+    """Load the program stored under a key.
+
+    edges: a graph with the program's inputs, outputs and writes, and nothing between them.
+    Returns None if a part is missing. The plan is computed only when a report asks for it.
+    """
     table = load_table(key)
     addresses = None if table is None or not table.graph else load_cached(table.codes)
     if table is None or addresses is None:

@@ -1,4 +1,4 @@
-"""Variant: what is known of the calls of one kind, from the first one to their program."""
+"""Variant: the history of calls with one specialization key, from the first call to a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .build_task import Pending
 
 
 class Variant:
-    """Calls of one kind: of the same shapes, dtypes, flags and modes."""
+    """Calls with the same shapes, dtypes, flags and modes."""
 
     def __init__(self, tensors: Any = ()) -> None:
         """`tensors`: a key for those of the arguments that are tensors."""
@@ -35,13 +35,13 @@ class Variant:
         self.modules: Modules | None = None
 
     def stop(self) -> None:
-        """Records no more calls, and lets go of all that the step reaches."""
+        """Stop recording, and drop references to what the step reaches."""
         self.stopped = True
         self.trace = self.environment = self.modules = self.kept = self.like = None
 
     @property
     def used(self) -> int | None:
-        """Grows with each call; None while a program is being made, and where there can be none."""
+        """The number of calls; None while a program is being built, and once recording stopped."""
         if self.stopped or self.pending is not None:
             return None
         return self.calls + (0 if self.program is None else self.program.calls)

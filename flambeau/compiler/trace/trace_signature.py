@@ -1,8 +1,8 @@
-"""Precedent: what calls of a step do, as text: a call that does the same is the same to a program.
+"""Precedent: a textual signature of what a step's calls do, stored on disk.
 
-One recording does not show what changes from call to call; two do. That two of them agreed, and
-that their program was right, is kept on disk: with it the next process needs to run no operator to
-know what its first call does (deferred.py).
+It records that two calls agreed and that their program passed the self-check. The next process
+compares its first call with the precedent event by event, so it needs to execute no operator before
+it can use the program (capture/lazy_call.py).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from ..schedule.program_table import hash_compiler_sources, hash_library_sources
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "5"
-_SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
-_SHOWN = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
+_LITERALS = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
+_DESCRIBED_BY_REPR = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
 
-class _Unnamed(Exception):
-    """Something that has no name which holds in another process."""
+class _Undescribable(Exception):
+    """A value without a description that is valid in another process."""
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Precedent:
     head: list[str] = field(default_factory=list)
     storages: list[str] = field(default_factory=list)
     wholes: list[Geometry] = field(default_factory=list)  # of the storages
-    given: list[str] = field(default_factory=list)
-    found: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
     results: list[tuple[Value | None, ...]] = field(default_factory=list)
     forms: list[tuple[bool, tuple[bool, ...]]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)  # whose code ran, with their contents
@@ -59,46 +59,47 @@ class Precedent:
     table: str | None = None  # under which its table is kept
     recipe: list | None = None  # what binds it (recipe.py)
 
-    def is_followed(self, trace: Trace) -> bool:
-        """Whether a whole call did the same."""
+    def matches_outline(self, trace: Trace) -> bool:
+        """Whether a call has the same events, header and storages, by count and description."""
         try:
             return (
-                len(trace.events) == len(self.given) and trace.backward is None
-                and not trace.problems and _head(trace) == self.head
-                and [_storage(storage) for storage in trace.storages] == self.storages
+                len(trace.events) == len(self.inputs) and trace.backward is None
+                and not trace.problems and _describe_header(trace) == self.head
+                and [_describe_storage(storage) for storage in trace.storages] == self.storages
             )
-        except _Unnamed:
+        except _Undescribable:
             return False
 
-    def agrees(self, trace: Trace) -> bool:
-        """The same, with a look at each event."""
-        if not self.is_followed(trace):
+    def matches(self, trace: Trace) -> bool:
+        """Whether a call is the same, event by event."""
+        if not self.matches_outline(trace):
             return False
         try:
             return all(
-                self.given[i] == given(event, trace) and self.found[i] == found(event, trace)
+                self.inputs[i] == describe_inputs(event, trace)
+                and self.outputs[i] == describe_outputs(event, trace)
                 for i, event in enumerate(trace.events)
             )
-        except _Unnamed:
+        except _Undescribable:
             return False
 
-    def has(self, at: int, event: Event, trace: Trace) -> bool:
-        """Whether an event with this number takes the same; False where that cannot be said."""
+    def matches_inputs(self, at: int, event: Event, trace: Trace) -> bool:
+        """Whether event `at` has the same inputs; False if they cannot be described."""
         try:
-            return at < len(self.given) and self.given[at] == given(event, trace)
-        except _Unnamed:
+            return at < len(self.inputs) and self.inputs[at] == describe_inputs(event, trace)
+        except _Undescribable:
             return False
 
-    def gives(self, at: int, event: Event, trace: Trace) -> bool:
-        """Whether the same came of it."""
+    def matches_outputs(self, at: int, event: Event, trace: Trace) -> bool:
+        """Whether event `at` had the same results."""
         try:
-            return self.found[at] == found(event, trace)
-        except _Unnamed:
+            return self.outputs[at] == describe_outputs(event, trace)
+        except _Undescribable:
             return False
 
 
-def precedent(trace: Trace, function: Callable) -> Precedent | None:
-    """What a call did; None where there are no words for it. Before the trace is stripped."""
+def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
+    """Describe a call, before its trace drops its memory; None if it cannot be described."""
     if trace.problems or trace.backward is not None:
         return None
     if any(event.kind in (CALL, EXCHANGE, WINDOW) for event in trace.events):
@@ -107,37 +108,37 @@ def precedent(trace: Trace, function: Callable) -> Precedent | None:
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}
         files.add(_file_of(function))
         return Precedent(
-            _head(trace),
-            [_storage(storage) for storage in trace.storages],
+            _describe_header(trace),
+            [_describe_storage(storage) for storage in trace.storages],
             [
                 (storage.whole.shape, storage.whole.strides, storage.whole.dtype)
                 for storage in trace.storages
             ],
-            [given(event, trace) for event in trace.events],
-            [found(event, trace) for event in trace.events],
+            [describe_inputs(event, trace) for event in trace.events],
+            [describe_outputs(event, trace) for event in trace.events],
             [event.results for event in trace.events],
             [event.form for event in trace.events],
-            {name: _contents(name) for name in sorted(files)},
+            {name: _hash_file(name) for name in sorted(files)},
         )
-    except (_Unnamed, OSError):
+    except (_Undescribable, OSError):
         return None
 
 
 # ------------------------------------------------------------------------------- on disk
 
 
-def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
+def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
           roots: Sequence[Module], options: dict[str, Any]) -> str | None:
-    """The key under which it is kept what such a call does; None for those that have no name.
+    """The cache key of such a call's precedent; None if its arguments cannot be described.
 
-    `roots`: the modules that the function's names stand for.
+    roots: the modules that the function's names refer to.
     """
-    hope = _hope(function)
+    hope = _make_function_key(function)
     if hope is None:
         return None
     try:
-        form = [_argument(args), _argument(kwargs), repr(modes)]
-    except _Unnamed:
+        form = [_describe_argument(args), _describe_argument(kwargs), repr(modes)]
+    except _Undescribable:
         return None
     tensors = [t for root in roots for t in (*root.parameters(), *root.buffers())]
     form += ["lazy" if is_lazy(t) else f"{t._array.shape}{t._array.dtype}" for t in tensors]
@@ -146,28 +147,27 @@ def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
     return disk_cache.make_key("precedent", hope, *form)
 
 
-def kept(key: str | None) -> Precedent | None:
-    """What a call of an earlier process did, whose program was right; None where none is known or
-    a file whose code ran is another now."""
+def load_precedent(key: str | None) -> Precedent | None:
+    """Load a precedent; None if there is none, or if a source file it depends on changed."""
     data = None if key is None else disk_cache.get(key)
     if data is None:
         return None
-    result = _unpacked(data)
+    result = _deserialize(data)
     try:
-        same = all(_contents(name) == text for name, text in result.files.items())
+        same = all(_hash_file(name) == text for name, text in result.files.items())
     except OSError:
         return None
     return result if same else None
 
 
-def keep(key: str | None, made: Precedent) -> None:
-    """Two calls did this, and their program was right."""
+def store_precedent(key: str | None, precedent: Precedent) -> None:
+    """Store the precedent of calls whose program passed the self-check."""
     if key is not None:
-        disk_cache.put(key, _packed(made))
+        disk_cache.put(key, _serialize(precedent))
 
 
-def _hope(function: Callable) -> str | None:
-    """All that a function's precedents depend on, but for its arguments."""
+def _make_function_key(function: Callable) -> str | None:
+    """A key of everything that a function's precedents depend on, apart from its arguments."""
     sources, bodies = hash_compiler_sources(), hash_library_sources()
     if sources is None or bodies is None:
         return None
@@ -187,26 +187,26 @@ def _hope(function: Callable) -> str | None:
             target.features,
             str(threads()),
             name,
-            _contents(name),
+            _hash_file(name),
             where,
         )
-    except (_Unnamed, OSError):
+    except (_Undescribable, OSError):
         return None
 
 
-def _packed(result: Precedent) -> bytes:
+def _serialize(result: Precedent) -> bytes:
     return json.dumps(
         [
             result.head,
             result.storages,
-            [_plain(*whole) for whole in result.wholes],
-            result.given,
-            result.found,
+            [_geometry_to_list(*whole) for whole in result.wholes],
+            result.inputs,
+            result.outputs,
             [
                 [
                     None
                     if v is None
-                    else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
+                    else [v.storage, v.offset, *_geometry_to_list(v.shape, v.strides, v.dtype)]
                     for v in item
                 ]
                 for item in result.results
@@ -222,11 +222,11 @@ def _packed(result: Precedent) -> bytes:
     ).encode()
 
 
-def _plain(shape: tuple, strides: tuple, kind: np.dtype) -> list:
+def _geometry_to_list(shape: tuple, strides: tuple, kind: np.dtype) -> list:
     return [list(shape), list(strides), str(kind)]
 
 
-def _unpacked(data: bytes) -> Precedent:
+def _deserialize(data: bytes) -> Precedent:
     head, storages, wholes, takes, gives, results, forms, files, *rest = json.loads(data)
     kinds = {str(item): item for item in FROM_NUMPY}
     return Precedent(
@@ -248,7 +248,7 @@ def _code_of(function: Any) -> Any:
     if code is None:
         code = getattr(type(function).__call__, "__code__", None)
     if code is None:
-        raise _Unnamed(function)
+        raise _Undescribable(function)
     return code
 
 
@@ -256,81 +256,83 @@ def _file_of(function: Any) -> str:
     return str(_code_of(function).co_filename)
 
 
-def _contents(name: str) -> str:
+def _hash_file(name: str) -> str:
     with open(name, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def _argument(x: Any) -> str:
-    """An argument: for tensors and arrays how they lie."""
+def _describe_argument(x: Any) -> str:
+    """Describe an argument; tensors and arrays by their layout."""
     kind = x.__class__
     if isinstance(x, Tensor):
-        return f"{kind.__qualname__}{_argument(x._array)}{bool(x.requires_grad)}"
+        return f"{kind.__qualname__}{_describe_argument(x._array)}{bool(x.requires_grad)}"
     if isinstance(x, np.ndarray):
         return f"{x.shape}{x.strides}{x.dtype}"
     if isinstance(x, (tuple, list)):
-        return f"{kind.__qualname__}({','.join(map(_argument, x))})"
+        return f"{kind.__qualname__}({','.join(map(_describe_argument, x))})"
     if kind is dict:
-        return f"dict({','.join(f'{_argument(k)}:{_argument(v)}' for k, v in x.items())})"
-    if kind in _SINGLE:
+        pairs = [f"{_describe_argument(k)}:{_describe_argument(v)}" for k, v in x.items()]
+        return f"dict({','.join(pairs)})"
+    if kind in _LITERALS:
         return repr(x)
-    raise _Unnamed(kind)
+    raise _Undescribable(kind)
 
 
-def _head(trace: Trace) -> list[str]:
-    """What there is to compare beside events and memory."""
+def _describe_header(trace: Trace) -> list[str]:
+    """Describe what a trace has besides events and memory."""
     return [
-        str(trace.modes), _text(tuple(trace.plain), trace),
-        *(f"effect {effect.name} {_text(effect.key, trace)}" for effect in trace.effects),
+        str(trace.modes), _describe(tuple(trace.plain), trace),
+        *(f"effect {effect.name} {_describe(effect.key, trace)}" for effect in trace.effects),
         *(f"call {call.line} {call.updates}" for call in trace.host_calls),
     ]
 
 
-def _storage(single: Storage) -> str:
-    """What comparing looks at: memory of the call's own may be reused or not."""
-    if not single.external:
+def _describe_storage(storage: Storage) -> str:
+    """Describe a storage. The call's own memory may be reused or not, so it has no details."""
+    if not storage.external:
         return "own"
-    return f"{single.name} {single.whole.shape} {single.whole.strides} {single.whole.dtype}"
+    return f"{storage.name} {storage.whole.shape} {storage.whole.strides} {storage.whole.dtype}"
 
 
-def given(event: Event, trace: Trace) -> str:
-    """An event and what it takes."""
-    name = _function(event.function) if event.operator is None else event.operator.name
-    return f"{event.kind} {name} {_text(event.args, trace)} {_text(event.kwargs, trace)}"
+def describe_inputs(event: Event, trace: Trace) -> str:
+    """Describe an event and its inputs."""
+    name = _describe_function(event.function) if event.operator is None else event.operator.name
+    return f"{event.kind} {name} {_describe(event.args, trace)} {_describe(event.kwargs, trace)}"
 
 
-def found(event: Event, trace: Trace) -> str:
-    """What came of it."""
+def describe_outputs(event: Event, trace: Trace) -> str:
+    """Describe an event's results."""
     result = event.array if event.kind == CONSTANT else None
     parts = (event.results, event.written, result)
-    return " ".join([_text(x, trace) for x in parts])
+    return " ".join([_describe(x, trace) for x in parts])
 
 
-def _function(x: Any) -> str:
+def _describe_function(x: Any) -> str:
     if x is None:
         return ""
     if isinstance(x, CounterDraw):
         return repr(x)
     name = getattr(x, "__qualname__", None)
     if name is None or "<lambda>" in name:
-        raise _Unnamed(x)
+        raise _Undescribable(x)
     return f"{x.__module__}.{name}"
 
 
-def _text(x: Any, trace: Trace) -> str:
-    """A value as text, the same for what comparing takes for the same."""
+def _describe(x: Any, trace: Trace) -> str:
+    """Describe a value; equal text for values that `find_divergence` considers equal."""
     kind = x.__class__
     if kind is Value:
         at = x.offset - trace.storages[x.storage].argument_offset
-        return f"#{x.storage}+{at}{x.shape}{x.strides}{_names[x.dtype]}"
-    if kind in _SINGLE:
+        return f"#{x.storage}+{at}{x.shape}{x.strides}{_dtype_names[x.dtype]}"
+    if kind in _LITERALS:
         return repr(x)
     if isinstance(x, (tuple, list)):
-        return f"{kind.__name__}({','.join([_text(item, trace) for item in x])})"
+        return f"{kind.__name__}({','.join([_describe(item, trace) for item in x])})"
     if kind is dict:
-        return f"dict({','.join(f'{_text(k, trace)}:{_text(v, trace)}' for k, v in x.items())})"
+        pairs = [f"{_describe(k, trace)}:{_describe(v, trace)}" for k, v in x.items()]
+        return f"dict({','.join(pairs)})"
     if kind is slice:
-        return f"slice{_text((x.start, x.stop, x.step), trace)}"
+        return f"slice{_describe((x.start, x.stop, x.step), trace)}"
     if isinstance(x, Enum):
         return f"{kind.__name__}.{x.name}"
     if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufcV":
@@ -338,17 +340,17 @@ def _text(x: Any, trace: Trace) -> str:
         return f"{kind.__name__}{x.dtype}{x.shape}{hashlib.sha256(data).hexdigest()}"
     if isinstance(x, (Optimizer, Generator)):
         return kind.__qualname__
-    if isinstance(x, _SHOWN):
+    if isinstance(x, _DESCRIBED_BY_REPR):
         return repr(x)
-    return _function(x)
+    return _describe_function(x)
 
 
-class _Names(dict[np.dtype, str]):
-    """NumPy needs 3 us to say what a dtype is called."""
+class _DtypeNames(dict[np.dtype, str]):
+    """Caches str(dtype), which takes NumPy 3 us."""
 
     def __missing__(self, kind: np.dtype) -> str:
         self[kind] = str(kind)
         return self[kind]
 
 
-_names = _Names()
+_dtype_names = _DtypeNames()

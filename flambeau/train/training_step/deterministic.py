@@ -11,7 +11,7 @@ from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ...autograd.mode import no_grad
-from ...compiler.driver.compiled_function import PROGRAMS, RECORDED, Compiled
+from ...compiler.driver.compiled_function import MAX_SPECIALIZATIONS, MAX_RECORDED_CALLS, Compiled
 from ...compiler.runtime.guarded_call import MISS
 from ...nn import Module
 from ...tensor.tensor import Tensor
@@ -50,7 +50,7 @@ class ExactStep:
         """A step for which there is no program yet."""
         kinds, kind = self.kinds, kind_of(batch)
         if kind not in kinds.known:
-            if len(kinds.known) >= PROGRAMS:
+            if len(kinds.known) >= MAX_SPECIALIZATIONS:
                 return self.step(*batch)
             kinds.known[kind] = 0
         if kind in kinds.plain:
@@ -76,7 +76,7 @@ class ExactStep:
         if shape_of(self.optimizers) != shape:
             return outcome
         try:
-            for _ in range(RECORDED + 1):
+            for _ in range(MAX_RECORDED_CALLS + 1):
                 self._compiled(*batch)
         finally:
             before.put_back()

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.trace.trace_signature import precedent
+from flambeau.compiler.trace.trace_signature import make_precedent
 from flambeau.compiler.trace.trace import Trace
 
 SOURCE = """
@@ -209,4 +209,4 @@ def test_writing_to_an_argument_has_no_precedent(tmp_path):
 def test_a_function_without_a_file_has_no_precedent():
     space = {"torch": torch, "nn": nn}
     exec("def double(x):\n    return x * 2\n", space)
-    assert precedent(Trace(), space["double"]) is None
+    assert make_precedent(Trace(), space["double"]) is None
