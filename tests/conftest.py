@@ -39,7 +39,7 @@ def _no_faulty_kernels():
 @pytest.fixture(autouse=True)
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
-    monkeypatch.setattr("flambeau.compiler.trace.trace_signature._hope", lambda function: None)
+    monkeypatch.setattr("flambeau.compiler.trace.trace_signature._make_function_key", lambda function: None)
 
 
 @pytest.fixture(autouse=True, scope="module")

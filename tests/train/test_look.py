@@ -13,7 +13,7 @@ from flambeau.train import EMA, Trainer, epoch, forward, step
 from flambeau.train.training_step import step_function, supervised
 from flambeau.train.training_step.adaptive import Frequent
 
-_HOPE = trace_signature._make_function_key  # which tests do without
+_FUNCTION_KEY = trace_signature._make_function_key  # which tests do without
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 
@@ -54,7 +54,7 @@ def test_the_same_numbers():
 
 
 def test_a_few_batches_are_not_worth_it_unless_a_program_was_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace_signature, "_hope", _HOPE)
+    monkeypatch.setattr(trace_signature, "_make_function_key", _FUNCTION_KEY)
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     trainer = made(True)
     trainer.train_on_batch(X[:32], Y[:32])  # brings the compiler

@@ -41,8 +41,9 @@ from .variant import Variant
 from .eviction import SpecializationTable
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import locate_version_bumps
-from ..trace.trace_signature import Precedent, load_precedent, store_precedent
-from ..trace.trace_signature import make_key, make_precedent
+from ..trace.trace_signature import (
+    Precedent, load_precedent, make_key, make_precedent, store_precedent,
+)
 from ..runtime.guarded_call import MISS, Program
 from .binding_manifest import read_manifest, write_manifest
 from ..validation.reference import Reference
@@ -60,7 +61,7 @@ MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags
 
 
 class Compiled:
-    """A compiled function: dispatches calls to its programs, and runs eagerly while there are none."""
+    """A compiled function: dispatches calls to programs, and runs eagerly without one."""
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self._function, self._options = function, options
@@ -125,7 +126,7 @@ class Compiled:
         return known
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Copy: a plain function is shared, a bound method compiles anew for the copied instance."""
+        """A plain function is its own copy; a bound method compiles anew for its new owner."""
         function = copy.deepcopy(self._function, memo)
         return self if function is self._function else Compiled(function, self._options)
 
@@ -330,14 +331,14 @@ class Compiled:
         try:
             self._judge(variant, trace, last, result, args, kwargs)
         except Unfit as error:
-            _compute_deferred(trace)
+            trace.compute_deferred()
             if self._is_warmup(variant):
                 self._restart_recording(variant)
             else:
                 give_up = self._stop if error.__cause__ is not None else self._stop_skipping
                 give_up(variant, error.what, error.line)
         except Exception:
-            _compute_deferred(trace)
+            trace.compute_deferred()
             raise
         except BaseException:
             if trace.deferred is not None:
@@ -355,7 +356,7 @@ class Compiled:
             self._restart_recording(variant)
             return
         if trace.problems or (plain and trace.effects):
-            _compute_deferred(trace)
+            trace.compute_deferred()
             if changed or plain:  # an optimiser makes state for a parameter, for instance
                 self._restart_recording(variant)
             else:
@@ -365,7 +366,7 @@ class Compiled:
         if match is not None and last is not None and self._note_accumulation(
             last.list_absent_grads(), trace.list_absent_grads()
         ):
-            _compute_deferred(trace)
+            trace.compute_deferred()
             return
         agreed = match is None and (last is not None or self._matches_precedent(variant, trace))
         self._snapshot_environment(variant, trace)
@@ -375,7 +376,7 @@ class Compiled:
             variant, trace, candidate, result, args, kwargs
         ):
             return
-        _compute_deferred(trace)
+        trace.compute_deferred()
         if agreed:
             self._build(variant, trace, args, kwargs, last is None)
             return
@@ -676,12 +677,6 @@ class Compiled:
             warnings.warn_explicit(text, UserWarning, file, int(number))
         else:
             warn(text, UserWarning)
-
-
-def _compute_deferred(trace: Trace) -> None:
-    """Compute the values that a recorded call still lacks."""
-    if trace.deferred is not None:
-        trace.deferred.compute()
 
 
 CALLED_THROUGH.append(Compiled.__call__)

@@ -311,6 +311,11 @@ class Trace:
         self.unrecorded_makers, self.walked_nodes = {}, {}
         self.known_owners, self.existing_tensors, self.argument_tensors = set(), set(), set()
 
+    def compute_deferred(self) -> None:
+        """Compute the values that a recorded call still lacks."""
+        if self.deferred is not None:
+            self.deferred.compute()
+
     def add_problem(self, what: str, line: str) -> None:
         """Record a reason why this call cannot be compiled."""
         self.problems.append((what, line))

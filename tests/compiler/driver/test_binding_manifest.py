@@ -197,13 +197,13 @@ def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch)
 
 def recipes(monkeypatch, step, *given):
     """The recipes of what a step keeps."""
-    found, original = [], compiled_function.keep
+    found, original = [], compiled_function.store_precedent
 
     def keep(key, made: Precedent):
         found.append(made.recipe)
         original(key, made)
 
-    monkeypatch.setattr(compiled_function, "keep", keep)
+    monkeypatch.setattr(compiled_function, "store_precedent", keep)
     for _ in range(3):
         step(*given)
     return found

@@ -150,9 +150,9 @@ def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
     from flambeau.compiler.driver import compiled_function
 
     steps, seen = module(tmp_path), []
-    original = compiled_function.take_over
+    original = compiled_function.commit
     monkeypatch.setattr(
-        compiled_function, "take_over", lambda *given: (seen.append(1), original(*given))
+        compiled_function, "commit", lambda *given: (seen.append(1), original(*given))
     )
     net, _, step = steps.training()
     eager_net, _, eager = steps.training()
