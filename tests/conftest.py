@@ -39,7 +39,8 @@ def _no_faulty_kernels():
 @pytest.fixture(autouse=True)
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
-    monkeypatch.setattr("flambeau.compiler.trace.trace_signature._make_function_key", lambda function: None)
+    name = "flambeau.compiler.trace.trace_signature._make_function_key"
+    monkeypatch.setattr(name, lambda function: None)
 
 
 @pytest.fixture(autouse=True, scope="module")
