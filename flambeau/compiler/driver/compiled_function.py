@@ -633,7 +633,7 @@ class Compiled:
 
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
         """Follow calls from now on, because the step's Python must run."""
-        if self._may_follow:
+        if self._may_follow and not what.startswith("compiling failed"):
             self._start_following(". ".join(filter(None, (
                 f"{what} ({line})" if line else what, advise(what)))))
         else:

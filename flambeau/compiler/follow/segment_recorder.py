@@ -123,7 +123,7 @@ class SegmentRecorder(Recorder):
         trace.walked_nodes.clear()
         trace.grads.clear()
         if self.fault or not events or self.trace.problems:
-            self.why = self.fault or self.why or str(trace.problems[:1])
+            self.why = self.fault or self.why or "".join(what for what, _ in trace.problems[:1])
             return None
         for event in events:
             if event.kind == UPDATE:
