@@ -79,7 +79,7 @@ with warnings.catch_warnings(record=True) as seen:
             same(step(x), losses)
             same(found, wanted)
         for _ in range(400 if mode == "default" and i > 1 and not (step.ready or seen) else 0):
-            if not step._why().startswith("it is being made"):
+            if "it is being made" not in step.explain():
                 break
             time.sleep(0.05)
 for one in seen:
