@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -94,6 +95,13 @@ def refuse(problem: str) -> None:
     if _recorders.current is not None:
         _recorders.current.compute()
         _recorders.current.problem(problem)
+
+
+def has_peers() -> bool:
+    """Whether this process belongs to a group of several: calls are not followed then, since what
+    is put off would run after a collective that needs it."""
+    groups = sys.modules.get("flambeau.distributed.process_group")  # where somebody imported it
+    return groups is not None and groups.world.group is not None and groups.world.group.size() > 1
 
 
 def _refuse_kind(kind: str) -> None:

@@ -351,12 +351,13 @@ def module_recorder(recorder: Recorder) -> Callable:
         parent = recorder.modules[-1][0] if recorder.modules else None
         if parent is module:  # __call__ goes on to _call_impl
             return original(*args, **kwargs)
-        recorder.modules.append((module, _name_in(parent, module)))
+        running = recorder.modules  # its own: a module may end the recording that it began in
+        running.append((module, _name_in(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
         try:
             return original(*args, **kwargs)
         finally:
-            recorder.modules.pop()
+            running.pop()
 
     return record
 

@@ -27,7 +27,7 @@ from ...tensor.tensor import Tensor
 from ..follow.hooks import ACTIVE
 from ..schedule.arena import Arena
 from .advice import advise
-from ..capture.capture import busy, capture
+from ..capture.capture import busy, capture, has_peers
 from ..capture.record_writes import CALLED_THROUGH
 from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import reallocate_grads
@@ -644,7 +644,7 @@ class Compiled:
         """Whether the options allow calls to be followed."""
         asked = self._options
         return asked["follow"] is not False and not asked["fullgraph"] \
-            and asked["random"] != "counter"
+            and asked["random"] != "counter" and not has_peers()
 
     def _start_following(self, why: str) -> None:
         from ..follow.followed_function import FollowedFunction

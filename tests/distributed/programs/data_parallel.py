@@ -5,6 +5,7 @@ The first argument is the library. Every way ends with the same parameters on al
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -155,13 +156,31 @@ def compiled_module() -> None:
     assert all(abs(a - b) < 1e-5 for a, b in zip(losses["plain"], found, strict=False)), found
 
 
-def hook_keeps_python() -> None:
-    """A step that communicates otherwise keeps its Python, and says so."""
-    found = {}
+def hooked() -> Any:
+    net = DDP(nn.Linear(8, 3))
+    net.register_comm_hook(None, hooks.allreduce_hook)
+    return net
+
+
+def normalized() -> Any:
+    return DDP(nn.Sequential(nn.Linear(8, 8), nn.SyncBatchNorm(8), nn.Linear(8, 3)))
+
+
+OTHERWISE = {
+    "hook": hooked,
+    "unused parameters": lambda: DDP(nn.Linear(8, 3), find_unused_parameters=True),
+    "static graph": lambda: DDP(nn.Linear(8, 3), static_graph=True),
+    "SyncBatchNorm": normalized,
+    "join": lambda: DDP(nn.Linear(8, 3)),
+}
+
+
+def other_communication_stays_eager(kind: str) -> None:
+    """A step that communicates otherwise stays eager, and says so."""
+    figures = {}
     for name in ("eager", "compiled"):
         torch.manual_seed(0)
-        net = DDP(nn.Linear(8, 3))
-        net.register_comm_hook(None, hooks.allreduce_hook)
+        net = OTHERWISE[kind]()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
 
         def step(x: Any, y: Any, net: Any = net, opt: Any = opt) -> Any:
@@ -173,10 +192,12 @@ def hook_keeps_python() -> None:
 
         if name == "compiled":
             step = torch.compile(step, mode="now")
-        found[name] = [step(x, y).item() for x, y in batches(6)]
+        with net.join() if kind == "join" else contextlib.nullcontext():
+            figures[name] = [step(x, y).item() for x, y in batches(6)]
         check_same(net, name)
-    assert all(abs(a - b) < 1e-5 for a, b in zip(*found.values(), strict=True)), found
-    assert "it communicates with other processes" in step.explain()
+    pairs = zip(*figures.values(), strict=True)
+    assert all(abs(a - b) < 1e-5 for a, b in pairs), (kind, figures)
+    assert "communicates with other processes" in step.explain(), (kind, step.explain())
 
 
 def uneven() -> None:
@@ -230,7 +251,8 @@ if library != "torch":  # which wants a GPU for these, or ends the process
     compiled()
     compiled_forward_stays_eager()
     compiled_module()
-    hook_keeps_python()
+    for kind in OTHERWISE:
+        other_communication_stays_eager(kind)
 dist.barrier()
 dist.destroy_process_group()
 if rank == 0:
