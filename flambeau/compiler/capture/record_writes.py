@@ -23,7 +23,7 @@ from ...ops.core import out
 from ...ops.creation import copies, interchange
 from ...ops.core.registry import DERIVATIVES
 from ...ops.indexing import index
-from ...ops.interception.code_patching import STUB_FILE
+from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.shape_only import SHAPE_ONLY
@@ -243,7 +243,7 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
 def _caller_of_stub() -> FrameType:
     """The frame that called the function that is being recorded."""
     frame: Any = sys._getframe(1)
-    while frame.f_code.co_filename != STUB_FILE:
+    while frame.f_code.co_filename not in (STUB_FILE, FOLLOWING_STUB_FILE):
         frame = frame.f_back
     return frame.f_back  # type: ignore[no-any-return]
 

@@ -17,7 +17,7 @@ from typing import Any
 from ...native.foundation.generated_code import define
 from ...ops.core.dispatch import _stub as _unwritten
 from ...ops.core.dispatch import write_function
-from ...ops.interception.code_patching import ENDS, STUBS, clone
+from ...ops.interception.code_patching import ENDS, FOLLOWING_STUB_FILE, STUBS, clone
 
 
 class _Active:
@@ -61,7 +61,7 @@ def _template(free: int, always: bool) -> types.CodeType:
     source = _SOURCE.format(free=", ".join(names), free_or_pass="; ".join(names) or "pass",
                             unless=" and not hook.always" if always else "")
     space: dict[str, Any] = {}
-    define(source, "<flambeau follow>", space)
+    define(source, FOLLOWING_STUB_FILE, space)
     code: types.CodeType = space["outer"](*names).__code__
     return code
 

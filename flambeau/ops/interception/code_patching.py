@@ -24,7 +24,8 @@ STUBS: dict[int, Any] = {}
 # What computes all that a followed call listed, and leaves the rest of it eager.
 ENDS: list[Callable[[], None]] = []
 
-STUB_FILE = "<flambeau capture>"
+STUB_FILE = "<flambeau capture>"  # of stubs that record
+FOLLOWING_STUB_FILE = "<flambeau follow>"  # of stubs that follow a call, or record it
 _layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
 
 
