@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.functionalization.index_checks import label_bound
 from flambeau.compiler.lowering.registry import EXPLICIT, lowering
 from flambeau.ops.core.dispatch import pointwise_call
 from flambeau.ops.core.registry import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
@@ -54,13 +57,15 @@ def test_facts_are_about_parameters(option: dict) -> None:
         Operator("nameless", Kind.OPAQUE, body, dict(option))
 
 
-def test_labels_are_checked_in_a_compiled_step() -> None:
-    x = torch.randn(4, 3)
-    step = torch.compile(torch.nn.functional.cross_entropy)
-    for _ in range(6):
-        step(x, torch.tensor([0, 1, 2, 0]))
-    with pytest.raises(IndexError, match="out of bounds"):
-        step(x, torch.tensor([0, 1, 3, 0]))
+@pytest.mark.parametrize("name", ["_cross_entropy", "_cross_entropy2d", "_nll_loss", "_nll_loss2d"])
+def test_bounds_of_labels_follow_from_the_declaration(name: str) -> None:
+    operator = OPERATORS[name]
+    labels = np.array([0, 2])
+    args = [labels if n == "target" else np.zeros((2, 3)) if n == "input" else -100
+            for n in operator.names]
+    bound = label_bound(SimpleNamespace(operator=operator, args=args), lambda x: x)
+    assert bound is not None
+    assert (bound.size, bound.ignored, bound.node is labels) == (3, -100, True)
 
 
 def test_shapes_that_depend_on_values() -> None:
