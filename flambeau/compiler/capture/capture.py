@@ -1,8 +1,8 @@
-"""Capture: a Python step is run once, eagerly, and everything that it does is recorded.
+"""Capture: run a Python step once, eagerly, and record everything it does.
 
-While it runs, the functions of all operators are swapped for stubs that record (swapped.py), into
-a trace (recorder.py); what goes past the operators is swapped too (bypass.py). Other threads pass
-through.
+While it runs, stubs replace the functions of all operators (patch_targets.py) and write to a trace
+(recorder.py). Functions that bypass the operators have recorders too (record_writes.py). Calls of
+other threads pass through.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ _capturing = threading.RLock()  # functions are swapped for all threads: one cap
 
 
 def busy() -> bool:
-    """Whether this thread is inside a capture."""
+    """Whether this thread is recording a call."""
     return _recorders.current is not None
 
 
 def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """print while a step is recorded."""
+    """Replaces print during a recording."""
     if recorder.on:
         recorder.problem("print() would be silent in compiled calls")
     real(*args, **kwargs)
 
 
 def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """warnings.warn while a step is recorded."""
+    """Replaces warnings.warn during a recording."""
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
     _warned_explicitly(recorder, real, *args, **kwargs)
 
 
 def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """warnings.warn_explicit while a step is recorded."""
+    """Replaces warnings.warn_explicit during a recording."""
     if recorder.here:
         recorder.problem("it warns, which no compiled call would")
     real(*args, **kwargs)
@@ -72,7 +72,7 @@ def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs:
 
 @contextmanager
 def _watched_output(recorder: Recorder) -> Iterator[None]:
-    """What the step prints, and what it or the library warns of, keeps it eager."""
+    """Refuse steps that print or warn, because their programs would not."""
     real, warn, explicit = builtins.print, warnings.warn, warnings.warn_explicit
     builtins.print = functools.partial(_printed, recorder, real)
     warnings.warn = functools.partial(_warned, recorder, warn)
@@ -84,13 +84,13 @@ def _watched_output(recorder: Recorder) -> Iterator[None]:
 
 
 def note(problem: str) -> None:
-    """Adds a reason why the step that is being recorded cannot be compiled."""
+    """Add a reason why the step being recorded cannot be compiled."""
     if _recorders.current is not None:
         _recorders.current.problem(problem)
 
 
 def refuse(problem: str) -> None:
-    """As `note`, for what needs the values of tensors now: they are computed first."""
+    """Like `note`, for code that needs the values of tensors: compute them first."""
     end_followed_call()
     if _recorders.current is not None:
         _recorders.current.compute()
@@ -98,8 +98,8 @@ def refuse(problem: str) -> None:
 
 
 def has_peers() -> bool:
-    """Whether this process belongs to a group of several: calls are not followed then, since what
-    is put off would run after a collective that needs it."""
+    """Whether this process has peers. Calls are not followed then: a deferred operator would run
+    after a collective that needs its result."""
     groups = sys.modules.get("flambeau.distributed.process_group")  # where somebody imported it
     return groups is not None and groups.world.group is not None and groups.world.group.size() > 1
 
@@ -114,7 +114,7 @@ QuantizedCreated.used = functools.partial(_refuse_kind, "quantized")
 
 
 def current() -> Recorder | None:
-    """What records the call of this thread, if one is being recorded."""
+    """The recorder of this thread's call, or None."""
     return _recorders.current
 
 
@@ -129,14 +129,15 @@ def capture(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     like: Precedent | None = None, prove: bool = False,
 ) -> tuple[Any, Trace | None]:
-    """Runs function(*args, **kwargs); what it gives, and its trace.
+    """Run function(*args, **kwargs) and record it; returns the result and the trace.
 
-    `values`: whether the trace is to have what memory held, as a graph's check wants it;
-    `counter`: whether random numbers are those of a counter; `like`: what the call is expected to
-    do. Where it does, nothing was computed: the trace's `deferred` can, and what was returned has
-    no values yet. `prove`: whether to watch the call, for the trace's `proof`.
+    values: copy external memory, as the self-check needs it.
+    counter: draw counter-based random numbers.
+    like: the precedent that the call should match. If it does, nothing is computed: the result has
+    no values until the trace's `deferred` computes them.
+    prove: watch the call opcode by opcode, for the trace's `proof`.
 
-    The trace is None when another thread is capturing. What the function raises goes through.
+    The trace is None when another thread is recording. Exceptions of the function propagate.
     """
     if not _capturing.acquire(blocking=False):
         return function(*args, **kwargs), None
@@ -181,7 +182,7 @@ def capture(
 
 
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
-    """Notes all that the call left; `states`: of the tensors that were there, as they were."""
+    """Record what the call left behind; `states`: existing tensors as they were before it."""
     trace, existing = recorder.trace, recorder.held[0][0]
     for what in recorder.awaited.values():
         trace.add_problem(f"{what} outside of it: compile the whole step, backward included", "")
@@ -198,7 +199,7 @@ def _recorded(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,
 ) -> Any:
-    """Runs the function while all it does is recorded; what it gives."""
+    """Run the function under the recorder; returns its result."""
     trace = recorder.trace
     recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
     with watcher or nullcontext():
@@ -212,13 +213,13 @@ def _recorded(
 
 
 def _is_finished(trace: Trace, like: Precedent | None) -> bool:
-    """Whether a call that computed nothing did all that was expected of it."""
+    """Whether a deferred call did everything that its precedent did."""
     return like is not None and like.matches_outline(trace) and not live_outputs(trace)
 
 
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:
-    """Tensors outside whose memory the step met through views alone (`w[:]`, `w.detach()`): when
-    they are given other memory, that must be seen."""
+    """Add outside tensors that the step reached only through views (`w[:]`, `w.detach()`): guards
+    must notice when they get other memory."""
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
            for v in values_in((e.args, e.kwargs))}
@@ -233,9 +234,9 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
 
 
 def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
-    """Records how cotangents of outputs that are part of a graph reach the tensors outside.
+    """Record a backward pass from outputs that require grad to outside tensors.
 
-    The graph stays whole, for whoever goes backward through the recorded call itself.
+    The graph is retained, for a backward pass through the recorded call itself.
     """
     trace = recorder.trace
     outputs = live_outputs(trace)
@@ -271,7 +272,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
-    """Notes which memory is there before the step; holds the objects, to keep their ids theirs."""
+    """Note the memory that exists before the step, and hold the objects so that ids stay unique."""
     trace = recorder.trace
     trace.modes = read_ambient_modes()
     tensors = live_tensors()
@@ -290,7 +291,7 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 
 def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
-    """Notes how often the call wrote to each memory that was there before."""
+    """Count the call's writes to memory that existed before it."""
     counted = set()
     for tensor, before in versions:
         writes = tensor._version - before
@@ -300,8 +301,8 @@ def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
 
 
 def _compare_states(trace: Trace, states: list[tuple]) -> None:
-    """Refuses calls that give a tensor from outside another shape, memory, history or flag: a
-    program writes values alone."""
+    """Refuse calls that change an outside tensor's shape, memory, history or requires_grad: a
+    program writes values only."""
     for tensor, array, requires_grad, node in states:
         if id(owner_of(array)) not in trace.storage_numbers:
             continue  # another thread's

@@ -1,7 +1,7 @@
-"""Leftovers: what a captured step left behind that the trace must account for.
+"""Escapes: what a recorded step left behind that its trace must explain.
 
-Memory that changed without a recorded write, tensors put where Python keeps them, results that are
-still part of a graph: each is a reason not to compile.
+Memory that changed without a recorded write, tensors stored where Python finds them again, and
+results that are still part of a graph are reasons not to compile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits,
 
 
 def finish(trace: Trace) -> None:
-    """Adds to the trace what the step left behind, and the problems found."""
+    """Add what the step left behind to the trace, and problems for what cannot be explained."""
     changed = written_storages(trace)
     for storage in trace.storages:
         if storage.owner is None or storage.initial is None or storage.number in changed:
@@ -37,8 +37,8 @@ def finish(trace: Trace) -> None:
 
 
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
-    """Lets go of leaves that the step made itself, as for a penalty on a gradient: their grads go
-    with them."""
+    """Forget leaves that the step created itself, as a gradient penalty does; their grads go too.
+    """
     for key, access in list(trace.grads.items()):
         if trace.has_created(access.tensor):
             if access.tensor._grad is not None and any(access.tensor is y for y in returned):
@@ -47,7 +47,7 @@ def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
 
 
 def live_outputs(trace: Trace) -> list[Tensor]:
-    """The tensors returned that backward can still go through, each once."""
+    """The returned tensors that a later backward pass may start from, each once."""
     result: dict[int, Tensor] = {}
     for tensor in tensors_of(trace.result):
         node = tensor._history()
@@ -58,7 +58,7 @@ def live_outputs(trace: Trace) -> list[Tensor]:
 
 
 def _can_go_backward(trace: Trace, node: Any) -> bool:
-    """Whether a node's graph is there, as far as no backward pass has freed a part of it."""
+    """Whether no backward pass has freed a part of a node's graph."""
     if node is None or id(node) in trace.walked_nodes:
         return False
     stack, met = [node], {id(node)}
@@ -75,7 +75,7 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
 
 
 def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) -> str | None:
-    """Why a backward program cannot stand for the graph between outputs and inputs, if so."""
+    """Why a backward program cannot replace the graph between outputs and inputs, or None."""
     ends = {key_of(x._history() or x) for x in inputs}
     returned = {id(tensor) for tensor in tensors_of(trace.result)}
     stack: list[Any] = [y._history() for y in outputs]
@@ -99,7 +99,7 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
 
 
 def written_storages(trace: Trace) -> set[int]:
-    """The numbers of the storages that recorded events write to."""
+    """The numbers of storages that recorded events write."""
     from ..lowering import writes
 
     result: set[int] = set()
@@ -129,7 +129,7 @@ def tensors_of(x: Any) -> Iterator[Tensor]:
 
 
 def walk(trace: Trace, target: Any) -> None:
-    """Notes the nodes that a backward pass from a target goes through and frees."""
+    """Note the nodes that a backward pass from `target` visits and frees."""
     stack = [target]
     while stack:
         single = stack.pop()
@@ -140,7 +140,7 @@ def walk(trace: Trace, target: Any) -> None:
 
 
 def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
-    """A problem for each tensor made in the step that lives on without being returned."""
+    """Add a problem for each tensor that outlives the step without being returned."""
     allowed: set[int] = set()
     stack: list[Any] = [*returned]
     stack += [access.tensor._grad for access in trace.grads.values()]
@@ -164,8 +164,8 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
 
 
 def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
-    """The leaves that the graph of outputs leads to, which may be the step's own; with `saved` the
-    tensors that it holds for its backward pass too."""
+    """The leaves of the outputs' graph; with `saved`, also the tensors that it saved for backward.
+    """
     result: list[Tensor] = []
     stack: list[Any] = [y._node for y in outputs]
     seen: set[int] = set()

@@ -1,10 +1,10 @@
-"""Deferred: a call whose operators are not run as long as it does what its precedent did.
+"""A deferred call: operators do not execute while the call matches its precedent.
 
-Tensors get memory without values, laid out as the precedent says, and everything is recorded as
-always. When something needs a value, or the call takes another way, all that was recorded so far is
-computed into that memory, in order, and the call goes on as a recorded one. A call that follows its
-precedent to the end has its values from a program; nothing outside has been written to till then,
-but for counters of optimisers and gradients, which `undo` puts back.
+Tensors get uninitialized memory with the precedent's layout, and everything is recorded as usual.
+When Python needs a value, or the call diverges, the recorded events are computed into that memory
+in order, and the call continues as a recorded one. A call that matches to the end gets its values
+from a program. Until then nothing outside is written except optimizers' counters and gradients,
+which `undo` restores.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHORT = 1 << 14  # elements; to fill more with zeros would take as long as to co
 
 
 class Deferred:
-    """What one recorded call still has to compute."""
+    """The events that a recorded call still has to compute."""
 
     def __init__(self, recorder: Recorder, precedent: Precedent) -> None:
         self.recorder, self.trace, self.precedent = recorder, recorder.trace, precedent
@@ -63,7 +63,8 @@ class Deferred:
     def operator(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, swapped: bool
     ) -> Any:
-        """An operator's results without values; NOT_NOW where the precedent does not say them."""
+        """An operator's results without values; NOT_NOW if the precedent does not determine them.
+        """
         at = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
         if not self.precedent.matches_inputs(at, event, self.trace):
@@ -86,7 +87,7 @@ class Deferred:
         return result if operator.result_type is None else operator.result_type(*result)
 
     def _arrays(self, at: int) -> list[np.ndarray | None] | None:
-        """New memory for the results of an event; None where they lie on memory that is known."""
+        """New memory for the results of an event; None if they lie on known memory."""
         owners: dict[int, np.ndarray] = {}
         result: list[np.ndarray | None] = []
         _, parts = self.precedent.forms[at]
@@ -109,7 +110,7 @@ class Deferred:
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
-        """A cotangent as a leaf's own grad, without values; None where it is none of its own."""
+        """A leaf's grad for a cotangent, without values; None if the cotangent has other owners."""
         at = len(self.trace.events)
         supplied = self.precedent.inputs
         order = dense_order(leaf._array)
@@ -121,8 +122,8 @@ class Deferred:
             return wrap(empty_strided_array(array.shape, strides, array.dtype))
 
     def unlisted(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """What an operator gives that is no event of the precedent's: windows on what it takes, as
-        a rule; NOT_NOW where it makes values."""
+        """The result of an operator that is no event, usually a view of its input; NOT_NOW if it
+        computes values."""
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
         try:
             result = original(*args, **kwargs)
@@ -134,7 +135,7 @@ class Deferred:
         return result
 
     def added(self, event: Event) -> None:
-        """Looks at an event that was recorded: where it is another, values are computed."""
+        """Compare the event just recorded with the precedent; compute all values if it differs."""
         at = len(self.trace.events) - 1
         precedent, trace = self.precedent, self.trace
         if not precedent.matches_inputs(at, event, trace) or not precedent.matches_outputs(
@@ -143,7 +144,7 @@ class Deferred:
             self.compute()
 
     def note_state(self, states: Any, param: Any, state: dict, before: dict) -> None:
-        """Notes what an optimiser did when it began a parameter's step; `before`: its counters."""
+        """Note a parameter's state as an optimizer's step began; `before`: its counters."""
         if before:
             self.counters += before.values()
         elif state and param in states:
@@ -155,7 +156,7 @@ class Deferred:
     # --------------------------------------------------------------------------- values
 
     def compute(self) -> None:
-        """Computes all that was recorded, for good."""
+        """Compute everything recorded so far, and stop deferring."""
         if not self.on:
             return
         self.leave()
@@ -174,18 +175,18 @@ class Deferred:
             recorder.drawing, STATE.enabled = drawing, autocast
 
     def expect(self, bindings: Bindings) -> None:
-        """Has the pages of gradients fetched, which the program will write."""
+        """Prefault the pages of gradients that the program will write."""
         for _, grad in bindings.grads:
             if grad is not None:
                 self.pages.ask(owner_of(grad._array))
 
     def leave(self) -> None:
-        """The end of it: from now on memory has values."""
+        """Stop deferring: memory has values from now on."""
         self.on, self.arena = False, None
         self.pages.stop()
 
     def undo(self) -> None:
-        """Puts back what the call changed outside: it was interrupted, and nothing is computed."""
+        """Restore what an interrupted call changed outside; nothing is computed."""
         self.leave()
         for access in self.trace.grads.values():
             access.tensor._grad = access.before
@@ -196,7 +197,7 @@ class Deferred:
 
 
 class _Computation:
-    """The events of a trace, once more, with values, in memory of the call's where that is left."""
+    """Executes the events of a trace, into the call's own memory where it still exists."""
 
     def __init__(self, deferred: Deferred) -> None:
         self.deferred, self.trace = deferred, deferred.trace
@@ -278,7 +279,7 @@ HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
 
 
 def laid_out(whole: Geometry) -> np.ndarray:
-    """An array of its own memory; zeros where it is short or may be taken for indices."""
+    """A new array; zeroed if it is small or may be used as indices."""
     shape, strides, kind = whole
     short = kind.kind in "biu" or math.prod(shape) <= SHORT
     result = np.zeros(shape, kind) if short else np.empty(shape, kind)
@@ -289,14 +290,14 @@ def laid_out(whole: Geometry) -> np.ndarray:
 
 
 def _owner(storage: Storage) -> np.ndarray:
-    """A storage's memory; other memory where the call has let go of it."""
+    """A storage's memory, or new memory if the call has freed it."""
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole
     return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
 
 
 def _hang(operator: Operator, result: Any, bound: tuple) -> None:
-    """Hangs results on the tape, as the operator's function does."""
+    """Record results on the tape, as the operator's function does."""
     if not operator.differentiable:
         return
     if operator.kind is Kind.POINTWISE and all(

@@ -1,4 +1,4 @@
-"""Live tensors: all that exist in the process, as a recorded call meets them."""
+"""Live tensors: all tensors that exist in the process when a recording starts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _WITHOUT_MEMORY = (UninitializedTensorMixin, SparseTensor)
 
 
 def live_tensors() -> list[Any]:
-    """All tensors with memory: not those that are under construction. Each refers to its class.
+    """All tensors with memory, found through references to their classes.
 
-    A list of all objects would also hold tuples that other threads are about to fill, which would
-    be a SystemError there.
+    A list of all objects of the process would also hold tuples that other threads are still
+    filling, which is a SystemError there.
     """
     kinds = {cls for cls in _classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
     return [o for o in gc.get_referrers(*kinds) if type(o) in kinds and hasattr(o, "_array")]
 
 
 def _classes(base: type) -> set[type]:
-    """A class and all that are made of it: looked up faster than issubclass answers."""
+    """A class and all its subclasses, as a set: faster than issubclass."""
     return {base}.union(*map(_classes, type.__subclasses__(base)))

@@ -1,4 +1,4 @@
-"""Which functions a capture swaps, and what records each: operators, and all others of torch."""
+"""Patch targets: the functions that a recording replaces, and the recorder of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .recorder import Recorder
 
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
-    """Every function to swap, with its recorder."""
+    """Every function to replace, with its recorder."""
     from .record_writes import bypasses
 
     result: dict[int, tuple[Any, Callable, Operator | None]] = {}
@@ -46,7 +46,8 @@ def _is_function(x: Any) -> bool:
 
 
 def _through(twin: Any) -> Callable:
-    """The recorder of an in-place twin: it runs without its short cut, so that its parts show."""
+    """The recorder of an in-place function: it runs without its fast path, so that its parts show.
+    """
     free = twin.__code__.co_freevars
     cells = list(twin.__closure__)
     cells[free.index("direct")] = type(cells[0])(None)
@@ -62,7 +63,7 @@ _swaps: list[Any] = []  # of the capture that is on; what Ctrl-C left of an earl
 
 
 def swap_all(recorder: Recorder) -> None:
-    """Swaps every function that is to be recorded."""
+    """Install the stubs of all recorded functions."""
     restore_all()
     restore_stubs()
     _swaps.append(torch_function.ROUTES)
@@ -81,7 +82,7 @@ def swap_all(recorder: Recorder) -> None:
 
 
 def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """What leaves a function's calls on wrapper tensors to their classes, if there are any."""
+    """Dispatch of a function's calls to wrapper subclasses, if there are any."""
     if not torch_dispatch.STUBS.permanent:
         return None
 
@@ -95,7 +96,7 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """What leaves calls on sparse and quantized tensors to their operators, if there are any."""
+    """Dispatch of a function's calls on sparse and quantized tensors, if there are any."""
     if id(function) not in window_stubs.STUBS.handlers:
         return None
 
@@ -110,8 +111,8 @@ def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def restore_all() -> None:
-    """Puts all functions back. Ctrl-C meanwhile is raised when they are: half of them would stay
-    swapped."""
+    """Restore all functions. An interrupt meanwhile is raised afterwards, or half would stay
+    replaced."""
     late = None
     while _swaps:
         try:

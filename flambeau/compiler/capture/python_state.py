@@ -1,7 +1,7 @@
-"""Surroundings: the Python objects that a step reaches by its names and arguments.
+"""Python state: the objects that a step reaches through its names and arguments.
 
-A walk from its code finds them: globals, closures, attributes, containers, classes, but nothing of
-installed libraries. What each holds is copied, for effects.py to compare with.
+A walk from the step's code visits globals, closures, attributes, containers and classes, but
+nothing of installed libraries. Their contents are copied, for side_effects.py to compare with.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LONG = 1_000  # entries of a container that are looked into
 
 @dataclass
 class Holder:
-    """A place that holds named values: `read` copies them, as a dict or, for a list, a tuple.
+    """An object with named values; `read` copies them as a dict, or as a tuple for a list.
 
-    `place`: the dict, cell or list to change for the same effect; None where that is not done.
-    `form` shows a key.
+    place: the dict, cell or list in which a program repeats the effect; None if it does not.
+    form: formats a key.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Holder:
 
 
 def _global_hooks() -> list[Any]:
-    """The hooks that run for every module and every optimizer."""
+    """Hooks that run for every module and optimizer."""
     places = (
         global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
         global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
@@ -68,7 +68,7 @@ def _global_hooks() -> list[Any]:
 
 
 class Surroundings:
-    """The Python objects that a function reaches by its names and arguments, and what they hold."""
+    """The objects that a function reaches through its names and arguments, with their contents."""
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self._seen: dict[int, Any] = {}  # held, so that the ids stay theirs
@@ -88,12 +88,12 @@ class Surroundings:
             holder.before = holder.read()
 
     def refresh(self) -> None:
-        """Takes the optimisers' numbers as they are: a scheduler has set them."""
+        """Refresh the optimizers' hyperparameters after a scheduler set them."""
         for holder in self.groups:
             holder.before = holder.read()
 
     def looks_at(self, name: str, code: types.CodeType) -> bool:
-        """Whether functions that a function's code may call, as their names say, know a name."""
+        """Whether any function that the code may call, judged by names, mentions a name."""
         known: set[str] = set()
         left, result = [element for element in self._codes if element is not code], [code]
         while result:
@@ -110,7 +110,7 @@ class Surroundings:
         return False
 
     def line_of(self, key: Any) -> str:
-        """Where the code stores under such a name; "" where that cannot be said."""
+        """The line where the code stores to a name; "" if unknown."""
         for code in self._codes:
             line = code.co_firstlineno
             for instruction in dis.get_instructions(code):
@@ -290,7 +290,7 @@ def _of_library(name: Any) -> bool:
 
 @functools.cache
 def _installed(name: Any) -> bool:
-    """Whether a module is not the program's own: its functions' names are not followed."""
+    """Whether a module is an installed library, which the walk does not enter."""
     if _of_library(name):
         return True
     top = sys.modules.get(name.split(".")[0])
@@ -298,7 +298,7 @@ def _installed(name: Any) -> bool:
 
 
 def _may_run(code: types.CodeType, known: set[str]) -> bool:
-    """Whether a function may be called by those who know these names."""
+    """Whether code that mentions these names may call a function."""
     if code.co_name == "__init__":
         return code.co_qualname.split(".")[-2:][0] in known
     return code.co_name in known or code.co_name.startswith(("__", "<")) or (
@@ -343,13 +343,13 @@ def _plain(space: dict) -> dict[str, Any]:
 
 
 def _shown(kind: type) -> dict[str, Any]:
-    """What a class holds but for its methods."""
+    """A class's attributes without its methods."""
     return {name: value for name, value in vars(kind).items()
             if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))}
 
 
 def _drawn(generator: Any) -> dict[str, int]:
-    """The state of a generator, as a number."""
+    """A generator's state as a number."""
     if isinstance(generator, random.Random):
         return {"state": hash(generator.getstate())}
     state = (generator.get_state() if isinstance(generator, np.random.RandomState) else

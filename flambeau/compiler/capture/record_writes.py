@@ -1,8 +1,8 @@
-"""Bypass: recorders for what writes memory without being an operator.
+"""Recorders for functions that write memory without being operators.
 
-Accumulation of gradients, copies that the tape makes, writes in place, factories; outside.py has
-random draws and host reads, library.py the rest. Each either records what the original does, or
-does it by operators.
+They cover gradient accumulation, the tape's copies, in-place writes and factories.
+record_draws_and_reads.py has random draws and host reads, record_library.py the rest. Each recorder
+records what the original does, or does it by operators.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CALLED_THROUGH: list[Callable] = []
 
 
 def bypasses(r: Recorder) -> Pairs:
-    """(function, recorder) for each function that goes past the operators."""
+    """(function, recorder) for each function that bypasses the operators."""
     yield from _writes(r)
     yield from _factories(r)
     yield from _gradients(r)
@@ -61,7 +61,7 @@ def bypasses(r: Recorder) -> Pairs:
 def _call_through(
     r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """A compiled function inside of a step that is recorded: it becomes part of that."""
+    """Inline a compiled function that is called inside a recorded step."""
     return self._function(*args, **kwargs)
 
 
@@ -75,8 +75,8 @@ def _written(r: Recorder, original: Callable, target: Any, y: Any, name: Any) ->
 
 
 def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
-    """Whether a write is recorded alone, without being made; only where nothing is to be refused
-    or cast."""
+    """Whether a write can be recorded without being executed: nothing to refuse, nothing to cast.
+    """
     if r.deferred is None:
         return False
     if target.shape == source.shape and target.dtype == source.dtype and 0 not in target.strides:
@@ -241,7 +241,7 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
 
 
 def _caller_of_stub() -> FrameType:
-    """The frame that called the function that is being recorded."""
+    """The frame that called the recorded function."""
     frame: Any = sys._getframe(1)
     while frame.f_code.co_filename not in (STUB_FILE, FOLLOWING_STUB_FILE):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The recorder of a capture: what operators, modules and other functions do becomes a trace."""
+"""The recorder: turns calls of operators, modules and other functions into a trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_OPERATORS = frozenset((
 
 
 class Recorder:
-    """What the stubs write to: the trace of the step that one thread runs."""
+    """Records the step that one thread runs; the stubs call it."""
 
     def __init__(self, values: bool = True) -> None:
         self.trace = Trace(values)
@@ -63,17 +63,17 @@ class Recorder:
 
     @property
     def on(self) -> bool:
-        """Whether what this thread does now is to be recorded."""
+        """Whether this thread's actions are recorded now."""
         return not self.quiet and threading.get_ident() == self.thread
 
     @property
     def here(self) -> bool:
-        """Whether this is the thread of the step, inside an operator or not."""
+        """Whether this is the recorded thread, inside an operator or not."""
         return threading.get_ident() == self.thread
 
     @contextmanager
     def silence(self) -> Any:
-        """Nothing is recorded inside."""
+        """Suspend recording inside the block."""
         self.quiet += 1
         try:
             yield
@@ -85,14 +85,14 @@ class Recorder:
         self.versions.append((tensor, tensor._version))
 
     def compute(self) -> None:
-        """Has values computed that are needed now."""
+        """Compute deferred values, because they are needed now."""
         if self.deferred is not None:
             self.deferred.compute()
 
     # ---------------------------------------------------------------------------- values
 
     def refer(self, x: Any, line: str = "") -> Any:
-        """Arguments with Values in place of tensors and arrays."""
+        """Replace tensors and arrays in arguments by Values."""
         if isinstance(x, Tensor):
             if id(x) in self.trace.existing_tensors:
                 self.trace.externals[id(x)] = x
@@ -117,7 +117,7 @@ class Recorder:
         return x if own else self.refer(x, line)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
-        """The Value of an array; a problem where nobody knows how its memory came to be."""
+        """The Value of an array; adds a problem if its memory has no known origin."""
         result = self.trace.value_of(array)
         if result is None and MODULE_MARK in _calling_module():
             return self.constant(array)
@@ -142,7 +142,7 @@ class Recorder:
     # ---------------------------------------------------------------------------- events
 
     def add(self, kind: str, **parts: Any) -> Event:
-        """Appends an event, with the line and module that it comes from."""
+        """Append an event, with the line and module that caused it."""
         line, backward = self.line()
         module = ".".join(name for _, name in self.modules)
         event = Event(kind, line=line, module=module, backward=backward, **parts)
@@ -170,24 +170,24 @@ class Recorder:
         return "", backward
 
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
-        """Records that `source` was written over `target`."""
+        """Record that `source` was written over `target`."""
         line, _ = self.line()
         into = self.trace.value_of(target, fresh=True)
         self.add(WRITE, args=(into, self.window(source, line)), **parts)
 
     def constant(self, array: np.ndarray, function: Any = None) -> Value:
-        """Records that an array was made from nothing."""
+        """Record an array created without inputs."""
         value = self.trace.value_of(array, fresh=True)
         assert value is not None
         self.add(CONSTANT, function=function, results=(value,), array=self.trace.copy_array(array))
         return value
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:
-        """Records that memory was reserved."""
+        """Record an allocation."""
         self.add(EMPTY, function=function, results=(self.trace.value_of(array, fresh=True),))
 
     def problem(self, what: str) -> None:
-        """Notes why this step cannot be compiled, and the line."""
+        """Add a reason why this step cannot be compiled, with the line."""
         self.trace.add_problem(what, self.line()[0])
 
     def visit(self, args: tuple) -> None:
@@ -250,7 +250,7 @@ class Recorder:
         return result
 
     def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
-        """Records an operator's results, unless they are windows on memory of its arguments."""
+        """Record an operator's results, unless they are views of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
         if operator.selects_by_mask and any(a.dtype == np.bool_ for a in arrays_in(bound[1:])):

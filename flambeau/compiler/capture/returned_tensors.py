@@ -1,6 +1,6 @@
-"""Returned tensors: what each tensor that a call returns is, as data that two calls can compare.
+"""Returned tensors: a description of each tensor that a call returns, comparable between calls.
 
-A tensor is an argument, one from outside, or new. A new one lies on memory of the call, of an
+A tensor is an argument, an outside tensor, or new. A new one lies on memory of the call, of an
 argument or from outside, and may be a view or a detached alias of another tensor.
 """
 
@@ -35,7 +35,7 @@ class ReturnedTensor(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Whether the call made it."""
+        """Whether the call created it."""
         return self.leaf is None and self.outside is None
 
 
@@ -55,7 +55,7 @@ def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Te
 
 
 class _Description:
-    """Entries in an order in which each comes after its source."""
+    """Entries in topological order: each follows its source."""
 
     def __init__(self, trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
         self.trace = trace

@@ -1,7 +1,7 @@
-"""Effects: what a call changes in Python beside tensors: names, attributes, lists, dicts.
+"""Side effects: what a call changes in names, attributes, lists and dicts.
 
-A program runs no Python. Tensors that a step keeps where it finds them again are kept by the
-program too; any other change, as of a counter, would not happen: a reason to stay eager.
+A program runs no Python. It repeats the storing of tensors; any other change, such as a counter's,
+would be lost, and is a reason not to skip the step's Python.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ _FEW = 200  # entries that are looked at before each call
 
 
 def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
-    """Adds what has changed to the trace.
-
-    Gives what a program has to give: the result, and with it the tensors that were kept, where
-    some were.
+    """Add changes to the trace; returns what a program must produce: the result and stored tensors.
     """
     trace.plain = list(_plain_leaves(result))
     retained = []
@@ -50,7 +47,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
 
 
 def clean(around: Surroundings) -> None:
-    """Puts plain numbers where the step put Numbers."""
+    """Replace Numbers that the step stored by plain numbers."""
     for holder in around.holders:
         for _, key, value in list(_changes(holder)) if holder.place is not None else ():
             if of_numbers(value):
@@ -58,9 +55,9 @@ def clean(around: Surroundings) -> None:
 
 
 class Inside:
-    """What the objects and containers that a step reaches hold, as it was when it was recorded.
+    """A snapshot of the contents of objects and containers that a step reaches.
 
-    Of long containers only the length, for which there is time at each call.
+    Of long containers only the length, which is cheap enough to compare at each call.
     """
 
     def __init__(self, function: Callable) -> None:
@@ -69,7 +66,7 @@ class Inside:
         self.holders = [_watched(h) for h in around.holders if h.inner and h.before]
 
     def ignore(self, effects: list[Effect]) -> None:
-        """Looks no more at the places where each call puts another tensor."""
+        """Ignore places where every call stores another tensor."""
         for effect in effects:
             for holder in self.holders:
                 if holder.place is effect.place:
@@ -77,7 +74,7 @@ class Inside:
         self.holders = [h for h in self.holders if not h.ignored or h.form != "{path}"]
 
     def changed(self) -> list[str]:
-        """The names of what is not as it was."""
+        """The names whose value changed."""
         return [name for holder in self.holders for name, key, _ in _changes(holder)
                 if key not in holder.ignored]
 
@@ -98,7 +95,7 @@ def _watched(holder: Holder) -> Holder:
 
 
 def perform(effects: list[Effect], kept: tuple) -> None:
-    """Does in Python what a recorded call did, with the tensors of this one."""
+    """Repeat a recorded call's side effects with this call's tensors."""
     for effect, value in zip(effects, kept, strict=True):
         if isinstance(effect.place, list):
             effect.place.extend(value)
@@ -109,7 +106,7 @@ def perform(effects: list[Effect], kept: tuple) -> None:
 
 
 def _changes(holder: Holder) -> Iterator[tuple[str, Any, Any]]:
-    """(name, key, value now) for what is not as it was; for a list, what was added to it."""
+    """(name, key, new value) for each change; for a list, what was appended."""
     before, now = holder.before, holder.read()
     if isinstance(now, tuple):
         same = len(now) >= len(before) and all(map(same_plain, before, now))
@@ -134,7 +131,7 @@ def _plain_leaves(x: Any) -> Iterator[Any]:
 
 
 def _of_tensors(x: Any) -> bool:
-    """Whether a value consists of tensors alone, in new tuples, lists and dicts."""
+    """Whether a value consists only of tensors in new tuples, lists and dicts."""
     if x.__class__ in (tuple, list):
         return all(map(_of_tensors, x))
     if x.__class__ is dict:
