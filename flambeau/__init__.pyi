@@ -917,7 +917,6 @@ LongTensor: Any
 ShortStorage: Any
 ShortTensor: Any
 from .tensor.size import Size as Size
-Storage: Any
 from ._namespace.symbolic_numbers import SymBool as SymBool
 from ._namespace.symbolic_numbers import SymFloat as SymFloat
 from ._namespace.symbolic_numbers import SymInt as SymInt
