@@ -308,7 +308,7 @@ class Recorder:
             if refs is not None and first is not None and first._version > version:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
-                    wrote = (self.trace.value(first._array),)
+                    wrote = (self.trace.value_of(first._array),)
             if hasattr(function, "shape_depends_on_values"):
                 self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:
