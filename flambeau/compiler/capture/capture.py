@@ -205,6 +205,7 @@ def _recorded(
     with watcher or nullcontext():
         returned = function(*args, **kwargs)
     result = plain(returned)
+    assert recorder.surroundings is not None
     trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
     if trace.deferred is not None and not _is_finished(trace, like):
         trace.deferred.compute()
@@ -285,6 +286,7 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         storage = trace.storage_of(array)
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
+            assert storage.owner is not None
             storage.argument_offset = address(array) - address(storage.owner)
     recorder.held.append([tensors, owners])
     recorder.versions = [(t, t._version) for t in tensors]

@@ -125,6 +125,7 @@ def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
 
 def draws(r: Recorder) -> Pairs:
     """(function, recorder) for functions that draw random numbers."""
+    function: Callable
     for function in (
         distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
         distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
@@ -156,7 +157,7 @@ def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs:
     return result
 
 
-def _kinds(base: type) -> Iterator[type]:
+def _kinds(base: Any) -> Iterator[Any]:
     yield base
     for kind in base.__subclasses__():
         yield from _kinds(kind)
@@ -215,5 +216,6 @@ def host_reads(r: Recorder) -> Pairs:
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)
     yield peek, when_on(r, _peek)
-    yield Tensor.data.fset, when_on(r, _set_data)
-    yield Tensor.data.fget, when_on(r, _data)
+    data: Any = Tensor.data
+    yield data.fset, when_on(r, _set_data)
+    yield data.fget, when_on(r, _data)

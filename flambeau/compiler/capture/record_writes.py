@@ -245,7 +245,8 @@ def _caller_of_stub() -> FrameType:
     frame: Any = sys._getframe(1)
     while frame.f_code.co_filename not in (STUB_FILE, FOLLOWING_STUB_FILE):
         frame = frame.f_back
-    return frame.f_back  # type: ignore[no-any-return]
+    caller: FrameType = frame.f_back
+    return caller
 
 
 def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
@@ -353,9 +354,10 @@ def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
 
 
 def _gradients(r: Recorder) -> Pairs:
-    yield Tensor.grad.fget, when_on(r, _grad_read)
-    yield Tensor.grad.fset, when_on(r, _grad_set)
-    yield Tensor.grad.fdel, when_on(r, _grad_set)
+    grad: Any = Tensor.grad
+    yield grad.fget, when_on(r, _grad_read)
+    yield grad.fset, when_on(r, _grad_set)
+    yield grad.fdel, when_on(r, _grad_set)
     yield Tensor._alias, when_on(r, _alias)
     yield Tensor.requires_grad_, when_on(r, _set_flag)
     yield Tensor.detach_, when_on(r, _detach)

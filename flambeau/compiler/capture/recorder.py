@@ -304,7 +304,7 @@ class Recorder:
                 self.compute()
                 result = original(*args, **kwargs)
                 unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
-            wrote = ()
+            wrote: tuple[Value | None, ...] = ()
             if refs is not None and first is not None and first._version > version:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):

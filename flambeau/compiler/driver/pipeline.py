@@ -74,7 +74,7 @@ def stage(name: str) -> Iterator[None]:
         yield
     except BaseException as error:
         if getattr(error, "stage", None) is None:
-            error.stage = name
+            error.stage = name  # type: ignore[attr-defined]
         raise
 
 

@@ -204,6 +204,7 @@ class Functionalization:
 
     def constant(self, event: Event) -> None:
         """Numbers made from nothing."""
+        assert event.array is not None
         self.write(event.results[0], literal(event.array))
 
     def copy(self, event: Event) -> None:
@@ -239,6 +240,7 @@ class Functionalization:
     def update(self, event: Event) -> None:
         """An optimiser's formula on each of its parameters."""
         supplied = event.kwargs
+        assert event.array is not None
         at = len(self.bindings.updates)
         self.bindings.updates.append(bind.Update(
             supplied["optimiser"], supplied["group"], supplied["positions"], supplied["names"],
@@ -301,7 +303,7 @@ class Functionalization:
         call = _Call(function, event, targets)
         group = object()
         inputs = tuple(self.read(v) for v in supplied)
-        nodes = iter([
+        nodes: Iterator[Node] = iter([
             Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
                  {"function": call, "output": i, "group": group}, origin=event.origin)
             for i, v in enumerate((*results, *(t for t in targets if t is not None)))

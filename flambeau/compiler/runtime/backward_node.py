@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -28,9 +28,15 @@ class CompiledFunctionBackward(Node):
 
     __slots__ = ("call", "checked_versions", "runner", "saved_values")
 
+    call: tuple[Any, ...] | None  # the fields of an EagerCall
+    checked_versions: Sequence[tuple[Tensor, int]]
+    runner: BackwardRunner
+    saved_values: list[Any] | None
+
     def apply(self, g: Any) -> list[Tensor]:
         """Compute the cotangents of the inputs."""
-        if self.saved_values is None:
+        saved_values = self.saved_values
+        if saved_values is None:
             raise_freed(self)
         for tensor, version in self.checked_versions:
             if tensor._version != version:
@@ -38,14 +44,14 @@ class CompiledFunctionBackward(Node):
         gs = g if g.__class__ is tuple else (g,)
         if MODE.grad:
             return self.runner.differentiate(self, gs)
-        return self.runner.run_backward(self.saved_values, gs)
+        return self.runner.run_backward(saved_values, gs)
 
     def release(self) -> None:
         """Free the saved values."""
         self.saved_values, self.checked_versions, self.call = None, (), None
 
 
-def raise_no_double_backward() -> None:
+def raise_no_double_backward() -> NoReturn:
     """Raise PyTorch's error for a second derivative, with what to do."""
     raise RuntimeError(
         "torch.compile with aot_autograd does not currently support double backward: compile the "
@@ -83,7 +89,7 @@ class BackwardRunner:
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
         # These must not be written between forward and backward.
         self.states = [t for t in externals if id(owner_of(t._array)) in states]
-        self.eager: Callable | None = None  # the function, if it can be called again
+        self.eager: Callable[..., Any] | None = None  # the function, if it can be called again
         self.result: Any = None
         self.written: list[Tensor] = []  # outside tensors that the step writes
         self.read: list[Tensor] = []  # outside tensors that it reads
@@ -131,7 +137,7 @@ class BackwardRunner:
     def collect_inputs(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
         """The backward program's inputs; None for cotangents."""
         result: list[Any] = []
-        arrays = {i: getattr(t, "_array", t) for i, t in tensors.items()}
+        arrays: Any = {i: getattr(t, "_array", t) for i, t in tensors.items()}
         for slot in self.changing:
             if isinstance(slot, SavedForBackward):
                 result.append(outputs[slot.number])
@@ -155,7 +161,8 @@ class BackwardRunner:
         Raises RuntimeError if the call wrote or drew something, which must not happen twice, or if
         it would compute something else now.
         """
-        if node.call is None:
+        saved_values = node.saved_values
+        if node.call is None or saved_values is None:
             raise_no_double_backward()
         assert self.eager is not None
         call = EagerCall(*node.call)
@@ -166,12 +173,12 @@ class BackwardRunner:
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
-        result = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
+        grads = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
         result = [
-            zeros_like(x) if g is None else g for x, g in zip(call.inputs, result, strict=True)
+            zeros_like(x) if g is None else g for x, g in zip(call.inputs, grads, strict=True)
         ]
         with no_grad():
-            expected = self.run_backward(node.saved_values, gs)
+            expected = self.run_backward(saved_values, gs)
         scale = max((max_magnitude(y._array) for y in expected if y._array.size), default=0.0)
         if not all(agree(x._array, y._array, scale) for x, y in zip(result, expected, strict=True)):
             raise RuntimeError(

@@ -99,7 +99,7 @@ class Step:
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self._stash: dict[int, Any] = {}
         if self._is_direct():
-            self.run = self._direct()
+            setattr(self, "run", self._direct())  # noqa: B010  # shadows the method
 
     # ---------------------------------------------------------------------------- building
 
@@ -112,7 +112,7 @@ class Step:
                 records, patches = [], []
                 self.parts.append(Call(entry.call.call, entry.call))
                 continue
-            cells = []
+            cells: list[int] = []
             for home, number, offset in entry.cells:
                 slot = self._slot(home, number)
                 if slot is not None:
@@ -204,7 +204,7 @@ class Step:
             return
         numbers = _make_selector(self.changing, self._numbers)(values)
         arrays = _make_selector(self.changing, self._arrays)(values)
-        struct.Struct(f"={len(self._numbers)}d").pack_into(self._packed_numbers, 0, *numbers)
+        struct.Struct(f"={len(self._numbers)}d").pack_into(self._packed_numbers.data, 0, *numbers)
         self.parts[0].run([*arrays, *outputs], self.count())  # type: ignore[union-attr]
 
     def _is_direct(self) -> bool:
@@ -214,7 +214,8 @@ class Step:
 
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         """`run` for steps of one program, as short as can be: it is most of a small step."""
-        part, kinds, together = self.parts[0], self._kinds, self._packed_numbers
+        part, kinds, together = self.parts[0], self._kinds, self._packed_numbers.data
+        assert isinstance(part, LaunchTable)
         numbers = _make_selector(self.changing, self._numbers)
         arrays = _make_selector(self.changing, self._arrays)
         pack = struct.Struct(f"={len(self._numbers)}d").pack_into

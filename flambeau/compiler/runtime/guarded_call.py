@@ -81,7 +81,7 @@ class Program:
         self.grad_names: list[str] = []  # in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
         for target, writes in bindings.version_bumps:
-            if isinstance(target, Tensor):
+            if isinstance(target, Tensor) and target._counter is not None:
                 target._counter.link(self.call_count, writes)
 
     @property

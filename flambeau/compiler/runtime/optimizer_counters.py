@@ -48,7 +48,7 @@ class StepCounter:
             else:
                 self.simple = False
             self.saved = [self._entries(state) for _, state in self.rows]
-        self.unit = None if self.rest is None else self.rest.dtype.type(1)
+        self.unit: Any = None if self.rest is None else self.rest.dtype.type(1)
         self.state_tensors = self._list_state_tensors()
         self.item = None  # reads the first count, where counting is all that beginning does
         if self.rest is not None and self.counts:

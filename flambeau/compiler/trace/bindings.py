@@ -309,8 +309,8 @@ def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
 
 def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
     """The window of a Value on the storage itself."""
-    return np.ndarray(value.shape, value.dtype, _as_bytes(storage.owner), value.offset,
-                      value.strides)
+    assert storage.owner is not None
+    return window_on_bytes(_as_bytes(storage.owner), value)
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

@@ -113,7 +113,7 @@ class Spy(capturing.Recorder):
 
         return record
 
-    def checked(self, name):
+    def checked(self, name, function):
         return lambda original, args, kwargs: original(*args, **kwargs)
 
 
