@@ -129,6 +129,11 @@ class Swap:
         if layers[-1] is self:
             self._wear()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the swap is between `start` and `restore`."""
+        return self in _layers.get(self.function, ())
+
     def _wear(self) -> None:
         function = self.function
         free = len(function.__code__.co_freevars)

@@ -26,6 +26,7 @@ class WindowStubs:
 
     def __init__(self) -> None:
         self.swaps: list[Swap] = []
+        self.suspended: list[list[Swap]] = []  # what each suspension took off
         self.handlers: dict[int, list[tuple[Kind, Callable]]] = {}
 
     def register(self, function: FunctionType, kind: Kind, handler: Callable) -> None:
@@ -44,14 +45,18 @@ class WindowStubs:
         swap.start()
 
     def suspend(self) -> None:
-        """Takes the stubs off until `restore`."""
-        for swap in reversed(self.swaps):
+        """Take the stubs off that are on, until the matching `restore`."""
+        worn = [swap for swap in self.swaps if swap.is_on]
+        self.suspended.append(worn)
+        for swap in reversed(worn):
             swap.restore()
 
     def restore(self) -> None:
-        """Ends a suspension."""
-        for swap in self.swaps:
-            swap.start()
+        """Put the stubs of the last suspension back. Run again after an interrupt, it finishes."""
+        if self.suspended:
+            for swap in self.suspended[-1]:
+                swap.start()
+            self.suspended.pop()
 
     def handler_for(
         self, function: Any, args: tuple, kwargs: dict[str, Any]
