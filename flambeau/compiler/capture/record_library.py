@@ -175,7 +175,8 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
                 states = [state[n] for n in names]
                 if deferred:
                     counts = count_writes(
-                        type(self)._flambeau_formula, flags, type(scalars), len(states)
+                        type(self)._flambeau_formula, flags, type(scalars),  # type: ignore[arg-type]
+                        len(states),
                     )
                     for tensor, writes in zip((param, *states), counts, strict=True):
                         tensor._bump(writes)

@@ -599,7 +599,7 @@ class Compiled:
         """Put a program into service."""
         assert variant.modules is not None
         assert variant.environment is not None
-        variant.program = Program(
+        variant.program = Program(  # type: ignore[call-arg]
             pending.step, pending.bindings, *pending.given, variant.modules,
             variant.environment, pending.proof, pending.modes, pending.backward, pending.sample,
         )

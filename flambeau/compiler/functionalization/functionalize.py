@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -308,7 +308,8 @@ class Functionalization:
                  {"function": call, "output": i, "group": group}, origin=event.origin)
             for i, v in enumerate((*results, *(t for t in targets if t is not None)))
         ])
-        return tuple(next(nodes) if v is not None else None for v in (*event.results, *targets))
+        outputs = (*event.results, *targets)
+        return tuple(next(nodes) if v is not None else None for v in outputs)  # type: ignore[misc]
 
     def call(self, event: Event) -> None:
         """A function that is no operator, called as it is."""

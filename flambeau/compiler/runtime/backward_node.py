@@ -41,6 +41,7 @@ class CompiledFunctionBackward(Node):
         for tensor, version in self.checked_versions:
             if tensor._version != version:
                 raise_stale(self.name(), tensor._array, tensor._counter, version, tensor)
+        assert saved_values is not None
         gs = g if g.__class__ is tuple else (g,)
         if MODE.grad:
             return self.runner.differentiate(self, gs)
@@ -175,7 +176,8 @@ class BackwardRunner:
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
         grads = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
         result = [
-            zeros_like(x) if g is None else g for x, g in zip(call.inputs, grads, strict=True)
+            zeros_like(x) if g is None else g  # type: ignore[misc]
+            for x, g in zip(call.inputs, grads, strict=True)
         ]
         with no_grad():
             expected = self.run_backward(saved_values, gs)
