@@ -22,11 +22,12 @@ WITHOUT = {
         ByteTensor CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage
         DisableTorchFunction DoubleStorage DoubleTensor FloatStorage FloatTensor HalfStorage
         HalfTensor IntStorage IntTensor LongStorage LongTensor OutOfMemoryError ScriptModule
-        ShortStorage ShortTensor Storage SymBool SymFloat SymInt autocast_decrement_nesting
-        autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
+        ShortStorage ShortTensor SymBool SymFloat SymInt autocast_decrement_nesting
+        autocast_increment_nesting clear_autocast_cache empty_quantized get_autocast_cpu_dtype
         get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype
         get_autocast_xla_dtype is_autocast_cache_enabled is_autocast_cpu_enabled
-        is_autocast_enabled is_autocast_ipu_enabled is_autocast_xla_enabled
+        is_autocast_enabled is_autocast_ipu_enabled is_autocast_xla_enabled quantized_gru
+        quantized_lstm
         set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled
         set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
         set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype

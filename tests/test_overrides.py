@@ -236,8 +236,7 @@ def test_backward_calls_no_hook_and_a_compiled_step_leaves_hooks_their_calls():
     torch.autograd.backward(loss.as_subclass(torch.Tensor))
     assert Counted.calls == 0
     step = torch.compile(lambda w: (x * w).sum())
-    with pytest.warns(UserWarning, match="Counted overrides mul"):
-        assert [type(step(w)) for _ in range(4)] == [Counted] * 4
+    assert [type(step(w)) for _ in range(4)] == [Counted] * 4
     Counted.calls = 0
     assert type(step(w)) is Counted
     assert Counted.calls >= 2
@@ -254,11 +253,9 @@ def test_a_function_written_between_two_modes_keeps_its_code():
     x = torch.tensor([3.0, 4.0])
     with Mode():
         pass
-    unwritten = torch.logcumsumexp.__code__
-    torch.logcumsumexp(x, 0)
-    code = torch.logcumsumexp.__code__
-    assert code is not unwritten
+    assert torch.hypot(x, x).shape == torch.logdet(torch.eye(2) * 2).expand(2).shape
+    code = torch.logdet.__code__
     with Mode():
-        torch.logcumsumexp(x, 0)
-    assert torch.logcumsumexp in seen
-    assert torch.logcumsumexp.__code__ is code
+        torch.logdet(torch.eye(2))
+    assert torch.logdet in seen
+    assert torch.logdet.__code__ is code

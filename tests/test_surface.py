@@ -47,8 +47,8 @@ def test_an_absent_name_says_so():
         module.MapperIterDataPipe()
     with pytest.raises(NotImplementedError, match=r"torch.package.PackageExporter is not impl"):
         flambeau.package.PackageExporter("file")
-    with pytest.raises(NotImplementedError, match=r"torch.Tensor.q_scale is not implemented"):
-        flambeau.ones(2).q_scale()
+    with pytest.raises(NotImplementedError, match=r"torch.Tensor.to_mkldnn is not implemented"):
+        flambeau.ones(2).to_mkldnn()
 
 
 def test_a_misspelt_name_is_an_attribute_error():

@@ -108,7 +108,7 @@ def test_dtypes_that_are_only_named() -> None:
     assert isinstance(torch.int4, torch.dtype)
     assert torch.ones(1).dtype not in (torch.complex32, torch.quint8)
     for call in (lambda: torch.zeros(2, dtype=torch.chalf), lambda: torch.ones(2).to(torch.qint8)):
-        with pytest.raises(NotImplementedError, match=r"dtype torch\.\w+ are not implemented"):
+        with pytest.raises(NotImplementedError, match=r"are not implemented|needs a scale"):
             call()
 
 

@@ -106,8 +106,24 @@ def _is_optional_import() -> bool:
     return any(entry.start <= frame.f_lasti < entry.end for entry in handlers)
 
 
+_resolving: set[str] = set()  # the paths that are being looked up
+
+
 def _found(path: str) -> Any:
-    """What flambeau has at a path below `torch`, or a Lacking of that name."""
+    """What flambeau has at a path below `torch`, or a Lacking of that name.
+
+    Modules that name each other as a name's home lead back here: then nobody has it.
+    """
+    if path in _resolving:
+        return Lacking(f"torch.{path}")
+    _resolving.add(path)
+    try:
+        return _walk(path)
+    finally:
+        _resolving.discard(path)
+
+
+def _walk(path: str) -> Any:
     result: Any = sys.modules[_PACKAGE]
     for i, part in enumerate(parts := path.split(".")):
         try:

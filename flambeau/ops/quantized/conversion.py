@@ -222,19 +222,37 @@ def q_zero_point(input: Tensor) -> int:
 
 @public(spaces=("torch", "Tensor"))
 def q_per_channel_scales(input: Tensor) -> Tensor:
-    """The scales of a tensor that is quantized by channel."""
+    """The scales of a tensor that is quantized by channel.
+
+    >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
+    >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
+    >>> x.q_per_channel_scales()
+    tensor([0.5000, 0.2500], dtype=torch.float64)
+    """
     return wrap(_per_channel_of(input, "q_per_channel_scales").scales.copy())
 
 
 @public(spaces=("torch", "Tensor"))
 def q_per_channel_zero_points(input: Tensor) -> Tensor:
-    """The zero points of a tensor that is quantized by channel."""
+    """The zero points of a tensor that is quantized by channel.
+
+    >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
+    >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
+    >>> x.q_per_channel_zero_points()
+    tensor([0, 0])
+    """
     return wrap(_per_channel_of(input, "q_per_channel_zero_points").zero_points.copy())
 
 
 @public(spaces=("torch", "Tensor"))
 def q_per_channel_axis(input: Tensor) -> int:
-    """Along which axis the channels of a tensor lie that is quantized by channel."""
+    """Along which axis the channels of a tensor lie that is quantized by channel.
+
+    >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
+    >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
+    >>> x.q_per_channel_axis()
+    0
+    """
     return _per_channel_of(input, "q_per_channel_axis").axis
 
 
