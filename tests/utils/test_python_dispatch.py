@@ -116,6 +116,7 @@ def test_a_step_on_wrappers_stays_eager_and_others_are_compiled():
     step = torch.compile(lambda: x * 2 + 1)
     for _ in range(4):
         assert step().inner.tolist() == [3.0, 5.0]
+    assert "__torch_dispatch__" in step.explain()
     plain = torch.compile(lambda y: (y * 2 + 1).sum(), mode="now")
     for _ in range(4):
         assert plain(torch.ones(2)).item() == 6.0
