@@ -1,4 +1,4 @@
-"""Numbers that are others in each call: from the second value on they are inputs of the list.
+"""Numbers that vary from call to call: from the second value on they are inputs of the list.
 
 A list is compared with all plain values in it, so a number that changes (a share of mixup, a
 temperature) would make a new path of every call. Where only that differs, the list ends before, and
@@ -13,14 +13,14 @@ from ...nn.parameter import Parameter
 from ...ops.core.registry import Operator
 from ...tensor.tensor import Tensor, wrap
 
-# Operators that give the same bits for a number and for a tensor without dimensions.
-_OPERATORS = frozenset(("_add", "_sub", "mul", "_div"))
+# Rounded once, so that a number and a tensor without dimensions give the same bits.
+_EXACT = frozenset((np.add, np.subtract, np.multiply, np.divide))
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
-    """Whether operands of an operator may differ from the list's in a number only."""
-    if operator.name not in _OPERATORS or len(expected) != len(found):
+    """Whether an operator's operands differ from the listed ones in one number only."""
+    if operator.ufunc not in _EXACT or len(expected) != len(found):
         return False
     differ = [(a, b) for a, b in zip(expected, found, strict=True)
               if b.__class__ in (int, float) and (a.__class__ is not b.__class__ or a != b)]
@@ -28,7 +28,7 @@ def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
 
 
 def with_tensor(args: tuple) -> tuple | None:
-    """The arguments with a tensor in place of the number; None where that might show."""
+    """The arguments with the number as a tensor; None if the result could differ."""
     if len(args) != 2 or args[1].__class__ not in (int, float) \
             or args[0].__class__ not in (Tensor, Parameter):
         return None

@@ -187,7 +187,7 @@ class Trace:
         self.owner_refs: dict[int, Any] = {}  # weak references to owners that the call allocated
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
-        self.notes: list[tuple[str, str]] = []
+        self.failure: str | None = None  # of the recorder, which no other way of calling avoids
         self.result: Any = None  # what the call returned, and the tensors that effects stored
         self.plain: list[Any] = []  # the parts of the result that are not tensors
         self.layout: Any = None  # the result's structure; tensors as positions in `returned`
@@ -243,7 +243,8 @@ class Trace:
         except MemoryError:
             self.values = False
             error = out_of_memory_error(array.nbytes, "a copy of what the step works on")
-            self.add_problem(describe_failure(error, "recorder"), "")
+            self.failure = describe_failure(error, "recorder")
+            self.add_problem(self.failure, "")
             return None
 
     def alias_storage(self, array: np.ndarray, storage: Storage) -> None:
