@@ -36,9 +36,9 @@ from ..runtime.guards import Environment, Modules, reachable_memory
 from ..trace.operands import flatten
 from .specialization_key import describe_argument, describe_overlap, describe_tensors
 from .build_task import Pending
-from .explanation import MAX_DYNAMIC_SPECIALIZATIONS, explained, too_many
+from .explanation import describe_limit, write_explanation
 from .variant import Variant
-from .eviction import SpecializationTable
+from .eviction import MAX_DYNAMIC_SPECIALIZATIONS, MAX_SPECIALIZATIONS, SpecializationTable
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import locate_version_bumps
 from ..trace.trace_signature import (
@@ -57,7 +57,6 @@ from ..ir.errors import Unfit, describe_failure, within_memory
 MAX_RECORDED_CALLS = 4  # then a step counts as not static
 MAX_ACCUMULATING_CALLS = 64  # may differ while gradients are accumulated
 CACHED_PROGRAM_WAIT_SECONDS = 0.2  # to load a program from disk, even on a busy machine
-MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags
 
 
 class Compiled:
@@ -153,7 +152,7 @@ class Compiled:
         >>> print(double.explain())
         <lambda>: 1 kernel, ...
         """
-        return explained(self, level, html)
+        return write_explanation(self, level, html)
 
     @property
     def _name(self) -> str:
@@ -264,7 +263,7 @@ class Compiled:
                     if self._may_follow and self._are_numbers_others():
                         self._start_following("numbers or objects among its arguments change")
                     else:
-                        self._warn(too_many(self._max_specializations), "")
+                        self._warn(describe_limit(self._max_specializations), "")
                     return None
                 self._unregister(self._variants.pop(idle))
             known = self._variants[key] = Variant(describe_tensors((args, kwargs)))
@@ -359,6 +358,8 @@ class Compiled:
             trace.compute_deferred()
             if changed or plain:  # an optimiser makes state for a parameter, for instance
                 self._restart_recording(variant)
+            elif trace.failure is not None:
+                self._stop(variant, trace.failure, "")
             else:
                 self._stop_at(variant, trace.problems[0], trace)
             return
@@ -633,7 +634,7 @@ class Compiled:
 
     def _stop_skipping(self, variant: Variant, what: str, line: str) -> None:
         """Follow calls from now on, because the step's Python must run."""
-        if self._may_follow and not what.startswith("compiling failed"):
+        if self._may_follow:
             self._start_following(". ".join(filter(None, (
                 f"{what} ({line})" if line else what, advise(what)))))
         else:

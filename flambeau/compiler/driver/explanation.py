@@ -1,22 +1,22 @@
-"""Explanation: which way the calls of a compiled function run, and what keeps them from another."""
+"""Explanation: which way a compiled function's calls run, and what keeps them from a faster way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .eviction import MAX_DYNAMIC_SPECIALIZATIONS
+
 if TYPE_CHECKING:
     from .compiled_function import Compiled
 
-MAX_DYNAMIC_SPECIALIZATIONS = 32  # kinds of calls that have programs, with dynamic=True
 
-
-def explained(compiled: Compiled, level: int, html: Any) -> str:
-    """What `Compiled.explain` gives."""
+def write_explanation(compiled: Compiled, level: int, html: Any) -> str:
+    """The text of `Compiled.explain`."""
     program = compiled._last
     if program is None or program not in compiled._programs:
         program = next(iter(compiled._programs), None)
     if program is None:
-        text = state(compiled)
+        text = describe_state(compiled)
         if html is not None:
             raise RuntimeError(text)
         return text
@@ -27,15 +27,15 @@ def explained(compiled: Compiled, level: int, html: Any) -> str:
         notes.append("dynamic=True: each combination of shapes has a program of its own, "
                      f"{len(compiled._programs)} of at most {compiled._max_specializations}")
     if compiled._followed is not None:
-        notes.append(f"Other calls: {state(compiled)}")
+        notes.append(f"Other calls: {describe_state(compiled)}")
     return summarize(program, compiled._name, level, html, "\n".join(notes))
 
 
-def state(compiled: Compiled) -> str:
-    """Which way calls without a program of their own run, and why."""
+def describe_state(compiled: Compiled) -> str:
+    """How calls run that no program serves, and why."""
     followed, name = compiled._followed, compiled._name
     if followed is None or compiled._warned:
-        return f"{name} has no program: {_why(compiled)}"
+        return f"{name} has no program: {_explain_absence(compiled)}"
     python = f"its Python runs on every call, because {compiled._unskipped}"
     if not followed.trial.pays:
         return (f"{name} stays eager: following its calls does not pay, as "
@@ -43,7 +43,7 @@ def state(compiled: Compiled) -> str:
     return f"{name} is followed: {python}\n{followed.summary()}"
 
 
-def _why(compiled: Compiled) -> str:
+def _explain_absence(compiled: Compiled) -> str:
     if compiled._warned:
         return "; ".join(compiled._warned)
     if any(variant.pending is not None for variant in compiled._variants.values()):
@@ -51,8 +51,8 @@ def _why(compiled: Compiled) -> str:
     return "it is made once a few calls have shown that they do the same"
 
 
-def too_many(most: int) -> str:
-    """What is told when there are more kinds of calls than may have programs."""
+def describe_limit(most: int) -> str:
+    """The warning for more combinations of shapes and flags than may have programs."""
     limit = MAX_DYNAMIC_SPECIALIZATIONS
     more = "" if most >= limit else f"; dynamic=True allows {limit}"
     return (

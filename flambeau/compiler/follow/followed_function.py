@@ -24,16 +24,20 @@ from .segment_program import SegmentProgram
 from .session import Session
 from .trial import Trial
 
-MOST = 48  # programs that are made for one function
-FEW = 12  # programs from which on it matters whether calls go ways that are known
-WATCHED = 16  # calls then, of which half have to
+MAX_PROGRAMS = 48  # of one function
+WATCHED_FROM_PROGRAMS = 12  # from here on, calls must follow known paths
+WATCHED_CALLS = 16  # half of which have to
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
 
 class FollowedFunction:
-    """`build` makes a native program of a graph; `waits`: whether calls wait for that. `always`:
-    calls are followed whether that pays or not."""
+    """Follows the calls of a function.
+
+    build: compiles a graph; waits: whether calls wait for it.
+    tell: warns why the function stays eager.
+    always: follow without a trial.
+    """
 
     def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
                  tell: Callable[[str], None], always: bool = False) -> None:
@@ -75,12 +79,12 @@ class FollowedFunction:
             session.finish()
             raise
         session.finish()
-        if self.built >= FEW:
+        if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
         return result
 
     def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A call of the trial."""
+        """Run and time a call of the trial."""
         trial, eager = self.trial, self.trial.wants_eager
         begun = time.perf_counter()
         if eager:
@@ -94,20 +98,19 @@ class FollowedFunction:
         return result
 
     def _watch(self, session: Session) -> None:
-        """After some programs: where most calls still go new ways, none are worth their time. With
-        all that there may be, what is new is eager from where it leaves the ways that are known."""
+        """Give up following if most calls still take new paths after many programs."""
         late = self.late
         late.append(session.strays)
-        if len(late) == WATCHED:
+        if len(late) == WATCHED_CALLS:
             strayed = sum(late)
             late.clear()
-            if 2 * strayed > WATCHED:
+            if 2 * strayed > WATCHED_CALLS:
                 self.failed = (f"most calls run other operators, or on other shapes or numbers, "
                                f"than those that {self.built} programs were made for")
                 self.tell(self.failed)
 
     def summary(self) -> str:
-        """What there is for it, for people."""
+        """The programs and the trial, for explain()."""
         programs = self.programs
         ends = "".join(f"\n  a program ends where {why}" for why in self.notes[:8])
         outcome = self.trial.outcome()
@@ -117,7 +120,7 @@ class FollowedFunction:
 
     @property
     def is_building(self) -> bool:
-        """Whether a program is being made."""
+        """Whether a program is being compiled."""
         return any(exit.pending for exit in self._exits())
 
     def _exits(self) -> Iterator[Exit]:
@@ -133,7 +136,7 @@ class FollowedFunction:
         """Whether a segment that begins at an exit is worth recording now."""
         if exit.pending:
             self.is_steady = False
-        return not exit.pending and self.built < MOST
+        return not exit.pending and self.built < MAX_PROGRAMS
 
     def note(self, why: str) -> None:
         """Notes why a segment ended or was not recorded."""
@@ -157,7 +160,7 @@ class FollowedFunction:
                 return
         self.is_steady = False
         Replay(following).run()
-        if not exit.pending and not segment.problem and self.built < MOST:
+        if not exit.pending and not segment.problem and self.built < MAX_PROGRAMS:
             owners = following.owners
             inputs = [following.inputs.get(s) for s in range(len(owners))]
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)

@@ -1,19 +1,19 @@
-"""Trial: whether following a function pays, by what its calls take.
+"""Trial: decide by measured time whether following a function pays.
 
-Once its programs are there, a few calls run eagerly and a few are followed, in turn. The faster
-way is kept for good. What a call does is the same either way, so nobody waits for the outcome.
+Once its programs are ready, a few calls run eagerly and a few are followed, in turn. The faster way
+then stays. Both ways do the same, so calls are useful work while the trial runs.
 """
 
 from __future__ import annotations
 
-CALLS = 6  # of each kind that are timed
-LONG = 0.5  # seconds of each kind that are enough, however few calls they are
-LEAST = 2  # calls of each kind
-MARGIN = 1.02  # a followed call may take so much of an eager one: what is around it gains as well
+TIMED_CALLS = 6  # of each kind
+ENOUGH_SECONDS = 0.5  # of each kind, after MIN_TIMED_CALLS
+MIN_TIMED_CALLS = 2
+MAX_RELATIVE_TIME = 1.02  # of a followed call: what is around it gains as well
 
 
 class Trial:
-    """The times of followed and of eager calls, until they say which are faster."""
+    """Times of followed and eager calls, until they decide."""
 
     def __init__(self, is_needed: bool) -> None:
         self.followed: list[float] = []
@@ -23,28 +23,37 @@ class Trial:
 
     @property
     def wants_eager(self) -> bool:
-        """Whether the next call is to be eager: in the order f e e f f e e f, so that steps that do
-        more in every other call are seen in both states, and each way also right after itself."""
+        """Whether the next call runs eagerly, in the order f e e f f e e f.
+
+        A step that does more in every other call is then timed in both states, and each way also
+        right after itself.
+        """
         done = len(self.followed) + len(self.eager)
         return not self.is_over and done % 4 in (1, 2)
 
     def add(self, seconds: float, is_eager: bool) -> None:
-        """Counts a call."""
+        """Add the time of a call."""
         (self.eager if is_eager else self.followed).append(seconds)
-        if all(len(t) >= CALLS or len(t) >= LEAST and sum(t) >= LONG
-               for t in (self.followed, self.eager)):
+        if all(map(_is_enough, (self.followed, self.eager))):
             self.is_over = True
-            self.pays = usual(self.followed) <= MARGIN * usual(self.eager)
+            limit_s = MAX_RELATIVE_TIME * undisturbed_mean(self.eager)
+            self.pays = undisturbed_mean(self.followed) <= limit_s
 
     def outcome(self) -> str:
-        """What the trial said, for people."""
+        """The measured times, for explain(); empty before there are any."""
         if not self.eager or not self.followed:
             return ""
-        return (f"a followed call takes {1e3 * usual(self.followed):.3g} ms, "
-                f"an eager one {1e3 * usual(self.eager):.3g} ms")
+        return (f"a followed call takes {1e3 * undisturbed_mean(self.followed):.3g} ms, "
+                f"an eager one {1e3 * undisturbed_mean(self.eager):.3g} ms")
 
 
-def usual(seconds: list[float]) -> float:
-    """The time of a call that nothing disturbed: the middle of the faster half."""
+def _is_enough(seconds: list[float]) -> bool:
+    if len(seconds) >= TIMED_CALLS:
+        return True
+    return len(seconds) >= MIN_TIMED_CALLS and sum(seconds) >= ENOUGH_SECONDS
+
+
+def undisturbed_mean(seconds: list[float]) -> float:
+    """The mean of the faster half, which other work on the machine disturbs least."""
     faster = sorted(seconds)[: (len(seconds) + 1) // 2]
     return sum(faster) / len(faster)
