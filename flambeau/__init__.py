@@ -64,7 +64,7 @@ from .tensor.layout import (
     sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
 from .tensor.printing import set_printoptions
-from .tensor.qschemes import (
+from .tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
     per_tensor_affine, per_tensor_symmetric, qscheme,
 )

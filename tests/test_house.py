@@ -31,7 +31,7 @@ HIGHEST_FOLDER = 10  # rooms that import one another in a chain
 LONG_CLASSES = {
     "flambeau/compiler/capture/recorder.py:Recorder": 290,
     "flambeau/compiler/driver/compiled_function.py:Compiled": 620,
-    "flambeau/compiler/follow/session.py:Session": 361,
+    "flambeau/compiler/follow/session.py:Session": 360,
     "flambeau/compiler/functionalization/functionalize.py:Functionalization": 460,
     "flambeau/compiler/proof/facts.py:Facts": 260,
     "flambeau/compiler/proof/watcher.py:Watcher": 320,
@@ -54,11 +54,11 @@ LONG_CLASSES = {
 LARGE_FOLDERS = {
     "flambeau": 34,  # PyTorch's own names at the top
     "flambeau/distributions": 26, "flambeau/fx": 27, "flambeau/nn/modules": 30,  # PyTorch's layout
-    "flambeau/native/kernels": 29, "flambeau/ops/core": 27, "flambeau/tensor": 26,
+    "flambeau/native/kernels": 28, "flambeau/ops/core": 27,
 }
 HIGH_FOLDERS = {"compiler": 11}
 LARGEST_CIRCLE = 6  # files that import one another; the goal is 3
-MOST_CONSTANTS = 238  # module-level numbers outside the machine description; the goal is 60
+MOST_CONSTANTS = 233  # module-level numbers outside the machine description; the goal is 60
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {"flambeau/_dynamo/utils.py", "flambeau/nn/modules/utils.py"}

@@ -17,7 +17,7 @@ from flambeau.tensor.random.generator import Generator
 from flambeau.tensor.layout import (
     layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
-from flambeau.tensor.qschemes import QSCHEMES, qscheme
+from flambeau.tensor.quantizers import QSCHEMES, qscheme
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import rebuild

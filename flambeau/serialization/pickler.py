@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.dtypes import dtype
 from flambeau.tensor.layout import layout
-from flambeau.tensor.qschemes import qscheme
+from flambeau.tensor.quantizers import qscheme
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import names

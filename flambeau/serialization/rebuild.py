@@ -16,7 +16,7 @@ from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
 from flambeau.tensor.layout import strided
-from flambeau.tensor.qschemes import (
+from flambeau.tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
 )
 from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on

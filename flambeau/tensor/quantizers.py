@@ -1,4 +1,4 @@
-"""Quantizers: from float32 numbers to integers and back, with PyTorch's rounding.
+"""Quantization schemes and quantizers: float32 to integers and back, with PyTorch's rounding.
 
 A number x is stored as round(x / scale + zero_point), half to even, saturated at the ends of the
 integer type. As in PyTorch the division is a product with float32's 1 / scale. What is no number
@@ -13,9 +13,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .dtypes import QuantizedDtype, qint32
-from .qschemes import (
-    per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine, qscheme,
-)
+
+class qscheme:
+    """How a quantized tensor's integers stand for numbers.
+
+    >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8).qscheme()
+    torch.per_tensor_affine
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+per_tensor_affine = qscheme("per_tensor_affine")
+per_channel_affine = qscheme("per_channel_affine")
+per_tensor_symmetric = qscheme("per_tensor_symmetric")
+per_channel_symmetric = qscheme("per_channel_symmetric")
+per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
+
+QSCHEMES = {
+    scheme.name: scheme
+    for scheme in (per_tensor_affine, per_channel_affine, per_tensor_symmetric,
+                   per_channel_symmetric, per_channel_affine_float_qparams)
+}
 
 SMALLEST_SCALE = np.float32(6.1e-5)  # what `choose_parameters` gives at least
 

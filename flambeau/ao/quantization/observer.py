@@ -11,7 +11,7 @@ from ...native.foundation.user_frames import warn
 from ...nn.module import Module
 from ...tensor import Tensor
 from ...tensor.dtypes import QuantizedDtype, finfo, float16, float32, int8, qint8, quint8, uint8
-from ...tensor.qschemes import (
+from ...tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
     per_tensor_affine, per_tensor_symmetric,
 )

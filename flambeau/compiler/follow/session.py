@@ -101,8 +101,7 @@ class Session:
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Another thread is about to run something on tensors."""
-        if self.following is not None and self.following.pos:
-            compute_for_another(self, args, kwargs)
+        compute_for_another(self, args, kwargs)
 
     def finish(self) -> None:
         """The end of the call."""

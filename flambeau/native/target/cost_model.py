@@ -186,3 +186,8 @@ def largest_share_cycles(
 # constant that sums them lies in memory.
 BYTE_PRODUCT_BLOCK_QUADS = 1024  # of the depth: a panel of so many lies in a tenth of L2
 BYTE_PRODUCT_TILES = {16: (6, 2), 32: (8, 3)}
+MIN_BYTE_KERNEL_MULTIPLICATIONS = 1 << 16  # of a product, from which a kernel's call pays
+MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # from which packing weights for one product pays
+MIN_PARALLEL_BYTE_WORK = 1 << 20  # multiplications, or bytes to quantize, for several threads
+MAX_SPECIALIZED_BYTE_ROWS = 6  # up to which each number of rows has a kernel of its own
+BYTE_BLOCK_ROWS = 256  # that meet a panel of weights while it is in a cache

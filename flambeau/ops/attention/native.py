@@ -8,14 +8,13 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
 from ..linalg.matmul import product
 from ..core.number_cache import number
 from ..native.pointwise import large
-from ..native.small_arrays import MOST, PROBABILITIES
+from ..native.small_arrays import MOST, PROBABILITIES, SCORES_TO_PROBABILITIES
 from ..native.route import native_route
 
 Array = np.ndarray
@@ -23,7 +22,6 @@ Array = np.ndarray
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
 _PART = 1 << 20  # scores at once where none are kept, for each few threads
-_PROBABILITIES = KernelBuilder("attention_softmax", "probabilities")
 _ready: dict[tuple, Any] = {}
 
 
@@ -33,7 +31,8 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
         return known if KernelPolicy.allowed else None
 
     function = request_kernel(
-        (_PROBABILITIES, kind, causal), lambda: _PROBABILITIES.build(kind.name, causal)
+        (SCORES_TO_PROBABILITIES, kind, causal),
+        lambda: SCORES_TO_PROBABILITIES.build(kind.name, causal),
     )
     if function is None:
         return None

@@ -11,6 +11,10 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
+from ...native.target.cost_model import (
+    BYTE_BLOCK_ROWS, MAX_SPECIALIZED_BYTE_ROWS, MIN_BYTE_KERNEL_MULTIPLICATIONS,
+    MIN_PARALLEL_BYTE_WORK,
+)
 from ...native.target.machine import host
 from .route import native_route
 
@@ -18,10 +22,6 @@ if TYPE_CHECKING:
     from ...native.jit.kernel_function import KernelFunction
     from ...native.kernels.byte_products import ByteProductForm
 
-MIN_KERNEL_PRODUCTS = 1 << 16  # multiplications from which on the call of a kernel is worth it
-_SHARED = 1 << 20  # multiplications from which on several threads are
-_FEW = 6  # rows up to which each number of them has a kernel of its own
-_BLOCK = 256  # rows that meet a panel of weights while it is near
 
 
 class Panels(NamedTuple):
@@ -59,7 +59,7 @@ def quantized_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray |
     y = np.empty((m, -(-k // 4) * 4), np.uint8)
     parameters = np.array([np.float32(1) / np.float32(scale), zero_point], np.float32)
     call_on_threads(function.address, x, parameters, y, m, k, y.shape[1],
-                    threads=0 if x.size >= _SHARED else 1)
+                    threads=0 if x.size >= MIN_PARALLEL_BYTE_WORK else 1)
     return y
 
 
@@ -82,11 +82,11 @@ def large_byte_product(
         return None
     m, n = a.shape[0], weights.n
     work = m * n * a.shape[1]
-    if work < MIN_KERNEL_PRODUCTS:
+    if work < MIN_BYTE_KERNEL_MULTIPLICATIONS:
         return None
     from ...native.kernels.byte_products import ByteProductForm
 
-    columns, rows = weights.columns, m if m <= _FEW else None
+    columns, rows = weights.columns, m if m <= MAX_SPECIALIZED_BYTE_ROWS else None
     full, tail = divmod(n, columns)
     forms = [ByteProductForm(columns, rows, low, factors is None, whole)
              for whole, some in ((True, full), (False, tail)) if some]
@@ -96,15 +96,15 @@ def large_byte_product(
     y = np.empty((m, n), np.int32 if factors is None else np.float32)
     each = (corrections, *(factors or ()))
     quads = a.view(np.int32)
-    threads = 0 if work >= _SHARED else 1
-    for start in range(0, m, _BLOCK):
-        block = quads[start : start + _BLOCK]
+    threads = 0 if work >= MIN_PARALLEL_BYTE_WORK else 1
+    for start in range(0, m, BYTE_BLOCK_ROWS):
+        block = quads[start : start + BYTE_BLOCK_ROWS]
         sizes = len(block), quads.shape[1], n, full, quads.shape[1] * columns, tail
         for form, kernel in zip(forms, kernels, strict=True):
             assert kernel is not None
             first = 0 if form.whole else full * columns
             call_on_threads(
                 kernel.address, block, weights.quads[0 if form.whole else full],
-                *(numbers[first:] for numbers in each), y[start : start + _BLOCK, first:],
+                *(numbers[first:] for numbers in each), y[start : start + BYTE_BLOCK_ROWS, first:],
                 *sizes, threads=threads)
     return y

@@ -25,7 +25,7 @@ def _table(builder: KernelBuilder, *settings: Any) -> Small:
 _CROSS_ENTROPY = KernelBuilder("small_arrays", "cross_entropy")
 _LAYER_NORM = KernelBuilder("row_kernels", "layer_norm")
 _LAYER_NORM_BACKWARD = KernelBuilder("row_kernels", "layer_norm_backward")
-_PROBABILITIES = KernelBuilder("attention_softmax", "probabilities")
+SCORES_TO_PROBABILITIES = KernelBuilder("row_kernels", "probabilities")
 
 SOFTMAX = _table(KernelBuilder("small_arrays", "softmax"))
 LOG_SOFTMAX = _table(KernelBuilder("small_arrays", "log_softmax"))
@@ -35,4 +35,4 @@ LAYER_NORM = {(weight, bias): _table(_LAYER_NORM, weight, bias)
               for weight in (False, True) for bias in (False, True)}
 LAYER_NORM_BACKWARD = {weight: _table(_LAYER_NORM_BACKWARD, weight) for weight in (False, True)}
 LAYER_NORM_SUMS = _table(KernelBuilder("row_kernels", "layer_norm_sums"))
-PROBABILITIES = {causal: _table(_PROBABILITIES, causal) for causal in (False, True)}
+PROBABILITIES = {causal: _table(SCORES_TO_PROBABILITIES, causal) for causal in (False, True)}

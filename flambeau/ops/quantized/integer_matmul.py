@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.target.cost_model import MIN_BYTE_PACKING_MULTIPLICATIONS
 from ..native.byte_products import large_byte_product, pack_panels
 
-_MIN_PACKED_PRODUCTS = 1 << 22  # multiplications from which on packing the weights is worth it
 _EXACT_DEPTH = (1 << 24) // (255 * 128)  # products of so many pairs lie within float32's integers
 
 
@@ -33,7 +33,7 @@ def multiply_int8(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     The kernel's rows are unsigned: 128 more, which the sums of the columns undo.
     """
-    panels = pack_panels(b.T) if a.size * b.shape[1] >= _MIN_PACKED_PRODUCTS else None
+    panels = pack_panels(b.T) if a.size * b.shape[1] >= MIN_BYTE_PACKING_MULTIPLICATIONS else None
     if panels is not None:
         rows = np.zeros((a.shape[0], -(-a.shape[1] // 4) * 4), np.uint8)
         rows[:, : a.shape[1]] = a.view(np.uint8) ^ np.uint8(0x80)

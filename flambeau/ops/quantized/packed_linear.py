@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.cost_model import MIN_BYTE_KERNEL_MULTIPLICATIONS
 from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import (
     PerChannel, PerTensor, choose_parameters, quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
-from ..native.byte_products import (
-    MIN_KERNEL_PRODUCTS, large_byte_product, pack_panels, quantized_rows,
-)
+from ..native.byte_products import large_byte_product, pack_panels, quantized_rows
 from .integer_matmul import multiply_integers
 
 
@@ -94,7 +93,7 @@ class LinearPackedParams:
     ) -> np.ndarray | None:
         """The same by kernels, once there are some; `low`: no integer of a row is above 127."""
         n, k = self.codes.shape
-        if self.panels is None or rows.shape[0] * n * k < MIN_KERNEL_PRODUCTS:
+        if self.panels is None or rows.shape[0] * n * k < MIN_BYTE_KERNEL_MULTIPLICATIONS:
             return None
         codes = quantized_rows(rows, scale, zero)
         if codes is None:

@@ -7,7 +7,7 @@ from typing import Any
 from ..... import ops
 from .....nn.module import Module
 from .....tensor import Tensor
-from .....tensor.qschemes import (
+from .....tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
     per_tensor_affine, per_tensor_symmetric,
 )
