@@ -68,6 +68,12 @@ def own_text(function: Any) -> str:
     return text.own if isinstance(text, LazyDocstring) else text or ""
 
 
+class Stubs:
+    """What takes a stub off a function, so that its own signature shows; set above this layer."""
+
+    take_off: Callable[[Any], Any] = staticmethod(lambda function: function)
+
+
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
     """Gives a function that is published under `names` its docstring, composed when it is read."""
     own = function.__doc__
@@ -79,6 +85,6 @@ def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> 
     def composed() -> str:
         from .docstring import compose
 
-        return compose(function, own or "", paths)
+        return compose(Stubs.take_off(function), own or "", paths)
 
     function.__doc__ = LazyDocstring(own or "", composed)

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, FROM_NUMPY, INTEGER
+from .lazy_docstring import Stubs
 
 _CATEGORIES = {BOOL: "bool", INTEGER: "an integer", FLOATING: "floating", COMPLEX: "complex"}
 # How far calls are followed from the body: checks are a call or two away.
@@ -82,7 +83,7 @@ def _written(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, s
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
-    code = function.__code__
+    code = Stubs.take_off(function).__code__
     tree = _definitions(code.co_filename).get(code.co_firstlineno)
     if tree is None:  # generated code
         return

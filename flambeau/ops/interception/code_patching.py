@@ -15,6 +15,7 @@ from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
 from ..core.dispatch import write_function
 from ..core.registry import Operator
+from ..documentation.lazy_docstring import Stubs
 
 # recorder(clone, args, kwargs): what a swapped function does instead.
 Recorder = Callable[[Callable, tuple, dict], Any]
@@ -97,6 +98,21 @@ def own_code(function: types.FunctionType) -> types.CodeType:
         return code
     layers = _layers.get(function)
     return layers[0].code if layers else function.__code__
+
+
+def own_function(function: types.FunctionType) -> types.FunctionType:
+    """The function without its stubs: the same one if it has none."""
+    owner = STUBS.get(id(function.__code__)) or next(iter(_layers.get(function, ())), None)
+    if owner is None:
+        return function
+    result = clone(function)
+    result.__code__, result.__defaults__ = owner.code, owner.defaults
+    result.__kwdefaults__, result.__annotations__ = owner.kwdefaults, function.__annotations__
+    result.__module__, result.__qualname__ = function.__module__, function.__qualname__
+    return result
+
+
+Stubs.take_off = staticmethod(own_function)
 
 
 class Swap:

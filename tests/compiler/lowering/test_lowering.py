@@ -50,6 +50,7 @@ OTHERS = """
     _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
     _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather _embedding_bag_max_rows
 """
+# Rounding has no gradient that differences could check, so fake quantization has no samples.
 _QUANTIZE = (f"_fake_quantize_{x}" for x in ("by_number", "by_tensor", "by_channel", "mask"))
 UNMET = {"_embedding_sparse", "_segment_reduce", *_QUANTIZE}
 NOT_LOWERED = frozenset(" ".join((

@@ -17,9 +17,11 @@ import flambeau as torch
 from flambeau.ops.core.registry import OPERATORS, PUBLIC, Kind
 from flambeau.ops.documentation.family_parameters import FAMILIES
 from flambeau.ops.documentation.general_parameters import GENERAL
-from flambeau.ops.documentation.lazy_docstring import LazyDocstring
+from flambeau.ops.documentation.docstring import compose
+from flambeau.ops.documentation.lazy_docstring import LazyDocstring, Stubs
 from flambeau.ops.documentation.parameter_table import describe, read_entries
 from flambeau.ops.documentation.result_sentences import RESULTS
+from flambeau.ops.interception.code_patching import swap_of
 
 ENTRY = re.compile(r"^    \*{0,2}(\w+)(?: \(([^)]*(?:\([^)]*\)[^)]*)*)\))?: (.*)$", re.MULTILINE)
 
@@ -165,3 +167,16 @@ def test_import_composes_nothing():
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("function", [torch.bmm, torch.exp, torch.Tensor.contiguous])
+def test_a_stub_hides_nothing_from_the_docstring(function: types.FunctionType) -> None:
+    """Stubs stay on from the first sparse tensor on; texts may be read after that."""
+    before = compose(function, "Own text.", ["torch.name"])
+    swap = swap_of(function, lambda original, args, kwargs: original(*args, **kwargs))
+    swap.start()
+    try:
+        assert compose(Stubs.take_off(function), "Own text.", ["torch.name"]) == before
+        assert compose(function, "Own text.", ["torch.name"]) != before or function is torch.exp
+    finally:
+        swap.restore()
