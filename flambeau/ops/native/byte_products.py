@@ -15,7 +15,6 @@ from ...native.target.cost_model import (
     BYTE_BLOCK_ROWS, MAX_SPECIALIZED_BYTE_ROWS, MIN_BYTE_KERNEL_MULTIPLICATIONS,
     MIN_PARALLEL_BYTE_WORK,
 )
-from ...native.target.machine import host
 from .route import native_route
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ class Panels(NamedTuple):
 
 def pack_panels(codes: np.ndarray) -> Panels | None:
     """int8 weights (n, k) in panels; None where no kernel would be faster."""
+    from ...native.target.machine import host
+
     target = host()
     if not target.triple.startswith("x86_64"):
         return None
