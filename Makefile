@@ -82,7 +82,7 @@ demo: $(VENV)/.with-demo
 	@echo "      flambeau --profile examples/mlp.py --epochs 1 shows where time goes; examples/ has more programs."
 
 test: $(VENV)/.with-test
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not parity" $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not parity" $(TESTS)
 
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
@@ -90,10 +90,10 @@ lint: $(VENV)/.with-lint
 	$(BIN)/mypy
 
 parity: $(PARITY_VENV)/.ready
-	$(PARITY_VENV)/bin/python -m pytest -n $(WORKERS) -m "parity or slow" --ignore=tests/compiler $(TESTS)
+	$(PARITY_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "parity or slow" --ignore=tests/compiler $(TESTS)
 
 slow: $(VENV)/.with-test
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests/compiler
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow tests/compiler
 
 conformance: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python .ci/conformance

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
 import flambeau as torch
 
@@ -23,11 +22,6 @@ UNDO = (types.FunctionType, types.MethodType)  # what a change returns to be cal
 CALLS = 12
 CHANGES = (1, 3, 4, 8)  # before which call the change happens
 MODES = ("now", "default")
-# `make test` changes a step that is in use and waits for programs; `make slow` runs the rest.
-BACKGROUND_IS_SLOW = ("now", pytest.param("default", marks=pytest.mark.slow))
-MOST_CHANGES_ARE_SLOW = tuple(
-    pytest.param(at, marks=[] if at == 4 else pytest.mark.slow) for at in CHANGES
-)
 
 
 @dataclass

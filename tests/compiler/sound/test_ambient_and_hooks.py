@@ -7,7 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 
-from .scenario import BACKGROUND_IS_SLOW, MOST_CHANGES_ARE_SLOW, Scene, compare
+from .scenario import CHANGES, MODES, Scene, compare
 
 
 def training(change, optimizer=torch.optim.SGD, **options):
@@ -117,8 +117,8 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("change_at", MOST_CHANGES_ARE_SLOW)
-@pytest.mark.parametrize("mode", BACKGROUND_IS_SLOW)
+@pytest.mark.parametrize("change_at", CHANGES)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_compiled_step_does_what_its_python_does(name, mode, change_at):
     compare(SCENES[name], mode, change_at)

@@ -18,7 +18,7 @@ import flambeau.nn.functional as F
 from flambeau import nn
 
 from .scenario import Scene, compare
-from .state_scenes import MOSTLY_SLOW, Scenes, put
+from .state_scenes import WHEN, Scenes, put
 
 SCENES = Scenes()
 scene = SCENES.add
@@ -380,7 +380,7 @@ of_layers("a layer that a list of modules gets", lambda net: net.append(nn.Tanh(
           lambda: nn.ModuleList([nn.Linear(3, 3)]))
 
 
-@pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)
+@pytest.mark.parametrize(("mode", "change_at"), WHEN)
 @pytest.mark.parametrize("name", SCENES)
 def test_state_that_a_step_reads(name: str, mode: str, change_at: int) -> None:
     compare(SCENES[name], mode, change_at)

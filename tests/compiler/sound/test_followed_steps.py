@@ -8,11 +8,11 @@ import flambeau as torch
 
 from .followed_scenes import SCENES
 from .script_scenes import SCENES as IDIOMS
-from .scenario import BACKGROUND_IS_SLOW, CHANGES, compare
+from .scenario import CHANGES, MODES, compare
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", BACKGROUND_IS_SLOW)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change_at", CHANGES[1::2])
 @pytest.mark.parametrize("name", SCENES)
 def test_a_followed_step(name, change_at, mode):
@@ -20,7 +20,7 @@ def test_a_followed_step(name, change_at, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", BACKGROUND_IS_SLOW)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_of_training_loops(name, mode):
     compare(IDIOMS[name], mode, CHANGES[2])

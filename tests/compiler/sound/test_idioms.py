@@ -23,7 +23,7 @@ from flambeau import nn
 from .scenario import compare
 from .state_scenes import Scenes
 
-WHEN = (("now", 4), pytest.param("default", 8, marks=pytest.mark.slow))  # mode, call
+WHEN = (("now", 4), ("default", 8))  # mode, and before which call
 SCENES = Scenes()
 scene = SCENES.add
 

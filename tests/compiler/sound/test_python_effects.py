@@ -24,7 +24,7 @@ from flambeau import nn
 
 from .scenario import Scene, compare
 
-WHEN = (("now", 4), pytest.param("default", 8, marks=pytest.mark.slow))
+WHEN = (("now", 4), ("default", 8))
 SCENES: dict[str, Callable[[], Scene]] = {}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 
 from .scenario import compare
-from .state_scenes import MOSTLY_SLOW, Scenes
+from .state_scenes import WHEN, Scenes
 
 SCENES = Scenes()
 scene = SCENES.add
@@ -463,7 +463,7 @@ def an_attribute_that_comes():
     return (lambda: 3.0 if hasattr(options, "on") else 2.0), lambda: setattr(options, "on", 1)
 
 
-@pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)
+@pytest.mark.parametrize(("mode", "change_at"), WHEN)
 @pytest.mark.parametrize("name", SCENES)
 def test_state_that_a_step_reads(name: str, mode: str, change_at: int) -> None:
     compare(SCENES[name], mode, change_at)
