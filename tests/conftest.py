@@ -73,13 +73,16 @@ def _stub_routes():
 def _without_stubs():
     """Public functions without the stubs that they wear once an overriding class or a sparse
     tensor was met."""
-    from flambeau.ops.interception import torch_dispatch, torch_function, window_stubs
+    from flambeau.ops.interception import (
+        code_patching, torch_dispatch, torch_function, window_stubs,
+    )
 
     if os.environ.get("FLAMBEAU_TEST_STUBS"):
         yield
         return
     routes = (torch_function.ROUTES, torch_dispatch.STUBS)
     before = [route.permanent for route in routes]
+    code_patching.restore_stubs()  # of the last followed call
     window_stubs.STUBS.suspend()
     for route in routes:
         route.permanent = False

@@ -358,8 +358,6 @@ class Compiled:
             trace.compute_deferred()
             if changed or plain:  # an optimiser makes state for a parameter, for instance
                 self._restart_recording(variant)
-            elif trace.failure is not None:
-                self._stop(variant, trace.failure, "")
             else:
                 self._stop_at(variant, trace.problems[0], trace)
             return
@@ -625,7 +623,9 @@ class Compiled:
     def _stop_at(self, variant: Variant, problem: tuple[str, str], trace: Trace) -> None:
         """Like `_stop_skipping`; without a line, the next call is watched to find it."""
         proof = trace.proof
-        if problem[1] or proof is not None or variant.seeks_line:
+        if trace.failure is not None:
+            self._stop(variant, trace.failure, "")
+        elif problem[1] or proof is not None or variant.seeks_line:
             known = problem[1] or proof is None or proof.holds
             self._stop_skipping(variant, *(problem if known else proof.why))
         else:
