@@ -106,8 +106,8 @@ def redispatch_function(
     func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
     """Calls `func` past the classes of its arguments, while calls in it go to them."""
-    original = getattr(func, "__wrapped__", func)
-    STATE.skipped = original
+    is_public = func in torch_function.ROUTES.known  # whose `__wrapped__` is below the stub
+    STATE.skipped = func if is_public else getattr(func, "__wrapped__", func)
     try:
         return func(*args, **(kwargs or {}))
     finally:

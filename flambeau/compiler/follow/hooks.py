@@ -17,7 +17,9 @@ from typing import Any
 from ...native.foundation.generated_code import define
 from ...ops.core.dispatch import _stub as _unwritten
 from ...ops.core.dispatch import write_function
-from ...ops.interception.code_patching import ENDS, FOLLOWING_STUB_FILE, STUBS, clone
+from ...ops.interception.code_patching import (
+    ENDS, FOLLOWING_STUB_FILE, STUBS, clone, hide_original, show_original,
+)
 
 
 class _Active:
@@ -111,6 +113,8 @@ class Hook:
             STUBS.pop(id(self.stub), None)
             self.keep()
         self.function.__code__ = self.stub
+        if self.operator is None:
+            show_original(self.function, self.original)
 
     def restore(self) -> None:
         """Puts the function's own code back."""
@@ -118,6 +122,8 @@ class Hook:
         if function.__code__ is not self.stub:
             return
         function.__code__ = self.code
+        if self.operator is None:
+            hide_original(function, self.original)
         if function.__defaults__ is not self.defaults:
             function.__defaults__ = self.defaults
         if function.__kwdefaults__ is not self.kwdefaults:

@@ -61,7 +61,7 @@ def clone(
         function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
     )
-    result.__kwdefaults__ = function.__kwdefaults__
+    result.__kwdefaults__, result.__annotations__ = function.__kwdefaults__, function.__annotations__
     result.__dict__.update(function.__dict__)
     return result
 
@@ -92,22 +92,26 @@ def is_anything_swapped() -> bool:
 
 def own_code(function: types.FunctionType) -> types.CodeType:
     """The code that a function has when nothing is swapped."""
-    hook = STUBS.get(id(function.__code__))
-    if hook is not None:
-        code: types.CodeType = hook.code
-        return code
+    owner = _owner(function)
+    code: types.CodeType = function.__code__ if owner is None else owner.code
+    return code
+
+
+def _owner(function: types.FunctionType) -> Any:
+    """What has a function's own code in keeping: its first swap, below the stub of a followed
+    call, or that stub."""
     layers = _layers.get(function)
-    return layers[0].code if layers else function.__code__
+    return layers[0] if layers else STUBS.get(id(function.__code__))
 
 
 def own_function(function: types.FunctionType) -> types.FunctionType:
     """The function without its stubs: the same one if it has none."""
-    owner = STUBS.get(id(function.__code__)) or next(iter(_layers.get(function, ())), None)
+    owner = _owner(function)
     if owner is None:
         return function
     result = clone(function)
     result.__code__, result.__defaults__ = owner.code, owner.defaults
-    result.__kwdefaults__, result.__annotations__ = owner.kwdefaults, function.__annotations__
+    result.__kwdefaults__ = owner.kwdefaults
     result.__module__, result.__qualname__ = function.__module__, function.__qualname__
     return result
 
@@ -115,10 +119,31 @@ def own_function(function: types.FunctionType) -> types.FunctionType:
 Stubs.take_off = staticmethod(own_function)
 
 
+def show_original(function: types.FunctionType, original: types.FunctionType) -> None:
+    """Has `inspect` see the original's signature and source behind a stub.
+
+    The `__wrapped__` of an operator stays: it lists the operator's block.
+    """
+    if isinstance(vars(function).get("__wrapped__"), types.FunctionType | None):
+        function.__wrapped__ = original  # type: ignore[attr-defined]
+
+
+def hide_original(function: types.FunctionType, original: types.FunctionType) -> None:
+    """Ends `show_original`: shows what the original itself wraps."""
+    if vars(function).get("__wrapped__") is not original:
+        return
+    below = vars(original).get("__wrapped__")
+    if below is None:
+        del function.__wrapped__  # type: ignore[attr-defined]
+    else:
+        function.__wrapped__ = below  # type: ignore[attr-defined]
+
+
 class Swap:
     """One function that is swapped from `start` on, until `restore`."""
 
-    __slots__ = ("check", "code", "defaults", "function", "kwdefaults", "record", "recorder")
+    __slots__ = ("check", "code", "defaults", "function", "kwdefaults", "original", "record",
+                 "recorder")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
         if STUBS:
@@ -127,7 +152,7 @@ class Swap:
         self.function, self.recorder = function, recorder
         self.check: Callable[[tuple, dict], Callable | None] | None = None
         self.keep()
-        self.record: Callable = functools.partial(recorder, clone(function))
+        self.wrap(clone(function))
 
     def start(self) -> None:
         """Gives the function the code of a stub; once more does nothing."""
@@ -140,7 +165,7 @@ class Swap:
             # written meanwhile.
             if layers or self.function.__code__ is not self.code:
                 self.keep()
-                self.record = functools.partial(self.recorder, clone(self.function))
+                self.wrap(clone(self.function))
             layers.append(self)
         if layers[-1] is self:
             self._wear()
@@ -150,12 +175,18 @@ class Swap:
         """Whether the swap is between `start` and `restore`."""
         return self in _layers.get(self.function, ())
 
+    def wrap(self, original: types.FunctionType) -> None:
+        """Has the recorder called with `original`, what lies below this swap."""
+        self.original = original
+        self.record: Callable = functools.partial(self.recorder, original)
+
     def _wear(self) -> None:
         function = self.function
         free = len(function.__code__.co_freevars)
         function.__kwdefaults__ = {"_record": self.record, "_check": self.check}
         function.__defaults__ = None
         function.__code__ = _stub(free, self.check is not None, self.code.co_name)
+        show_original(function, self.original)
 
     def keep(self) -> None:
         """Remembers the function's present code as its own."""
@@ -175,9 +206,10 @@ class Swap:
         restore_stub(function)
         function.__code__, function.__defaults__ = self.code, self.defaults
         function.__kwdefaults__ = self.kwdefaults
+        hide_original(function, self.original)
         for swap in layers[layers.index(self) + 1 :]:
             swap.keep()
-            swap.record = functools.partial(swap.recorder, clone(function))
+            swap.wrap(clone(function))
             swap._wear()
         layers.remove(self)
         if not layers:

@@ -216,7 +216,6 @@ class _Routes:
         for function, how in known.items():
             if self.known.get(function) != how:
                 swap = self.swaps[function] = swap_of(function, _router(*how))
-                show_original(swap)
         for function in INTERNAL:
             if function not in self.swaps:
                 self.swaps[function] = swap_of(function, _internal)
@@ -234,13 +233,6 @@ class _Routes:
     def restore(self) -> None:
         """Ends a suspension."""
         self.update()
-
-
-def show_original(swap: Swap) -> None:
-    """Tools see the function's own source and signature behind the stub."""
-    record = swap.record
-    if isinstance(record, functools.partial):
-        swap.function.__dict__.setdefault("__wrapped__", record.args[0])
 
 
 ROUTES = _Routes()

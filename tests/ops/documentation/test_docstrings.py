@@ -177,6 +177,5 @@ def test_a_stub_hides_nothing_from_the_docstring(function: types.FunctionType) -
     swap.start()
     try:
         assert compose(Stubs.take_off(function), "Own text.", ["torch.name"]) == before
-        assert compose(function, "Own text.", ["torch.name"]) != before or function is torch.exp
     finally:
         swap.restore()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.follow.hooks import Hook
+from flambeau.ops.interception import code_patching
 from flambeau.ops.interception.code_patching import is_anything_swapped, swap_of
 
 
@@ -42,3 +46,32 @@ def test_each_swap_that_is_on_is_called(function, order):
         for swap in swaps.values():
             swap.restore()
     assert not is_anything_swapped()
+
+
+@pytest.mark.parametrize("function", [torch.zeros, torch.Tensor.cpu, torch.add])
+@pytest.mark.parametrize("order", ["abAB", "abBA", "faAF", "afFA", "afAF"])
+def test_signature_and_docstring_show_through_stubs(function, order):
+    """`f` stands for the stub of a followed call, which lies above every swap."""
+    def record(original, args, kwargs):
+        return original(*args, **kwargs)
+
+    code_patching.restore_stubs()
+    if function in code_patching._layers:
+        pytest.skip("something else wears stubs in this process")
+    signature, own = inspect.signature(function), code_patching.own_code(function)
+    source = inspect.getsource(function)
+    stubs = {name: swap_of(function, record) for name in "ab"}
+    hook = Hook(function, record, record)
+    act = {"a": stubs["a"].start, "A": stubs["a"].restore, "b": stubs["b"].start,
+           "B": stubs["b"].restore, "f": hook.install, "F": hook.restore}
+    try:
+        for step in order:
+            act[step]()
+            assert inspect.signature(function) == signature
+            assert inspect.getsource(function) == source
+            assert code_patching.own_code(function) is own
+            assert code_patching.own_function(function).__code__ is own
+    finally:
+        for step in "FAB":
+            act[step]()
+    assert function.__code__ is own and inspect.signature(function) == signature
