@@ -61,7 +61,8 @@ def clone(
         function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
     )
-    result.__kwdefaults__, result.__annotations__ = function.__kwdefaults__, function.__annotations__
+    result.__kwdefaults__ = function.__kwdefaults__
+    result.__annotations__ = function.__annotations__
     result.__dict__.update(function.__dict__)
     return result
 

@@ -7,7 +7,6 @@ method wears a stub that looks for one. A program without either pays nothing.
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
@@ -215,7 +214,7 @@ class _Routes:
         known = public_functions()
         for function, how in known.items():
             if self.known.get(function) != how:
-                swap = self.swaps[function] = swap_of(function, _router(*how))
+                self.swaps[function] = swap_of(function, _router(*how))
         for function in INTERNAL:
             if function not in self.swaps:
                 self.swaps[function] = swap_of(function, _internal)
