@@ -120,7 +120,7 @@ def own_function(function: types.FunctionType) -> types.FunctionType:
 Stubs.take_off = staticmethod(own_function)
 
 
-def show_original(function: types.FunctionType, original: types.FunctionType) -> None:
+def show_original(function: types.FunctionType, original: Callable) -> None:
     """Has `inspect` see the original's signature and source behind a stub.
 
     The `__wrapped__` of an operator stays: it lists the operator's block.
@@ -129,7 +129,7 @@ def show_original(function: types.FunctionType, original: types.FunctionType) ->
         function.__wrapped__ = original  # type: ignore[attr-defined]
 
 
-def hide_original(function: types.FunctionType, original: types.FunctionType) -> None:
+def hide_original(function: types.FunctionType, original: Callable) -> None:
     """Ends `show_original`: shows what the original itself wraps."""
     if vars(function).get("__wrapped__") is not original:
         return
