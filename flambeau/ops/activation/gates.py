@@ -88,7 +88,7 @@ def _(g, input, gate):
     return sigmoid_backward(g * input, gate.sigmoid())
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def glu(input, dim=-1):
     """Gated linear unit: the first half along `dim` times the sigmoid of the second.
 
@@ -139,7 +139,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     return _rrelu(input, lower, upper, training)
 
 
-@composite(expose=("nn.functional", "torch"))
+@composite(expose=("nn.functional", "torch"), explains=True)
 def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
     """`rrelu` in place."""
     return overwrite(input, "rrelu_", _rrelu, lower, upper, training, generator)

@@ -321,7 +321,7 @@ _functional("softmin", softmax, -1, """Softmax of -input.
     """)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """Samples of Gumbel's softmax: softmax((logits + noise) / tau).
 

@@ -106,7 +106,7 @@ def _(g, input):
     return g * (-input).sigmoid()
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def softsign(input):
     """input / (1 + |input|).
 
@@ -116,7 +116,7 @@ def softsign(input):
     return input / (input.abs() + 1)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def tanhshrink(input):
     """input - tanh(input).
 

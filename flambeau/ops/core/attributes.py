@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.tensor import Tensor
+from .errors import explaining, not_a_tensor
 from .registry import answers_from_values, publish
 
 
@@ -14,7 +15,10 @@ def is_complex(input: Tensor) -> bool:
     >>> torch.is_complex(torch.tensor([1j]))
     True
     """
-    return input.is_complex()
+    try:
+        return input.is_complex()
+    except AttributeError as error:
+        raise not_a_tensor(error, "is_complex", is_complex, (input,)) from None
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -23,7 +27,10 @@ def is_floating_point(input: Tensor) -> bool:
     >>> torch.is_floating_point(torch.tensor([1]))
     False
     """
-    return input.is_floating_point()
+    try:
+        return input.is_floating_point()
+    except AttributeError as error:
+        raise not_a_tensor(error, "is_floating_point", is_floating_point, (input,)) from None
 
 
 def is_signed(input: Tensor) -> bool:
@@ -99,7 +106,10 @@ def numel(input: Tensor) -> int:
     >>> torch.numel(torch.zeros(2, 3))
     6
     """
-    return input.numel()
+    try:
+        return input.numel()
+    except AttributeError as error:
+        raise not_a_tensor(error, "numel", numel, (input,)) from None
 
 
 def get_device(input: Tensor) -> int:
@@ -117,7 +127,10 @@ def detach(input: Tensor) -> Tensor:
     >>> torch.detach(torch.tensor([1.], requires_grad=True) * 2)
     tensor([2.])
     """
-    return input.detach()
+    try:
+        return input.detach()
+    except AttributeError as error:
+        raise not_a_tensor(error, "detach", detach, (input,)) from None
 
 
 def detach_(input: Tensor) -> Tensor:
@@ -189,14 +202,18 @@ def _nothing(self: Tensor) -> None:
 
 
 def _publish() -> None:
-    functions: list[Any] = [
-        is_complex, is_floating_point, is_signed, is_conj, is_neg, is_inference, is_distributed,
-        is_nonzero, is_same_size, numel, get_device, detach, detach_,
-    ]
+    spaces = ("torch", "Tensor")
+    functions: list[Any] = [is_complex, is_floating_point, numel, detach]
     for function in functions:
         publish(function, (function.__name__,), ("torch",))
-    for function in (is_nonzero, is_same_size, is_distributed, dim_order, dense_dim, sparse_dim,
-                     to_dense):
+    functions = [is_signed, is_conj, is_neg, is_inference, get_device, detach_]
+    for function in functions:
+        publish(explaining(function.__name__, function), (function.__name__,), ("torch",))
+    functions = [is_nonzero, is_same_size, is_distributed]
+    for function in functions:
+        publish(explaining(function.__name__, function), (function.__name__,), spaces)
+    functions = [dim_order, dense_dim, sparse_dim, to_dense]
+    for function in functions:
         publish(function, (function.__name__,), ("Tensor",))
 
 

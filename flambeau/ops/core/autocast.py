@@ -15,6 +15,7 @@ from typing import Any
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATING, dtype
 from ...tensor.tensor import Tensor
+from .errors import not_a_tensor
 
 
 class Policy(Enum):
@@ -92,13 +93,21 @@ def _cast(value: Any, target: dtype) -> Any:
     return value
 
 
-def autocasting(function: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
-    """A composite operator that casts its inputs in an autocast region, and runs outside of it."""
+def autocasting(
+    name: str, function: Callable[..., Any], policy: Policy
+) -> Callable[..., Any]:
+    """A composite operator that casts its inputs in an autocast region, and runs outside of it.
+
+    An argument that is no tensor raises PyTorch's TypeError, as `explaining` has it.
+    """
 
     @functools.wraps(function)
     def cast_first(*args: Any, **kwargs: Any) -> Any:
         if not AUTOCAST.count or not STATE.enabled:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except AttributeError as error:
+                raise not_a_tensor(error, name, function, args, kwargs) from None
         args = cast_inputs(policy, args)
         values = cast_inputs(policy, kwargs.values())
         STATE.enabled = False

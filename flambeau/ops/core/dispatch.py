@@ -22,7 +22,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import check_sequence, MISSING, Overriding, explain
+from .errors import MISSING, Overriding, check_sequence, explain, explaining, not_a_tensor
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
@@ -41,10 +41,13 @@ def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         policy = POLICIES.get(operator.name)
-        body = _numpy_named(operator.body) if operator.numpy_names else operator.body
+        shown = _name_in_errors(operator)
+        body = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
-        return body if policy is None else autocasting(body, policy)
+        if policy is not None:
+            return autocasting(shown, body, policy)
+        return explaining(shown, body) if operator.explains else body
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -61,6 +64,13 @@ def build(operator: Operator) -> Callable:
         names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
         publish(twin, names, spaces)
     return _name(function, operator)
+
+
+def _name_in_errors(operator: Operator) -> str:
+    """PyTorch's name of a composite in its errors: that of linalg's norm is linalg_norm."""
+    name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
+    return f"{home}_{name}" if home in ("linalg", "fft", "special") \
+        and not name.startswith(home) else name
 
 
 def _name(function: Any, operator: Operator) -> Any:
@@ -346,7 +356,7 @@ def _strip_old_names(body: Callable) -> inspect.Signature:
 _ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 
 
-def _numpy_named(body: Callable) -> Callable:
+def _numpy_named(name: str, body: Callable) -> Callable:
     """A composite that takes its parameters by NumPy's names too."""
     known = inspect.signature(body).parameters
     aliases = [(name, alias) for name, alias in _ALIASES.items() if name in known]
@@ -356,10 +366,13 @@ def _numpy_named(body: Callable) -> Callable:
         if kwargs:
             if kwargs.get("dtype").__class__ is type:
                 kwargs["dtype"] = as_dtype(kwargs["dtype"])
-            for name, alias in aliases:
-                if alias in kwargs and name not in kwargs:
-                    kwargs[name] = kwargs.pop(alias)
-        return body(*args, **kwargs)
+            for parameter, alias in aliases:
+                if alias in kwargs and parameter not in kwargs:
+                    kwargs[parameter] = kwargs.pop(alias)
+        try:
+            return body(*args, **kwargs)
+        except AttributeError as error:
+            raise not_a_tensor(error, name, body, args, kwargs) from None
 
     return function
 

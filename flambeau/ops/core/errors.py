@@ -3,6 +3,8 @@ operator's name and its arguments' shapes and dtypes."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
 # Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
+_NO_NAMES: dict[str, Any] = {}
 
 
 class Overriding:
@@ -42,7 +45,7 @@ class RefusedValue(ValueError):
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
     """The exception to raise for `error`, which `operator` met on `args`."""
     if isinstance(error, AttributeError):
-        wrong = _not_a_tensor(operator, args)
+        wrong = _refused_argument(operator, args)
         if wrong is not None:
             return wrong
     if error.__class__ is RefusedValue:
@@ -74,7 +77,7 @@ def check_sequence(operator: Operator, position: int, value: Any) -> None:
         )
 
 
-def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
+def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
     for i in operator.tensor_positions:
         value = args[i] if i < len(args) else None
         note = str(operator.parameters[i].annotation)
@@ -93,6 +96,52 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
                 f"(position {i + 1}) must be Tensor, not {type(value).__name__}"
             )
     return None
+
+
+def explaining(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A composite that raises PyTorch's TypeError where an argument is no tensor.
+
+    It checks nothing before: the wrapper costs 0.1 us. A composite that would notice calls
+    `not_a_tensor` in its body instead, which costs nothing until something fails.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AttributeError as error:
+            raise not_a_tensor(error, name, function, args, kwargs) from None
+
+    return call
+
+
+def not_a_tensor(
+    error: AttributeError, name: str, function: Callable[..., Any], args: tuple = (),
+    kwargs: dict[str, Any] = _NO_NAMES,
+) -> Exception:
+    """PyTorch's TypeError for the argument that lacks a tensor's attribute; else the error itself.
+
+    The object that the error names tells which argument it was.
+    """
+    if isinstance(error.obj, Tensor):
+        return error
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError:
+        return error
+    kind = type(error.obj).__name__
+    for i, (parameter, value) in enumerate(bound.items()):
+        if value is error.obj:
+            place = "" if parameter in kwargs else f" (position {i + 1})"
+            shown = "input" if i == 0 and parameter == "self" else parameter
+            return TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not {kind}")
+        if isinstance(value, (list, tuple)):
+            for k, element in enumerate(value):
+                if element is error.obj:
+                    return TypeError(
+                        f"expected Tensor as element {k} in argument {i}, but got {kind}"
+                    )
+    return error
 
 
 def _explain_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:

@@ -21,6 +21,7 @@ from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import own_text
 from . import source_listing
+from .errors import not_a_tensor
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import LARGE, large_with
@@ -41,25 +42,28 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if direct and not kwargs and _at_once(operator, direct, kinds, self, args):
-            bump(self)
-            return self
-        recorded = MODE.grad and (
-            check_writable(self, name_) or _requires(args)
-            or (kwargs and _requires(kwargs.values()))
-        )
-        if old_ordered and len(args) > 2:
-            return in_order(twin, name_, (self, *args), kwargs)
-        if recorded and operator.differentiable:
+        try:
+            if direct and not kwargs and _at_once(operator, direct, kinds, self, args):
+                bump(self)
+                return self
+            recorded = MODE.grad and (
+                check_writable(self, name_) or _requires(args)
+                or (kwargs and _requires(kwargs.values()))
+            )
+            if old_ordered and len(args) > 2:
+                return in_order(twin, name_, (self, *args), kwargs)
+            if recorded and operator.differentiable:
+                if pointwise:
+                    check_operands(self._array, args)
+                return _record(operator, function, self, args, kwargs)
+            array = self._array
             if pointwise:
-                check_operands(self._array, args)
-            return _record(operator, function, self, args, kwargs)
-        array = self._array
-        if pointwise:
-            check_operands(array, args)
-        if array.size <= LARGE or not _by_kernel(operator, array, args, kwargs):
-            write(self, function(self, *args, **kwargs)._array, name)
-        bump(self)
+                check_operands(array, args)
+            if array.size <= LARGE or not _by_kernel(operator, array, args, kwargs):
+                write(self, function(self, *args, **kwargs)._array, name)
+            bump(self)
+        except AttributeError as error:
+            raise not_a_tensor(error, name_, twin, (self, *args), kwargs) from None
         return self
 
     functools.update_wrapper(twin, body, assigned=("__module__",), updated=())

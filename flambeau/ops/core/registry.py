@@ -77,6 +77,8 @@ class Operator:
         self.second_order: bool = options.pop("second_order", True)
         # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
         self.numpy_names: bool = options.pop("numpy_names", False)
+        # A composite that reads its arguments' attributes: it wears what explains a missing one.
+        self.explains: bool = options.pop("explains", False)
         # Parameters whose memory the body writes to.
         self.writes: tuple[str, ...] = options.pop("writes", ())
         # The parameter that holds labels: classes along the first input's second axis, or its only

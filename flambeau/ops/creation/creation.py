@@ -22,6 +22,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, fills, new_memory
 from ..core.scalar_conversion import convert_scalar, fits
+from ..core.errors import not_a_tensor
 from ..core.number_cache import number
 from ..core.registry import PUBLIC, publish
 from ..native.row_copies import fill
@@ -545,7 +546,10 @@ def _like(name: str, value: Any) -> Callable:
     ) -> Tensor:
         # Zeros of the system's need no writing, and no memory before they are used.
         clear = value == 0 and memory_format is None
-        array = like_array(input, dtype, memory_format, device, clear)
+        try:
+            array = like_array(input, dtype, memory_format, device, clear)
+        except AttributeError as error:
+            raise not_a_tensor(error, name, function, (input,)) from None
         if value is None:
             if fills() and array.__class__ is not MetaArray:
                 fill_new(array)
@@ -580,7 +584,10 @@ def full_like(
     >>> torch.full_like(torch.zeros(2, dtype=torch.int64), 7)
     tensor([7, 7])
     """
-    array = like_array(input, dtype, memory_format, device)
+    try:
+        array = like_array(input, dtype, memory_format, device)
+    except AttributeError as error:
+        raise not_a_tensor(error, "full_like", full_like, (input, fill_value)) from None
     if array.__class__ is not MetaArray:
         fill(array, convert_scalar(_number(fill_value), array.dtype))
     result = wrap(array)

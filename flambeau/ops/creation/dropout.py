@@ -17,6 +17,7 @@ from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
+from ..core.errors import explaining
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 
@@ -94,6 +95,7 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
         return make(input, p, train, channels, True)
 
     for result, ending, note in ((function, "", ""), (twin, "_", ", in place")):
+        result = explaining(name + ending, result)
         result.__name__ = result.__qualname__ = name + ending
         result.__doc__ = f"""{doc}{note}.
 
@@ -270,7 +272,7 @@ for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, drop
     publish(_function, (_function.__name__,), ("nn.functional",))
 
 
-@composite(expose=("aten",))
+@composite(expose=("aten",), explains=True)
 def native_dropout_backward(grad_output, mask, scale):
     """The cotangent of native_dropout's input: what the mask let pass, scaled.
 

@@ -325,7 +325,7 @@ def _declare(
     >>> y.dtype, torch.allclose(y, torch.tensor({y}, dtype=y.dtype))
     (torch.{"float32" if compute is _half_transformed else "complex64"}, True)
     """
-        publish(composite(expose=())(function), (name + ending,), ("fft",))
+        publish(composite(expose=(), explains=True)(function), (name + ending,), ("fft",))
 
 
 for _name, _kind in _KINDS.items():
@@ -376,7 +376,7 @@ def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:
     return x.roll([n // 2 if sign > 0 else (n + 1) // 2 for n in lengths], axes)
 
 
-@composite(expose=("fft",))
+@composite(expose=("fft",), explains=True)
 def fftshift(input, dim=None):
     """The terms of a transform in the order of their frequencies, zero in the middle.
 
@@ -386,7 +386,7 @@ def fftshift(input, dim=None):
     return _shifts(input, dim, 1)
 
 
-@composite(expose=("fft",))
+@composite(expose=("fft",), explains=True)
 def ifftshift(input, dim=None):
     """The inverse of fftshift.
 

@@ -127,7 +127,7 @@ def _spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Ten
     return transform(frames, (2,), scale, True)
 
 
-@composite()
+@composite(explains=True)
 def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
           normalized=False, onesided=None, length=None, return_complex=False):
     """The signal of which stft made the frames' transforms `input`.

@@ -156,7 +156,7 @@ def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse
 publish(_embedding, ("embedding",), ("torch",))
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def embedding_renorm_(input, indices, max_norm, norm_type):
     """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
 
@@ -210,7 +210,7 @@ def embedding(
     return look_up(weight, input, padding_idx, scale_grad_by_freq)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def one_hot(tensor, num_classes=-1):
     """int64 vectors with a 1 at each class index: (*tensor.shape, num_classes).
 

@@ -213,7 +213,7 @@ def _(gg, which):
     return gg.gather(0, which.clamp(min=0)).masked_fill(which < 0, 0)
 
 
-@composite(name="torch.embedding_bag", expose=())
+@composite(name="torch.embedding_bag", expose=(), explains=True)
 def _native(
     weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,
@@ -263,7 +263,7 @@ def _reduce(
 publish(_native, ("embedding_bag",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
     sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,

@@ -283,7 +283,7 @@ def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
     return wrap(np.asarray(value).astype(input._array.dtype))
 
 
-@composite()
+@composite(explains=True)
 def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis.
 
@@ -526,7 +526,7 @@ def _(g, index, source_shape):
     return g.take(index).reshape(source_shape)
 
 
-@composite()
+@composite(explains=True)
 def take_along_dim(input, indices, dim=None, *, out=None):
     """The elements at the indices along an axis, other axes broadcast.
 

@@ -238,7 +238,7 @@ def _(g, dim, index):
     return g.index_select(dim, once).sum()
 
 
-@composite()
+@composite(explains=True)
 def index_fill(input, dim, index, value):
     """A copy with one value in the slices at some indices of an axis.
 

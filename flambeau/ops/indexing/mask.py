@@ -187,7 +187,7 @@ def _(g, mask, source_shape):
     return result.reshape(source_shape)
 
 
-@composite()
+@composite(explains=True)
 def masked_scatter(input, mask, source):
     """The tensor with elements of `source`, in order, where the mask holds.
 

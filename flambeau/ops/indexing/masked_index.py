@@ -17,7 +17,7 @@ def _within(input: Tensor, indices: Any) -> tuple:
     return tuple(result)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def _unsafe_masked_index(input, mask, indices, fill):
     """input[indices] where the mask holds, `fill` elsewhere.
 
@@ -30,7 +30,7 @@ def _unsafe_masked_index(input, mask, indices, fill):
     return input[_within(input, indices)].masked_fill(mask.logical_not(), fill)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
     """A copy of the input with values added at the indices where the mask holds.
 

@@ -6,7 +6,7 @@ from ..core.registry import composite
 from ..view.join import cat, stack
 
 
-@composite(expose=("nn.functional",), aliases=("_grouped_mm",))
+@composite(expose=("nn.functional",), aliases=("_grouped_mm",), explains=True)
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     """Products of groups of rows, or of columns: the experts of a mixture, each with its part.
 

@@ -26,7 +26,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     return Q
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def svd_lowrank(A, q=6, niter=2, M=None):
     """U, S and V with A - M near U diag(S) V^H, of q singular values.
 
@@ -43,7 +43,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     return (V, S, U) if wide else (U, S, V)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def pca_lowrank(A, q=None, center=True, niter=2):
     """U, S and V of the rows of A less their mean: V holds the q principal directions.
 
@@ -66,7 +66,7 @@ def pca_lowrank(A, q=None, center=True, niter=2):
     return svd_lowrank(A, q, niter)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None,
            method=None, tracker=None, ortho_iparams=None, ortho_fparams=None,
            ortho_bparams=None):

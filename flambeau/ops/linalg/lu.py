@@ -203,7 +203,7 @@ def lu_legacy(A, pivot=True, get_infos=False, out=None):
     return result if out is None else write_out(_lu_factor_ex.operator, result, tuple(out))
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):
     """P, L and U of what lu_factor gave; empty tensors for those not asked for.
 
@@ -398,7 +398,7 @@ def slogdet_legacy(input, *, out=None):
     return result if out is None else write_out(slogdet.operator, result, out)
 
 
-@composite()
+@composite(explains=True)
 def logdet(input):
     """Logarithms of determinants; nan for negative ones.
 

@@ -9,6 +9,7 @@ from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST
+from ..core.errors import not_a_tensor
 from ..native.matmul import WORTH, large_product
 from ..core.registry import Array, composite, opaque
 from ..native.rows import LARGE, sum_of, times_vector
@@ -171,10 +172,12 @@ def mm(input, mat2, *, out_dtype=None, out=None):
     tensor([[21],
             [43]])
     """
-    if input._array.ndim != 2:
-        raise RuntimeError("self must be a matrix")
-    if mat2._array.ndim != 2:
-        raise RuntimeError("mat2 must be a matrix")
+    try:
+        ranks = input._array.ndim, mat2._array.ndim
+    except AttributeError as error:
+        raise not_a_tensor(error, "mm", mm, (input, mat2)) from None
+    if ranks != (2, 2):
+        raise RuntimeError(f"{'self' if ranks[0] != 2 else 'mat2'} must be a matrix")
     return matmul(input, mat2, out=out)
 
 
@@ -192,10 +195,12 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
     >>> torch.bmm(torch.ones(3, 2, 4), torch.ones(3, 4, 5)).shape
     torch.Size([3, 2, 5])
     """
-    if input._array.ndim != 3 or mat2._array.ndim != 3:
-        raise RuntimeError("batch1 must be a 3D tensor" if input._array.ndim != 3
-                           else "batch2 must be a 3D tensor")
-    a, b = input._array.shape, mat2._array.shape
+    try:
+        a, b = input._array.shape, mat2._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "bmm", bmm, (input, mat2)) from None
+    if len(a) != 3 or len(b) != 3:
+        raise RuntimeError(f"batch{1 if len(a) != 3 else 2} must be a 3D tensor")
     if a[0] != b[0] or a[2] != b[1]:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
@@ -273,7 +278,7 @@ def _reflect_matmul(self: Tensor, other: Tensor) -> Tensor:
 Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflect_matmul
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def _int_mm(input, mat2, *, out=None):
     """Product of two int8 or uint8 matrices, in int32.
 

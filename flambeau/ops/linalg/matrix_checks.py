@@ -56,7 +56,7 @@ def linalg_function(*also: str) -> Callable[[Callable], Any]:
     def decorate(body: Callable) -> Any:
         name = body.__name__
         body.__name__ = body.__qualname__ = f"linalg_{name}"
-        result = composite(expose=())(body)
+        result = composite(expose=(), explains=True)(body)
         publish(result, (name,), ("linalg",))
         if also:
             publish(result, also, ("torch", "Tensor"))

@@ -211,7 +211,7 @@ def multi_dot(tensors, *, out=None):
     return _out(y.squeeze(0) if row else y, out)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def chain_matmul(*matrices, out=None):
     """The product of many matrices: the older name of linalg.multi_dot.
 
@@ -331,7 +331,7 @@ def vander(x, N=None):
     return y if kind is None else y.to(kind)
 
 
-@composite(name="vander", expose=("torch",))
+@composite(name="vander", expose=("torch",), explains=True)
 def vander_legacy(x, N=None, increasing=False):
     """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`.
 

@@ -250,7 +250,7 @@ def addbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
     return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
 
 
-@composite()
+@composite(explains=True)
 def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * outer(vec1, vec2).
 
@@ -311,7 +311,7 @@ def outer(input, vec2, *, out=None):
     return y if out is None else write_out(addmm.operator, y, out)
 
 
-@composite()
+@composite(explains=True)
 def inner(input, other, *, out=None):
     """Sums of products over the last axes of both; of a number, the product.
 
@@ -383,7 +383,7 @@ def _axes_to_contract(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[
             [canonical_dim(d, b._array.ndim) for d in second])
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def tensordot(a, b, dims=2, out=None):
     """Sums of products over `dims`: the last n axes of a and first n of b, or two lists of axes.
 
@@ -417,7 +417,7 @@ def tensordot(a, b, dims=2, out=None):
     return result if out is None else write_out(addmm.operator, result, out)
 
 
-@composite()
+@composite(explains=True)
 def kron(input, other, *, out=None):
     """The Kronecker product: each element of input times the whole of other, side by side.
 

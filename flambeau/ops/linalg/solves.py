@@ -295,7 +295,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
     return _solve_triangular(A, B, upper, left, unitriangular, out=out)
 
 
-@composite()
+@composite(explains=True)
 def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
     """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular.
 

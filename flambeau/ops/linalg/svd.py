@@ -148,7 +148,7 @@ def svdvals(A, *, driver=None, out=None):
 _LEGACY = return_type("svd", "U", "S", "V")
 
 
-@composite(name="svd")
+@composite(name="svd", explains=True)
 def svd_legacy(input, some=True, compute_uv=True, *, out=None):
     """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`.
 

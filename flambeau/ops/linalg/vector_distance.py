@@ -30,7 +30,7 @@ def _kept_above(x: Tensor, least: float) -> Tensor:
     return x if bool((low >= least).all()) else x + (low.clamp(min=least) - low)
 
 
-@composite(expose=("torch", "nn.functional"))
+@composite(expose=("torch", "nn.functional"), explains=True)
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Cosine of the angle between vectors along `dim`; norms are kept above `eps`.
 
@@ -47,7 +47,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
 
 
-@composite(expose=("torch", "nn.functional"))
+@composite(expose=("torch", "nn.functional"), explains=True)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """Norm of x1 - x2 + eps along the last axis.
 
@@ -58,7 +58,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
-@composite(expose=("torch", "nn.functional"))
+@composite(expose=("torch", "nn.functional"), explains=True)
 @shape_only
 def pdist(input, p=2.0):
     """Distances between all pairs of a matrix's rows, those of the first row first.
@@ -81,7 +81,7 @@ def pdist(input, p=2.0):
     return (input.index_select(0, first) - input.index_select(0, second)).norm(p, 1)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def normalize(input, p=2.0, dim=1, eps=1e-12, out: Any = None):
     """input divided by its norm along `dim`, which is kept above `eps`.
 

@@ -65,7 +65,7 @@ def _(g, input, other_shape, dim):
 publish(linalg_cross, ("cross",), ("linalg",))
 
 
-@composite()
+@composite(explains=True)
 def cross(input, other, dim=None, *, out=None):
     """The cross products along `dim`, by default the first axis of length 3.
 
@@ -211,7 +211,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 # ----------------------------------------------------------------------------------- renorm
 
 
-@composite()
+@composite(explains=True)
 def renorm(input, p, dim, maxnorm, *, out=None):
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
 
@@ -237,7 +237,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
     return y if out is None else write_out(_cdist.operator, y, out)
 
 
-@composite(expose=("Tensor",))
+@composite(expose=("Tensor",), explains=True)
 def renorm_(self, p, dim, maxnorm):
     """Scales slices down to a norm of maxnorm, in place.
 

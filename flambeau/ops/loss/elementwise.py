@@ -380,7 +380,7 @@ def _variance_of(input: Tensor, var: Any) -> Tensor:
     raise ValueError("var is of incorrect size")
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """Negative log likelihood of targets under normal distributions N(input, var).
 
@@ -446,7 +446,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return _soft_margin(input, target, reduction_number(reduction, size_average, reduce))
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):
     """Binary cross entropy with logits, averaged over the classes along the last axis.

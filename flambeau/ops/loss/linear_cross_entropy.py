@@ -43,7 +43,7 @@ def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return y.reshape(-1, *weight.shape[:-1])  # (batch, classes, positions...)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
     ignore_index=None, label_smoothing=0.0, options: Any = None,

@@ -245,7 +245,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     return _torch_triplet(anchor, positive, negative, margin, p, eps, swap, number)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function: Any = None, margin=1.0, swap=False,
     reduction="mean",

@@ -188,7 +188,7 @@ def batch(input, running_mean, running_var, weight, bias, training, momentum, ep
     return y, mean, rstd
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
                momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each channel of (n, c, ...), times weight plus bias.
@@ -229,7 +229,7 @@ def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, 
 publish(_torch_batch_norm, ("batch_norm",), ("torch",))
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """batch_norm, and the mean and 1 / deviation used in training (empty otherwise).
 

@@ -130,7 +130,7 @@ def _group(input: Tensor, groups: int, weight: Any, bias: Any, eps: float) -> tu
     return _group_norm(input, weight, bias, mean, rstd, groups, eps), mean, rstd
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each group of channels of each image.
 
@@ -178,7 +178,7 @@ def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn
 publish(_torch_group_norm, ("group_norm",), ("torch",))
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """group_norm, and the mean and 1 / deviation of each group, (N, group).
 
@@ -193,7 +193,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     return y, mean, rstd
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
                   use_input_stats=True, momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).

@@ -208,7 +208,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     return y.to(input.dtype) if y.dtype is not input.dtype else y
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta.
 

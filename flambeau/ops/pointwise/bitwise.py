@@ -92,7 +92,7 @@ def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
     return np.right_shift(input, other)
 
 
-@composite(name="__invert__", expose=("Tensor",))
+@composite(name="__invert__", expose=("Tensor",), explains=True)
 def _invert(self):
     """The other bits, ~self; TypeError for tensors that are not integers or bools.
 

@@ -170,7 +170,7 @@ def _(g, other, y):
     return g * (other / y)
 
 
-@composite()
+@composite(explains=True)
 def dist(input, other, p=2):
     """The p-norm of input - other.
 

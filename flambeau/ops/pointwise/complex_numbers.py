@@ -53,7 +53,7 @@ def _(g):
     return complex(zeros_like(g), g)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def real(input):
     """The real parts, as a view; a real tensor itself.
 
@@ -63,7 +63,7 @@ def real(input):
     return real_part(input) if input.is_complex() else input
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def imag(input):
     """The imaginary parts, as a view; RuntimeError for real tensors.
 
@@ -179,7 +179,7 @@ def resolve_neg(input):
     return input
 
 
-@composite()
+@composite(explains=True)
 def conj(input):
     """The conjugate, computed at once; a real tensor itself.
 
@@ -201,7 +201,7 @@ def conj_physical(input, *, out=None):
     return conj(input)
 
 
-@composite(expose=("Tensor", "torch"))
+@composite(expose=("Tensor", "torch"), explains=True)
 def conj_physical_(self):
     """`conj_physical` in place."""
     if not self.is_complex():

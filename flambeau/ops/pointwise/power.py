@@ -240,7 +240,7 @@ def _into(y: Tensor, out: Tensor) -> Tensor:
     return write_out(power.operator, y, out)
 
 
-@composite(expose=("Tensor",))
+@composite(expose=("Tensor",), explains=True)
 def pow_(self, exponent):
     """`pow` in place."""
     return overwrite(self, "pow_", _castable, exponent)

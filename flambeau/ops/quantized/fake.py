@@ -81,7 +81,7 @@ def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_m
     return function(input, np.float32(steps), np.float32(zero), quant_min, quant_max)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
     """As `fake_quantize_per_tensor_affine`, of each place along `axis` by itself.
 

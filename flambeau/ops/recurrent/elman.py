@@ -182,7 +182,7 @@ def _declare(name: str, relu: bool, formula: str) -> None:
     """
     for result, public in ((function, name), (cell, f"{name}_cell")):
         result.__name__ = result.__qualname__ = public
-        composite(name=public, expose=())(result)
+        composite(name=public, expose=(), explains=True)(result)
         publish(result, (public,), ("torch",))
 
 

@@ -263,7 +263,7 @@ def gru(*args, **kwargs):
                      batch_sizes)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """h after one step of a GRU: input (batch, features), hx (batch, hidden).
 

@@ -77,7 +77,7 @@ def spread(g, shape, dim, keepdim):
     return g.expand(shape)
 
 
-@composite()
+@composite(explains=True)
 def sum_to_size(input, *size):
     """The tensor summed over the axes along which `size` was expanded to its shape.
 
@@ -456,7 +456,7 @@ argmax, argmin = _arg("argmax", True), _arg("argmin", False)
 _aminmax = return_type("aminmax", "min", "max")
 
 
-@composite()
+@composite(explains=True)
 def aminmax(input, *, dim=None, keepdim=False, out=None):
     """The smallest and the largest element, of all or along an axis.
 

@@ -186,7 +186,7 @@ def _check_side(input: Tensor, side: Tensor, at: int) -> None:
             )
 
 
-@composite()
+@composite(explains=True)
 def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
     """Differences of neighbours along an axis, n times.
 
@@ -234,7 +234,7 @@ def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
     return (y.narrow(at, 1, n - 1) + y.narrow(at, 0, n - 1)) * widths / 2, at
 
 
-@composite(aliases=("trapz",), expose=("torch",))
+@composite(aliases=("trapz",), expose=("torch",), explains=True)
 def trapezoid(y, x=None, *, dx=None, dim=-1):
     """The integral by trapezoids along an axis, over points `x` or steps of `dx`.
 
@@ -247,7 +247,7 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
     return pieces.sum(at)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
     """The integrals so far, by trapezoids, along an axis.
 

@@ -292,7 +292,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
     >>> torch.{name}(torch.tensor([1., {'float("nan")' if ignore_nan else "8."}, 3., 2.]))
     tensor(2.)
     """
-    return composite()(function)
+    return composite(explains=True)(function)
 
 
 median, nanmedian = _median("median", False), _median("nanmedian", True)
@@ -361,7 +361,7 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
     >>> torch.{name}(torch.tensor([0., 1., 2., 4.]), torch.tensor([0.25, 0.5]))
     tensor([0.7500, 1.5000])
     """
-    return composite()(function)
+    return composite(explains=True)(function)
 
 
 def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:

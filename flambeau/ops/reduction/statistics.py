@@ -47,7 +47,7 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
         raise RuntimeError(f"cov(): {label} cannot be negative")
 
 
-@composite()
+@composite(explains=True)
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariances of variables, the rows of input, observed in its columns.
 
@@ -92,7 +92,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     return y.squeeze()
 
 
-@composite()
+@composite(explains=True)
 def corrcoef(input):
     """The correlations of variables, the rows of input, observed in its columns.
 
@@ -205,7 +205,7 @@ def _check_weight(input: Array, weight: Array | None) -> None:
                            "weight tensor should have the same dtype")
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None):
     """How many points, the rows of input, fall into each cell of a grid, and the grid's edges.
 
@@ -297,7 +297,7 @@ def _spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:
     return [spacing] * len(axes)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """Estimates of the derivative along each axis: a tuple of tensors like input.
 

@@ -299,7 +299,7 @@ def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def frobenius_norm(input, dim, keepdim=False, *, out=None):
     """The square root of the sum of squares along `dim`.
 
@@ -309,7 +309,7 @@ def frobenius_norm(input, dim, keepdim=False, *, out=None):
     return _vector_norm(input, 2.0, canonical_dims(dim, input._array.ndim), keepdim, out=out)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def norm_except_dim(v, pow=2, dim=0):
     """The norms of the slices along `dim`, of one element otherwise; of the whole for -1.
 

@@ -18,6 +18,7 @@ from ...tensor.tensor import Tensor
 from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turn_tables
+from ..core.errors import not_a_tensor
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, opaque, publish
@@ -244,9 +245,16 @@ def _declare_largest(n: int) -> Any:
 # --------------------------------------------------------------------------- public functions
 
 
+def _adaptive_pool(input: Tensor, output_size: Any) -> None:
+    """The parameters of these functions, as errors tell them."""
+
+
 def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
     """The lengths asked for, those of the input for None."""
-    shape = input._array.shape
+    try:
+        shape = input._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, name, _adaptive_pool, (input, size)) from None
     if n > 1 and isinstance(size, (tuple, list)) and len(shape) <= len(size):
         raise ValueError(f"Input dimension should be at least {len(size) + 1}")
     if len(shape) not in (n + 1, n + 2):

@@ -230,7 +230,7 @@ def _pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode:
     return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
 
 
-@composite(expose=("torch", "nn.functional"))
+@composite(expose=("torch", "nn.functional"), explains=True)
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """Mean of each window of an input (batch, c, length) or (c, length).
 
@@ -240,7 +240,7 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     return _pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
                divisor_override=None):
     """Mean of each window of an input (batch, c, h, w) or (c, h, w).

@@ -307,7 +307,7 @@ def affine_grid_generator(theta, size, align_corners):
     return grid.reshape(n, *sizes, len(sizes))
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def affine_grid(theta, size, align_corners=None):
     """The points that affine maps `theta` (n, 2, 3) send the pixels of images of `size` to.
 

@@ -15,6 +15,7 @@ from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import windows
 from .pool_window import key_of, pooling_window
+from ..core.errors import not_a_tensor
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..pointwise.selection import where as select
@@ -340,7 +341,11 @@ def _functions(n: int) -> None:
 
     def find_maxima(input: Tensor, *settings: Any) -> Window:
         kernel, stride, padding, dilation, ceil_mode = settings
-        return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
+        try:
+            shape = input._array.shape
+        except AttributeError as error:
+            raise not_a_tensor(error, name, pool, (input, kernel)) from None
+        return pooling_window(name, n, shape, key_of(kernel), key_of(stride),
                               key_of(padding), key_of(dilation), bool(ceil_mode))
 
     def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
@@ -370,7 +375,7 @@ for _n in (1, 2, 3):
     _functions(_n)
 
 
-@composite(expose=("aten",))
+@composite(expose=("aten",), explains=True)
 def max_pool2d_with_indices_backward(
     grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
 ):

@@ -118,7 +118,7 @@ publish(_polygamma_method, ("polygamma",), ("Tensor",))
 publish(polygamma, ("polygamma",), ("special",))
 
 
-@composite(aliases=("special.multigammaln",))
+@composite(aliases=("special.multigammaln",), explains=True)
 def mvlgamma(input, p, *, out=None):
     """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
 
@@ -138,7 +138,7 @@ def mvlgamma(input, p, *, out=None):
     return add(y.contiguous(), p * (p - 1) / 4 * math.log(math.pi), out=out)
 
 
-@composite(expose=("Tensor",))
+@composite(expose=("Tensor",), explains=True)
 def mvlgamma_(self, p):
     """`mvlgamma` in place."""
     from ..core.inplace import overwrite

@@ -154,7 +154,7 @@ def _each(function, tensors: tuple):
     return tuple(function(x) for x in tensors)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def atleast_1d(*tensors):
     """0-dim tensors with one axis; others as they are.
 
@@ -167,7 +167,7 @@ def atleast_1d(*tensors):
     return _each(lambda x: _at_least(x, 1), tensors)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def atleast_2d(*tensors):
     """Tensors with at least two axes, new ones in front.
 
@@ -185,7 +185,7 @@ def _volume(x):
     return x.unsqueeze(-1) if n == 2 else x.reshape(1, -1, 1) if n < 2 else x
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def atleast_3d(*tensors):
     """Tensors with at least three axes, as NumPy puts them.
 
@@ -239,7 +239,7 @@ column_stack = _stacked(
 )
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def block_diag(*tensors):
     """Matrices along a diagonal of zeros.
 
@@ -269,7 +269,7 @@ def block_diag(*tensors):
     return cat(rows, 0)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def cartesian_prod(*tensors):
     """All the combinations of vectors' elements, a row each.
 
@@ -293,7 +293,7 @@ def cartesian_prod(*tensors):
     return stack([x.reshape(-1) for x in grids], 1)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def meshgrid(*tensors, indexing=None):
     """Grids of coordinates from vectors.
 
@@ -339,7 +339,7 @@ def meshgrid(*tensors, indexing=None):
     return tuple(grids)
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def combinations(input, r=2, with_replacement=False):
     """All the combinations of r elements of a vector, a row each.
 
@@ -366,7 +366,7 @@ def combinations(input, r=2, with_replacement=False):
     return input[wrap(np.array(rows, np.int64))]
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def broadcast_tensors(*tensors):
     """Tensors expanded to their common shape.
 
@@ -426,7 +426,7 @@ def _(g, dims):
     return g.flip(dims)
 
 
-@composite()
+@composite(explains=True)
 def fliplr(input):
     """The second axis in reverse.
 
@@ -439,7 +439,7 @@ def fliplr(input):
     return flip(input, 1)
 
 
-@composite()
+@composite(explains=True)
 def flipud(input):
     """The first axis in reverse.
 
@@ -496,7 +496,7 @@ def _(g, shifts, dims):
     return g.roll(back, dims)
 
 
-@composite()
+@composite(explains=True)
 def rot90(input, k=1, dims=(0, 1)):
     """A plane of two axes turned by k quarters.
 
@@ -563,7 +563,7 @@ def _(g, input_shape, repeats):
     return y.reshape(input_shape)
 
 
-@composite()
+@composite(explains=True)
 def tile(input, *dims_, dims=None):
     """The tensor laid side by side, as NumPy's tile.
 

@@ -152,7 +152,7 @@ def _places(name: str, *choices: Any) -> Any:
     return values[0]
 
 
-@composite()
+@composite(explains=True)
 def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None):
     """Pieces of an axis: a number of nearly equal ones, or those between indices.
 

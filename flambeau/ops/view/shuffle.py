@@ -18,7 +18,7 @@ def _spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
         raise RuntimeError(f"{name} expects a positive {word}, but got {factor}")
 
 
-@composite(expose=_BOTH)
+@composite(expose=_BOTH, explains=True)
 def pixel_shuffle(input, upscale_factor):
     """(..., c r r, h, w) as (..., c, h r, w r), r being upscale_factor.
 
@@ -42,7 +42,7 @@ def pixel_shuffle(input, upscale_factor):
     return in_suggested_format(y.reshape(*batch, c // (r * r), h * r, w * r), input)
 
 
-@composite(expose=_BOTH)
+@composite(expose=_BOTH, explains=True)
 def pixel_unshuffle(input, downscale_factor):
     """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone.
 
@@ -64,7 +64,7 @@ def pixel_unshuffle(input, downscale_factor):
     return in_suggested_format(y.reshape(*batch, c * r * r, h // r, w // r), input)
 
 
-@composite(expose=_BOTH, aliases=("native_channel_shuffle",))
+@composite(expose=_BOTH, aliases=("native_channel_shuffle",), explains=True)
 def channel_shuffle(input, groups):
     """Channels (n, c, ...) taken in turn from each of `groups` groups.
 

@@ -138,7 +138,7 @@ def _(g, offset, dim1, dim2):
     return g.diagonal(offset, dim1, dim2)
 
 
-@composite()
+@composite(explains=True)
 def diag(input, diagonal=0, *, out=None):
     """A matrix with a vector on its diagonal, or the diagonal of a matrix.
 
@@ -154,7 +154,7 @@ def diag(input, diagonal=0, *, out=None):
     return y if out is None else write_result("diag", y, out)
 
 
-@composite()
+@composite(explains=True)
 def diagflat(input, offset=0):
     """A matrix with all the elements on its diagonal.
 
@@ -187,7 +187,7 @@ def _(g, input_shape):
     return _on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
 
 
-@composite(expose=("Tensor",))
+@composite(expose=("Tensor",), explains=True)
 def fill_diagonal_(self, fill_value, wrap=False):
     """Sets the elements whose indices are all equal, in place; once more under it with `wrap`.
 

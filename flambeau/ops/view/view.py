@@ -20,6 +20,7 @@ from ...tensor.storage import offset_of
 from ...tensor.tensor import Tensor, view_of
 from ..core.axes import canonical_dim, canonical_dims
 from ..creation.creation import public
+from ..core.errors import not_a_tensor
 from ..core.registry import Array, composite, view
 from ..core.sample_inputs import matrices
 
@@ -168,7 +169,10 @@ def reshape(input, *shape_, shape=None):
     wanted = shape_ if shape is None else (shape,)
     if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
         wanted = tuple(wanted[0])
-    array = input._array
+    try:
+        array = input._array
+    except AttributeError as error:
+        raise not_a_tensor(error, "reshape", reshape, (input, *wanted)) from None
     if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
         return view_method(input, *wanted)
     lengths = infer_shape(wanted, array.size)
@@ -185,7 +189,11 @@ def view_as(self, other):
     tensor([[0, 1],
             [2, 3]])
     """
-    return _view(self, other._array.shape)
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "view_as", view_as, (self, other)) from None
+    return _view(self, shape)
 
 
 @composite(expose=("Tensor",))
@@ -196,7 +204,11 @@ def reshape_as(self, other):
     tensor([[0, 1],
             [2, 3]])
     """
-    return reshape(self, other._array.shape)
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "reshape_as", reshape_as, (self, other)) from None
+    return reshape(self, shape)
 
 
 @composite()
@@ -206,7 +218,10 @@ def flatten(input, start_dim=0, end_dim=-1):
     >>> torch.zeros(2, 3, 4).flatten(1).shape
     torch.Size([2, 12])
     """
-    shape = input._array.shape
+    try:
+        shape = input._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "flatten", flatten, (input,)) from None
     first, last = canonical_dim(start_dim, len(shape)), canonical_dim(end_dim, len(shape))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -220,7 +235,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
 
 
-@composite()
+@composite(explains=True)
 def ravel(input):
     """All the elements in one axis.
 
@@ -230,7 +245,7 @@ def ravel(input):
     return reshape(input.contiguous(), (-1,))
 
 
-@composite()
+@composite(explains=True)
 def unflatten(input, dim, sizes):
     """One axis as several.
 
@@ -333,7 +348,7 @@ def _(g, dims):
     return g.permute(inverse)
 
 
-@composite(aliases=("moveaxis",))
+@composite(aliases=("moveaxis",), explains=True)
 def movedim(input, source, destination):
     """The axes `source` at the places `destination`; the others keep their order.
 
@@ -487,7 +502,11 @@ def expand_as(self, other):
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    return expand(self, *other._array.shape)
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "expand_as", expand_as, (self, other)) from None
+    return expand(self, *shape)
 
 
 @composite()
@@ -543,7 +562,7 @@ def _hermitian(self: Tensor) -> Tensor:
     return t(self).conj() if self._array.dtype.kind == "c" else t(self)
 
 
-@composite()
+@composite(explains=True)
 def adjoint(input):
     """The last two axes exchanged, conjugated.
 

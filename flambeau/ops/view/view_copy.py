@@ -116,7 +116,7 @@ def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> 
     return result
 
 
-@composite()
+@composite(explains=True)
 def select_scatter(input, src, dim, index):
     """A copy of the tensor with `src` at one index of an axis.
 
@@ -127,7 +127,7 @@ def select_scatter(input, src, dim, index):
     return _scatter(input, src, lambda x: select(x, dim, index))
 
 
-@composite()
+@composite(explains=True)
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """A copy of the tensor with `src` at a slice of an axis.
 
@@ -137,7 +137,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     return _scatter(input, src, lambda x: _slice(x, dim, start, end, step))
 
 
-@composite()
+@composite(explains=True)
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     """A copy of the tensor with `src` on a diagonal.
 
@@ -148,7 +148,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     return _scatter(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
-@composite()
+@composite(explains=True)
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
     """A copy of the tensor with `src` in a window of its memory.
 
