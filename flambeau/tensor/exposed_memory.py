@@ -12,22 +12,22 @@ import numpy as np
 
 from .storage import owner_of
 
-_exposed: dict[int, Any] = {}  # weak references to owners, by id
+EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
 
 
 def expose(array: np.ndarray) -> None:
     """Notes that the memory of an array is, or was, handed to others."""
     owner = owner_of(array)
     key = id(owner)
-    if key not in _exposed:
-        _exposed[key] = weakref.ref(owner, lambda _: _exposed.pop(key, None))
+    if key not in EXPOSED:
+        EXPOSED[key] = weakref.ref(owner, lambda _: EXPOSED.pop(key, None))
 
 
 def is_exposed(owner: np.ndarray) -> bool:
     """Whether others may write to the memory of an array that owns it."""
-    return owner.base is not None or id(owner) in _exposed
+    return owner.base is not None or id(owner) in EXPOSED
 
 
 def any_exposed(owners: set[int]) -> bool:
     """Whether others may write to, or see, the memory of one of some owners, by their ids."""
-    return not _exposed.keys().isdisjoint(owners)
+    return not EXPOSED.keys().isdisjoint(owners)

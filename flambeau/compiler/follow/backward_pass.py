@@ -15,7 +15,6 @@ from ...autograd.node import Node, Output
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
 from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in
-from .memory_layout import laid_out
 from .backward_walk import write_walk
 
 if TYPE_CHECKING:
@@ -119,16 +118,10 @@ class BackwardPass:
             if leaf._array is not array or not _is_plain(leaf):
                 return False
         self.walk = write_walk(self, following, nodes)
-        owners, memory, bound = following.owners, following.segment.memory, following.bound
-        pool = following.segment.entries[self.start].pool
         for leaf, _, value, part in self.grads:
             s = value.storage
-            owner = pool.pop(s, None)
-            if owner is None:
-                whole = memory[s].whole
-                owner = laid_out((whole.shape, whole.strides, whole.dtype))
-            owners[s] = owner
-            bound.add(id(owner))
+            following.owners[s] = following.segment.recycled.take(s)
+            following.bound.add(id(following.owners[s]))
             leaf._grad = following.tensor(value, part, None)
         for node in nodes:
             node.release()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.node import Node, Output
 from ...tensor.storage import _as_bytes
+from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes
-from .memory_layout import laid_out
 
 if TYPE_CHECKING:
     from .backward_pass import BackwardPass
@@ -23,7 +23,7 @@ class _Source:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "Tensor": Tensor, "new": object.__new__, "creation": creation, "laid_out": laid_out,
+            "Tensor": Tensor, "new": object.__new__, "creation": creation,
             "Output": Output, "count": sys.getrefcount, "window": _window,
         }
 
@@ -102,24 +102,25 @@ def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
 
 
 def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> None:
-    memory, entry = following.segment.memory, following.segment.entries[pass_.start]
-    views = pass_.views
-    source.lines += ["owners = f.owners", "bound = f.bound",
-                     f"pool = {source.constant(entry.pool)}",
-                     f"views = {source.constant(views)}"]
+    recycled, views = following.segment.recycled, pass_.views
+    source.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
+    source.lines += ["owners = f.owners", "bound = f.bound", "windows = f.windows",
+                     f"arrays = {source.constant(recycled.arrays)}",
+                     f"views = {source.constant(views)}", "a = w = g = None"]
     for number, (_, _, value, part) in enumerate(pass_.grads):
         s = value.storage
-        whole = memory[s].whole
-        geometry = source.constant((whole.shape, whole.strides, whole.dtype))
-        source.lines += [f"a = pool.pop({s}, None)", "if a is None:",
-                         f"    a = laid_out({geometry})", f"owners[{s}] = a",
-                         "bound.add(id(a))"]
+        source.lines += [
+            f"a = arrays[{s}]", "if count(a) > 3 or id(a) in EXPOSED:", "    a = None",
+            f"    a = recycle({s})", f"owners[{s}] = a", "bound.add(id(a))",
+        ]
         if part:
             k = len(views)
-            views.append(_window(laid_out((whole.shape, whole.strides, whole.dtype)), value))
+            views.append(None)
+            recycled.viewers[s].append((pass_, k))
             source.lines += [
-                f"w = views[{k}]", "if w.base is not a or count(w) > 3:",
-                f"    w = views[{k}] = window(a, {source.constant(value)})", "a = w",
+                f"w = views[{k}]", "if w is None or w.base is not a or count(w) > 3:",
+                f"    w = views[{k}] = window(a, {source.constant(value)})",
+                f"windows[{s}] = a = w",
             ]
         source.lines += [
             "g = new(Tensor)", "g._array = a", "g._requires_grad = g._tracked = False",
@@ -127,8 +128,6 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
             f"l{number}._grad = g",
         ]
     source.lines += ["g = a = w = None"]
-    if views:
-        following.segment.viewing.append(pass_)
 
 
 def _window(owner: Any, value: Any) -> Any:

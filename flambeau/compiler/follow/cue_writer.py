@@ -18,6 +18,7 @@ from ...ops.core.registry import Kind, Operator
 from ...tensor.ambient import AMBIENT
 from ...tensor.size import Size
 from ...tensor.storage import _as_bytes
+from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
 from ..trace.trace import EMPTY, Value
@@ -25,7 +26,6 @@ from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
 from .listed_history import attach
-from .memory_layout import laid_out
 from .segment import INPUT, Entry
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Writer:
         self.names: dict[str, Any] = {
             "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "MODE": MODE, "CUE": cue, "MISS": cue.miss,
             "Tensor": Tensor, "new": object.__new__, "creation": creation, "AUTOCAST": AUTOCAST,
-            "view_of": view_of, "laid_out": laid_out, "count": sys.getrefcount,
+            "view_of": view_of, "count": sys.getrefcount,
             "renew": cue.renew, "INTS": {int}, "operator": cue.hook.operator,
         }
         self.tests = ["f.ambient != AMBIENT.changes"]
@@ -138,7 +138,7 @@ class _Writer:
                 for k, view in enumerate(cue.views or () if cue is not None else ()):
                     if view is array and cue is not None and view.base is self.following.owners[s]:
                         c = self.constant(cue)
-                        return (f"{name}.__class__ is not {kind} or not {c}.views or "
+                        return (f"{name}.__class__ is not {kind} or "
                                 f"(v_ := {c}.views[{k}]) is not {name}._array "
                                 f"or v_.base is not owners[{s}]")
         c = self.constant(expected)
@@ -156,12 +156,12 @@ class _Writer:
 
     def memory(self, entry: Entry) -> list[str]:
         """Lines that find memory for what begins at an entry; the last is `owner`."""
-        lines = [f"pool = {self.constant(entry.pool)}"]
+        recycled = self.following.segment.recycled
+        self.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
+        lines = [f"arrays = {self.constant(recycled.arrays)}"]
         for s in entry.made:
-            whole = self.following.segment.memory[s].whole
-            geometry = self.constant((whole.shape, whole.strides, whole.dtype))
-            lines += [f"owner = pool.pop({s}, None)", "if owner is None:",
-                      f"    owner = laid_out({geometry})", f"owners[{s}] = owner",
+            lines += [f"owner = arrays[{s}]", "if count(owner) > 3 or id(owner) in EXPOSED:",
+                      "    owner = None", f"    owner = recycle({s})", f"owners[{s}] = owner",
                       "f.bound.add(id(owner))"]
         return lines
 
@@ -325,7 +325,8 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
     ):
         return None
     result: list[str | None] = []
-    views: list[np.ndarray] = []
+    views: list[np.ndarray | None] = []
+    storages: list[int] = []  # of the windows
     lines: list[str] = []
     for (value, part), y in zip(entry.results, _every(new), strict=True):
         if value is None:
@@ -342,14 +343,15 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
         y._array = window  # the same memory in the same form, on the owner itself
         k = len(views)
         views.append(window)
+        storages.append(value.storage)
         result.append(f"w{k}")
         lines += [
             f"w{k} = views[{k}]",
-            f"if w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
+            f"if w{k} is None or w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
             f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
         ]
     if views:
-        writer.cue.views, writer.cue.storage = views, 0
+        writer.cue.views, writer.cue.storages = views, storages
         writer.names["window_on"] = _window_on
         body += ["views = CUE.views", *lines]
     return result
@@ -393,13 +395,13 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
     owner = following.owners[result.storage]
     if not views or any(v.base is not owner for v in views):
         return
-    cue.views, cue.storage = views, result.storage
+    cue.views, cue.storages = views, [result.storage] * len(views)
     writer = _Writer(cue, following)
     unpack = writer.unpack(args, kwargs)
     expected = (result, *bound[1:])
     compare = _comparisons(writer, layout, expected, bound)
     names = _named(writer, layout)
-    test = " or ".join(["not views", f"views[0].base is not owners[{result.storage}]",
+    test = " or ".join(["views[0] is None", f"views[0].base is not owners[{result.storage}]",
                         *[f"count(views[{k}]) > 2" for k in range(len(views))]])
     results = [f"r{k}" for k in range(len(views))]
     make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]

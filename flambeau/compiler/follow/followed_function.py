@@ -16,7 +16,6 @@ from ..ir.errors import Unfit, describe_failure, within_memory
 from ..ir.graph import Graph
 from .following import Following
 from .hooks import ACTIVE, TABLE
-from .inline_cache import windows_given
 from .interception import hooks
 from .replay import Replay
 from .segment import PROGRAMS, Exit, Segment
@@ -27,6 +26,7 @@ from .trial import Trial
 MAX_PROGRAMS = 48  # of one function
 WATCHED_FROM_PROGRAMS = 12  # from here on, calls must follow known paths
 WATCHED_CALLS = 16  # half of which have to
+IDLE_CALLS = 32  # after which a path that none of them took gives its memory back
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
@@ -51,6 +51,7 @@ class FollowedFunction:
         self.failed = ""
         self.is_steady = True  # whether the last call did nothing but follow programs
         self.programs: list[SegmentProgram] = []
+        self.calls = 0  # that were followed
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call."""
@@ -70,6 +71,7 @@ class FollowedFunction:
             _RUNNING.release()
 
     def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        self.calls += 1
         session = Session(self)
         TABLE.install(hooks)
         ACTIVE.session, ACTIVE.thread = session, session.thread
@@ -81,6 +83,8 @@ class FollowedFunction:
         session.finish()
         if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
+        if self.calls % IDLE_CALLS == 0:
+            self._drop_idle_memory()
         return result
 
     def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -123,6 +127,13 @@ class FollowedFunction:
         """Whether a program is being compiled."""
         return any(exit.pending for exit in self._exits())
 
+    def _drop_idle_memory(self) -> None:
+        """Give back the memory of paths that calls do not take any more."""
+        for exit in self._exits():
+            for segment in exit.segments:
+                if segment.last_call <= self.calls - IDLE_CALLS:
+                    segment.recycled.drop()
+
     def _exits(self) -> Iterator[Exit]:
         exits = [self.root]
         for exit in exits:
@@ -151,7 +162,7 @@ class FollowedFunction:
 
     def compute(self, session: Session, following: Following) -> None:
         """Computes what a session listed."""
-        alive = following.survivors(windows_given(following.segment))
+        alive = following.survivors()
         segment = following.segment
         exit = segment.exit(following.pos)
         for program in exit.programs:

@@ -24,7 +24,6 @@ from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
 from .listed_history import attach
-from .memory_layout import laid_out
 from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__
@@ -40,6 +39,7 @@ class Following:
     __slots__ = (
         "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
         "sequence", "shifts", "sources", "updates",
+        "windows",
     )
 
     def __init__(self, segment: Segment) -> None:
@@ -54,6 +54,7 @@ class Following:
         self.bound: set[int] = segment.stable_ids.copy()  # ids of the owners that are taken
         self.cues: list[Any] | None = None  # what this call notes of its way
         self.updates: dict[int, Any] = {}
+        self.windows: dict[int, np.ndarray] = {}  # grads on a part of their storage, by that
         self.ambient = AMBIENT.changes
         self.sequence: int = _next_sequence()  # nodes of this call's tape have higher numbers
 
@@ -68,23 +69,22 @@ class Following:
         entries = self.segment.entries
         self.next = entries[self.pos] if self.pos < self.segment.count else END
 
-    def survivors(self, given: dict[int, int]) -> frozenset[int]:
-        """The memories made so far that somebody holds. The others may be used again. `given`: how
-        many references to owners are those of inline caches."""
+    def survivors(self) -> frozenset[int]:
+        """The memories computed so far that somebody holds."""
         alive = set()
+        self.windows.clear()  # which nobody is to take for held
         owners, pos, count = self.owners, self.pos, sys.getrefcount
-        for s, begins, computed, pool in self.segment.births:
+        recycled = self.segment.recycled
+        arrays = recycled.arrays
+        for s, begins, computed in self.segment.births:
             if begins >= pos:
                 break
             owner = owners[s]
-            if owner is None:  # inside of a backward pass
+            if owner is None or computed >= pos:  # inside of a backward pass, or not yet computed
                 continue
-            stored = count(owner)
-            if stored > _HELD and stored - given.get(id(owner), 0) > _HELD:
-                if computed is not None and computed < pos:
-                    alive.add(s)
-            elif pool is not None:
-                pool[s] = owner
+            others = count(owner) - _HELD - (owner is arrays[s])
+            if others > 0 and others > recycled.count_cached_windows(s, owner):
+                alive.add(s)
         return frozenset(alive)
 
     def is_pending(self, array: np.ndarray) -> bool:
@@ -123,14 +123,11 @@ class Following:
 
     def make(self, entry: Entry) -> np.ndarray | None:
         """Memory for what begins at an entry; the last one."""
-        owners, memory, pool = self.owners, self.segment.memory, entry.pool
+        owners, take = self.owners, self.segment.recycled.take
         owner: np.ndarray | None = None
         for s in entry.made:
-            owner = pool.pop(s, None)
-            if owner is None:
-                whole = memory[s].whole
-                owner = laid_out((whole.shape, whole.strides, whole.dtype))
-            owners[s] = owner
+            owner = None  # of which a reference would count
+            owner = owners[s] = take(s)
             self.bound.add(id(owner))
         return owner
 

@@ -7,7 +7,6 @@ result, without loops or lookups. A cue that misses leaves the call to the gener
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +22,13 @@ class Cue:
     """One intercepted function at its place. `take(args, kwargs)` runs it; `views` are the windows
     that it gave last, which are given again once nobody else holds them."""
 
-    __slots__ = ("hook", "next", "segment", "storage", "take", "views")
+    __slots__ = ("hook", "next", "segment", "storages", "take", "views")
 
     def __init__(self, hook: Hook, segment: Segment) -> None:
         self.hook, self.segment = hook, segment
         self.next: Cue | None = None
-        self.views: list[np.ndarray] | None = None
-        self.storage = -1
+        self.views: list[np.ndarray | None] | None = None
+        self.storages: list[int] = []  # of the windows
         self.take: Callable[[tuple, dict[str, Any]], Any] = self.run
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -65,7 +64,9 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
     segment.notes += 1
     segment.misses = 0
     segment.cue = None
-    segment.viewing = [item for item in segment.viewing if not isinstance(item, Cue)]
+    viewers = segment.recycled.viewers
+    for entries in viewers:
+        entries[:] = [(viewer, k) for viewer, k in entries if not isinstance(viewer, Cue)]
     previous: Cue | None = None
     for cue in cues:
         if cue is None:
@@ -75,18 +76,6 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
         else:
             previous.next = cue
         previous = cue
-        if cue.storage >= 0:
-            segment.viewing.append(cue)
-
-
-def windows_given(segment: Segment) -> dict[int, int]:
-    """How many references of cues there are to each owner, by its id, beside those of windows that
-    somebody else holds too."""
-    result: dict[int, int] = {}
-    for cue in segment.viewing:
-        for view in cue.views or ():
-            if sys.getrefcount(view) <= 3:  # the list's, the loop's, the count's
-                key = id(view.base)
-                result[key] = result.get(key, 0) + 1
-    return result
+        for k, s in enumerate(cue.storages):
+            viewers[s].append((cue, k))
 

@@ -35,6 +35,8 @@ class GroupUpdate:
         self.others = [p for i, p in enumerate(params) if i not in positions]
         self.rows: list[tuple[Any, Any, int, Any]] = []
         self.arrays: list[tuple[Any, Any]] = []  # states and their arrays
+        # Storages on which the backward pass's windows, alike in each call, are the listed ones.
+        self.same_windows: set[int] = set()
         for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
             param = params[i]
             state = self.optimizer.state.get(param, {})
@@ -56,13 +58,18 @@ class GroupUpdate:
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False
-        owners = following.owners
+        owners, windows, same_windows = following.owners, following.windows, self.same_windows
         for param, array, s, value in self.rows:
             grad = param._grad
-            if param._array is not array or grad is None or not (
-                grad._array is owners[s] or following.same_window(value, grad._array)
-            ):
+            if param._array is not array or grad is None:
                 return False
+            window = grad._array
+            if window is owners[s] or s in same_windows and window is windows.get(s):
+                continue
+            if not following.same_window(value, window):
+                return False
+            if window is windows.get(s):
+                same_windows.add(s)
         for param in self.others:
             if param._grad is not None:
                 return False

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...ops.core.registry import Kind
 from .backward_pass import BackwardPass
+from .memory_layout import RecycledMemory
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 
-_POOLED = (OPERATOR, WRITE, EMPTY)
 PATHS = 8  # segments that are kept after one exit
 PROGRAMS = 4  # programs of one exit, for different tensors that live on
 FAILURES = 2  # recordings of one exit that came to nothing
@@ -42,17 +42,15 @@ class Entry:
 
     `operands`: for each parameter of an operator (storage, expected): the storage where a tensor
     on all of it is expected. `results`: (window, whether it is a part of an array); None for one
-    tensor on memory of its own. `made`: the storages that begin here; `pool`: their arrays of
-    earlier calls, which may be used again.
+    tensor on memory of its own. `made`: the storages that begin here.
     """
 
-    __slots__ = ("buffer", "event", "kind", "made", "many", "operands", "operator", "pool",
-                 "results", "update")
+    __slots__ = ("buffer", "event", "kind", "made", "many", "operands", "operator", "results",
+                 "update")
 
     def __init__(self, event: Event) -> None:
         self.event, self.kind, self.operator = event, event.kind, event.operator
         self.made: tuple[int, ...] = ()
-        self.pool: dict[int, np.ndarray] = {}
         self.buffer: Any = None  # of a draw
         self.update: Any = None  # of an optimizer's step over a group
         self.operands: tuple[tuple[int | None, Any], ...] = ()
@@ -116,7 +114,9 @@ class Segment:
         self.stable_ids = {id(m.owner) for m in memory if m.kind == STABLE}
         self.owners = [m.owner if m.kind == STABLE else None for m in memory]
         self.cue: Any = None  # the first of its inline caches
-        self.viewing: list[Any] = []  # those that give windows
+        self.recycled = RecycledMemory([(m.whole.shape, m.whole.strides, m.whole.dtype)
+                                        for m in memory])
+        self.last_call = 0  # the number of the driver's call that followed it last
         self.misses = self.notes = 0  # of inline caches; how often these were written
         self.calls = calls
         self.backwards: dict[int, BackwardPass] = {}  # by their first events
@@ -125,11 +125,11 @@ class Segment:
         self.written_ids = {id(m.owner) for m in memory if m.kind == STABLE and m.written}
         for entry in self.entries:
             entry.prepare(memory)
-        # Of each memory that is made: its storage, the event that begins it, the one that first
-        # computes it, and where its array is kept for later calls.
+        # Of each memory that is made: its storage, the event that begins it, and the one that first
+        # computes it.
         self.births = [
-            (s, i, memory[s].computed, entry.pool if entry.kind in _POOLED else None)
-            for i, entry in enumerate(self.entries) for s in entry.made
+            (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.made
+            if (computed := memory[s].computed) is not None
         ]
 
     @property

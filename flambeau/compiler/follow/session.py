@@ -69,6 +69,7 @@ class Session:
                 if segments[at].is_ready and segments[at].modes == modes:
                     self.tried = at + 1
                     self.following = Following(segments[at])
+                    segments[at].last_call = self.driver.calls
                     return True
         # Those of other modes may still come: a backward pass begins where gradients are recorded.
         return False

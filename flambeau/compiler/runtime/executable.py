@@ -98,7 +98,7 @@ class Step:
         self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self._stash: dict[int, Any] = {}
-        if self._is_direct():
+        if self.is_direct:
             setattr(self, "run", self._direct())  # noqa: B010  # shadows the method
 
     # ---------------------------------------------------------------------------- building
@@ -199,15 +199,22 @@ class Step:
 
     def run_into(self, values: Sequence[Any], outputs: list[np.ndarray]) -> None:
         """Runs the step once and writes its outputs to given arrays, which are packed."""
-        if not self._is_direct():
+        if not self.is_direct:
             self._run(values, lambda part, table: part.run(table, self.count()), None, outputs)
             return
-        numbers = _make_selector(self.changing, self._numbers)(values)
-        arrays = _make_selector(self.changing, self._arrays)(values)
-        struct.Struct(f"={len(self._numbers)}d").pack_into(self._packed_numbers.data, 0, *numbers)
-        self.parts[0].run([*arrays, *outputs], self.count())  # type: ignore[union-attr]
+        numbers, arrays, pack = self._selectors
+        pack(self._packed_numbers.data, 0, *numbers(values))
+        self.parts[0].run([*arrays(values), *outputs], self.count())  # type: ignore[union-attr]
 
-    def _is_direct(self) -> bool:
+    @cached_property
+    def _selectors(self) -> tuple[Callable, Callable, Callable]:
+        """What picks the numbers and the arrays of the values, and what packs numbers."""
+        return (_make_selector(self.changing, self._numbers),
+                _make_selector(self.changing, self._arrays),
+                struct.Struct(f"={len(self._numbers)}d").pack_into)
+
+    @cached_property
+    def is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
         cells = [cell.base is self._packed_numbers for cell in self._cells.values()]
         return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
@@ -216,9 +223,7 @@ class Step:
         """`run` for steps of one program, as short as can be: it is most of a small step."""
         part, kinds, together = self.parts[0], self._kinds, self._packed_numbers.data
         assert isinstance(part, LaunchTable)
-        numbers = _make_selector(self.changing, self._numbers)
-        arrays = _make_selector(self.changing, self._arrays)
-        pack = struct.Struct(f"={len(self._numbers)}d").pack_into
+        numbers, arrays, pack = self._selectors
         start, empty, count = part.run, np.empty, len(self.changing)
         most = self._max_threads
 

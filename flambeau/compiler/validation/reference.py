@@ -13,6 +13,8 @@ from ..ir.graph import Graph
 class Reference:
     """A graph as a step."""
 
+    is_direct = False  # it takes arrays, not addresses
+
     def __init__(self, graph: Graph) -> None:
         self.graph = self.edges = graph
         self.ran = [0]  # how often
