@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..tensor.tensor import Tensor
@@ -230,6 +230,41 @@ def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
     carried = dict(primal.__dict__.get(_SLOT, {}))
     carried[level] = (primal, tangent)
     dual.__dict__[_SLOT] = carried
+
+
+def push_through(
+    function: Callable[..., Sequence[Tensor]], primals: Sequence[Any],
+    tangents: Sequence[Tensor | None], outputs: int,
+) -> tuple[Tensor | None, ...]:
+    """The tangents of function(*primals): the rule of an operator that is also made of others.
+
+    outputs: how many the operator has; those that the function leaves out have no tangent.
+    """
+    level = push_level()
+    try:
+        duals = list(primals)
+        for i, tangent in enumerate(tangents):
+            if tangent is not None:
+                duals[i] = same_history(primals[i])
+                attach(duals[i], level, primals[i], tangent)
+        pushed = [tangent_at(y, level) for y in function(*duals)]
+    finally:
+        pop_level(level)
+    return (*pushed, *(None,) * (outputs - len(pushed)))
+
+
+def sum_terms(*terms: Tensor | None) -> Tensor | None:
+    """The sum of the terms that are there."""
+    total = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+def unless_missing(function: Callable[..., Tensor], *tangents: Tensor | None) -> Tensor | None:
+    """function(*tangents), or None where one of them is missing."""
+    return None if any(t is None for t in tangents) else function(*tangents)
 
 
 def carry(source: Tensor, target: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.autograd import forward_ad
+from flambeau.ops.interception import code_patching
 from flambeau.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
 
 F64 = torch.float64
@@ -41,6 +42,7 @@ FUNCTIONS = {
     "convolution": (lambda x, w, b: F.conv2d(x, w, b), (2, 3, 6, 6), (4, 3, 3, 3), (4,)),
     "norms": (lambda x: F.layer_norm(x, (4,)) + x.norm() + x.std(0), (3, 4)),
     "pools": (lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), (1, 2, 4, 4)),
+    "slices": (lambda x: torch.cat([x[:1].tanh(), x[1:], x[::2], x[:, 1:3].repeat(1, 2)]), (3, 4)),
     "joins": (lambda x, y: torch.cat([torch.stack([x, x], 0).sum(0), y]), (3, 4), (1, 4)),
     "in place": (written_in_place, (3, 4)),
     "attention": (lambda q: F.scaled_dot_product_attention(q, q, q), (2, 3, 4)),
@@ -87,11 +89,18 @@ def test_dual_numbers_have_levels():
     assert forward_ad.unpack_dual(dual).tangent is None
 
 
-def test_operators_are_their_own_again_after_the_last_level(plain_functions):
+def test_operators_are_their_own_again_some_calls_after_the_last_level(plain_functions):
+    code_patching.end_lingering()
     before = torch.sin.__code__, torch.Tensor.__mul__.__code__
-    with forward_ad.dual_level():
+    x = torch.ones(1)
+    for end in (code_patching.is_anything_swapped, lambda: [torch.sin(x) for _ in range(1001)]):
+        with forward_ad.dual_level():
+            assert torch.sin.__code__ is not before[0]
+        with forward_ad.dual_level():  # another level soon after finds the stubs there
+            pass
         assert torch.sin.__code__ is not before[0]
-    assert (torch.sin.__code__, torch.Tensor.__mul__.__code__) == before
+        end()
+        assert (torch.sin.__code__, torch.Tensor.__mul__.__code__) == before
 
 
 def test_derivatives_nest_in_every_order():

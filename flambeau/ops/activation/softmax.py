@@ -144,6 +144,11 @@ def _(g, y, dim):
     return softmax_backward(g, y, dim, None)
 
 
+@softmax.jvp
+def _(input_t, y, dim):
+    return softmax_backward(input_t.to(y.dtype), y, dim, None)  # the Jacobian is symmetric
+
+
 @opaque(name="_softmax_backward_data", node="SoftmaxBackwardBackward0", expose=("torch",),
         ref=lambda g, y, dim, kind: y * (g - (g * y).sum(dim, keepdims=True)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.random(size=(3, 4)), 1, None),
@@ -205,6 +210,12 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
 @log_softmax.vjp
 def _(g, y, dim):
     return log_softmax_backward(g, y, dim, None)
+
+
+@log_softmax.jvp
+def _(input_t, y, dim):
+    t = input_t.to(y.dtype)
+    return t - (t * y.exp()).sum(dim, True)
 
 
 @opaque(name="_log_softmax_backward_data", node="LogSoftmaxBackwardBackward0", expose=("torch",),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...autograd.forward_ad import sum_terms, unless_missing
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.layout import ordered_strides
@@ -28,7 +29,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng
-from ..activation.softmax import softmax
+from ..activation.softmax import softmax, softmax_backward
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
 _BLOCK = 1 << 16
@@ -172,6 +173,17 @@ def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
     if MODE.grad:
         return (*_differentiable_adjoint(gs[0], query, key, value, mask, scale, is_causal), None)
     return (*adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep), None)
+
+
+@attention.jvp
+def _(query_t, key_t, value_t, mask_t, query, key, value, mask, scale, is_causal):
+    p = _probabilities(query, key, mask, scale, is_causal)
+    scores_t = sum_terms(
+        unless_missing(lambda t: (t @ key.transpose(-1, -2)) * scale, query_t),
+        unless_missing(lambda t: (query @ t.transpose(-1, -2)) * scale, key_t), mask_t)
+    p_t = unless_missing(lambda t: softmax_backward(t.expand(p.shape), p, -1, None), scores_t)
+    return sum_terms(unless_missing(lambda t: t @ value, p_t),
+                     unless_missing(lambda t: p @ t, value_t)), None
 
 
 @opaque(layout=Layout.FREE,

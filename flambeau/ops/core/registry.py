@@ -1,7 +1,8 @@
 """The registry: one declaration an operator, from which everything else about it is derived.
 
 A declaration is a body on NumPy arrays (its annotations say which parameters are tensors), its
-docstring, its derivative (`@op.vjp`), an oracle (`ref`) and inputs to test with (`samples`).
+docstring, its derivative (`@op.vjp`; `@op.jvp` where forward mode needs one), an oracle (`ref`)
+and inputs to test with (`samples`).
 Derived: the function, the tensor method, the in-place twin, `out=`, `axis=`, the tape's node, the
 tests and the typing stub.
 """
@@ -58,6 +59,11 @@ PUBLIC: dict[str, dict[str, Any]] = {}
 class Operator:
     """One operator: what was declared, and what the tape and the tests need of it."""
 
+    vjps: dict[str, Callable]  # by input
+    plans: dict[int, Plan]  # by the inputs that require grad
+    joint: Callable | None = None  # the vjp of all inputs at once
+    jvp: Callable | None = None
+
     def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
         self.name, self.kind, self.body = name, kind, body
         self.doc = inspect.cleandoc(own_text(body))
@@ -87,12 +93,13 @@ class Operator:
         # Whether bool arrays behind the first input choose elements: the shape of the result then
         # depends on values.
         self.selects_by_mask: bool = options.pop("selects_by_mask", False)
+        # In which inputs the operator is linear: a sum of terms, each a product of inputs that are
+        # linear while the others are fixed, as in "input * weight + bias".
+        self.linear_in: str = options.pop("linear_in", "")
         node = options.pop("node", _camel(name) + "Backward0")
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
-        self.vjps: dict[str, Callable] = {}
-        self.joint: Callable | None = None
-        self.plans: dict[int, Plan] = {}
+        self.vjps, self.plans = {}, {}
         self.pointwise = kind is Kind.POINTWISE
         self.function: Callable = body
         self.kernels: dict[str, Callable] = {}
@@ -208,6 +215,19 @@ class Operator:
             DERIVATIVES.add(target.__code__)
         return target
 
+    def declare_jvp(self, rule: Callable) -> Callable:
+        """`@op.jvp`: the result's tangent, a tuple of them for several results, None for zeros.
+
+        The rule takes `<input>_t`, the tangent of that input or None, and what a vjp takes by name.
+        """
+        if self.jvp is not None:
+            raise TypeError(f"operator {self.name}: jvp declared twice")
+        for name in inspect.signature(rule).parameters:
+            if name.removesuffix("_t") not in self.tensor_names:
+                self.source_of(name)
+        self.jvp = rule
+        return rule
+
     def _add(self, name: str, vjp: Callable) -> None:
         if name in self.vjps or name not in self.tensor_names:
             raise TypeError(f"operator {self.name}: vjp for '{name}' twice, or no such input")
@@ -245,7 +265,7 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Any]:
         function = operator.function = build(operator)
         function.operator = operator
         if kind is not Kind.COMPOSITE:
-            function.vjp = operator.declare_vjp
+            function.vjp, function.jvp = operator.declare_vjp, operator.declare_jvp
         publish(function, (name, *operator.aliases), operator.expose)
         return function
 

@@ -24,7 +24,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype, memory_format) -> Array:
     """A copy in another dtype or memory format."""

@@ -26,7 +26,7 @@ from ..native.row_copies import MANY, fill, large_copy
 from ..core.sample_inputs import real_line
 
 
-@opaque(layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
+@opaque(linear_in="input", layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
 def clone(input: Array, *, memory_format=preserve_format) -> Array:
     """A copy, through which gradients flow.
 

@@ -145,6 +145,13 @@ def _(gs, ys, p, train):
     return gs[0] * ys[1] * (0 if p == 1 else 1 / (1 - p))
 
 
+@native_dropout.jvp
+def _(input_t, ys, p, train):
+    if not train or p == 0:
+        return input_t, None
+    return input_t * ys[1] * (0 if p == 1 else 1 / (1 - p)), None
+
+
 # --------------------------------------------------------------------------- nn.functional
 
 

@@ -55,7 +55,7 @@ def _reference(x, axes, scale, forward):
     )
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
         ref=_reference)
 def complex_transform(input: Array, dim, scale, forward) -> Array:
@@ -107,7 +107,7 @@ def _real_reference(x, axes, scale, forward):
     return np.take(y, np.arange(x.shape[axes[-1]] // 2 + 1), axes[-1])
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
         holomorphic=False, ref=_real_reference)
 def real_transform(input: Array, dim, scale, forward) -> Array:
@@ -134,7 +134,7 @@ def _half_samples(rng: Rng):
         yield (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3)), (1,), FULL, False, n), {}
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
         holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))
 def half_transform(input: Array, dim, scale, forward, length) -> Array:
@@ -164,7 +164,8 @@ def _(g, dim, scale, forward, length):
     return y * wrap(factor.reshape(shape))
 
 
-@opaque(layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
+@opaque(linear_in="input",
+        layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
 def _resized(input: Array, dim, lengths) -> Array:
     """Axes cut to lengths, or filled up to them with zeros."""
     shape, window = list(input.shape), [slice(None)] * input.ndim

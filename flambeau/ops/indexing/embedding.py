@@ -52,7 +52,7 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         raise error
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="weight", layout=Layout.FREE,
         name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
         ref=lambda weight, indices, padding_idx=-1: weight[indices])
 def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False) -> Array:
@@ -83,7 +83,8 @@ def _gradient_samples(rng: Rng):
     yield (rng.normal(size=(6, 3)), rng.integers(0, 4, 6), 4, 1, True), {}
 
 
-@opaque(layout=Layout.FREE, expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
+@opaque(linear_in="grad_output",
+        layout=Layout.FREE, expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
 ) -> Array:
@@ -121,7 +122,8 @@ def _(g, indices, padding_idx, scale_grad_by_freq):
     return y
 
 
-@opaque(layout=Layout.FREE, name="_embedding_sparse", node="EmbeddingBackward0", expose=())
+@opaque(linear_in="weight",
+        layout=Layout.FREE, name="_embedding_sparse", node="EmbeddingBackward0", expose=())
 def rows_of_sparsely(
     weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False
 ) -> Array:

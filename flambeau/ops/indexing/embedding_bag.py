@@ -164,7 +164,7 @@ def _(gs, weight, indices, offsets, mode, padding_idx):
     return y
 
 
-@opaque(layout=Layout.FREE, name="_embedding_bag_spread", expose=())
+@opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_spread", expose=())
 def _spread(g: Array, indices: Array, offsets: Array, mode, padding_idx) -> Array:
     """Each index's part of its bag's cotangent."""
     bags = bags_of(indices.size, offsets)
@@ -181,7 +181,7 @@ def _(gg, indices, offsets, mode, padding_idx, g_shape):
     return _gathered(gg, indices, offsets, mode, padding_idx, g_shape[0])
 
 
-@opaque(layout=Layout.FREE, name="_embedding_bag_gather", expose=())
+@opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_gather", expose=())
 def _gathered(g: Array, indices: Array, offsets: Array, mode, padding_idx, count) -> Array:
     """The transpose of `_spread`: what each index has, added up over its bag."""
     bags = bags_of(indices.size, offsets)
@@ -199,7 +199,7 @@ def _(gg, indices, offsets, mode, padding_idx):
     return _spread(gg, indices, offsets, mode, padding_idx)
 
 
-@opaque(layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
+@opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
 def _max_adjoint(g: Array, which: Array, rows) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
     result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))

@@ -98,7 +98,8 @@ def _rows(rng):
     yield (rng.normal(size=(3, 4)), 0, rng.integers(0, 3, (2, 4))), {}
 
 
-@opaque(ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
+@opaque(linear_in="input",
+        ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
 def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
 
@@ -133,7 +134,7 @@ def _(g, input_shape, dim, index):
     return _scattered(g, dim, index, input_shape)
 
 
-@opaque(layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
 def _scattered(g: Array, dim, index: Array, shape) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
@@ -213,7 +214,8 @@ def _scatter_ref(x, dim, index, src):
     return y
 
 
-@opaque(name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters)
+@opaque(linear_in="input + src",
+        name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters)
 def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
     """A copy with `src` written at the indices along an axis."""
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
@@ -246,7 +248,8 @@ def _embed(g, shape):
     return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
 
 
-@opaque(name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters)
+@opaque(linear_in="input + src",
+        name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters)
 def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
     """A copy with `src` added up at the indices along an axis."""
     at = _check_scatter("scatter_add", input, dim, index, src)
@@ -441,7 +444,7 @@ def publish_in_place(name: str, function: Any) -> None:
 # ---------------------------------------------------------------------------- flat positions
 
 
-@opaque(ref=lambda x, index: x.reshape(-1)[index],
+@opaque(linear_in="input", ref=lambda x, index: x.reshape(-1)[index],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))
 def take(input: Array, index: Array) -> Array:
     """The elements at flat positions, in the shape of `index`.
@@ -478,7 +481,8 @@ def _put_reference(x, index, source, accumulate=False):
     return flat.reshape(x.shape)
 
 
-@opaque(layout=Layout.PRESERVE, node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
+@opaque(linear_in="input + source",
+        layout=Layout.PRESERVE, node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:

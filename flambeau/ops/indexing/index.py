@@ -326,7 +326,7 @@ def _count(rest: tuple) -> list[np.ndarray]:
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
         ref=lambda x, where: x[where],
         samples=lambda rng: iter([
@@ -349,7 +349,7 @@ def _(g, input_shape, where):
     return scatter_at(g, input_shape, where)
 
 
-@opaque(layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape, where: Positions) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
     result = zeros(shape, g.dtype)
@@ -410,7 +410,7 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     return assign(self, _overwrite(before_write(self, False), src), name)
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input + values", layout=Layout.FREE,
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
 def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""

@@ -40,7 +40,7 @@ def _vector(index: Array, name: str) -> Array:
     return index if index.ndim else index.reshape(-1)
 
 
-@opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
+@opaque(linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
 def index_select(input: Array, dim, index: Array) -> Array:
     """The slices at some indices of an axis.
 
@@ -115,7 +115,8 @@ def _spread(index: Array, at: int, source: Array) -> Array:
     return np.broadcast_to(index.reshape(shape), source.shape)
 
 
-@opaque(name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
+@opaque(linear_in="input + source",
+        name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
                                     rng.normal(size=(3, 3)), 2.0), {})]))
 def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
@@ -175,7 +176,8 @@ def _copy_slices(x, dim, index, source):
     return np.moveaxis(y, 0, dim)
 
 
-@opaque(node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
+@opaque(linear_in="input + source",
+        node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.
@@ -208,7 +210,7 @@ def _(g, dim, index, source_shape):
     return g.index_select(dim, index).reshape(source_shape)
 
 
-@opaque(layout=Layout.PRESERVE,
+@opaque(linear_in="input + value", layout=Layout.PRESERVE,
         name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))
 def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:

@@ -117,7 +117,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return assign(self, masked_fill(self, mask, value), "masked_fill_")
 
 
-@opaque(name="_masked_select", node="MaskedSelectBackward0", expose=(), selects_by_mask=True,
+@opaque(linear_in="input",
+        name="_masked_select", node="MaskedSelectBackward0", expose=(), selects_by_mask=True,
         ref=lambda x, m: x[m], samples=lambda rng: iter(
             [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:
@@ -130,7 +131,7 @@ def _(g, mask, input_shape):
     return _masked_spread(g, mask, input_shape)
 
 
-@opaque(layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
 def _masked_spread(g: Array, mask: Array, shape) -> Array:
     """Zeros with `g` where the mask holds."""
     result = np.zeros(shape, g.dtype)
@@ -158,7 +159,8 @@ def masked_select(input, mask, *, out=None):
     return y if out is None else write_result("masked_select", y, out, (input, mask))
 
 
-@opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
+@opaque(linear_in="input + source",
+        name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
 def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
     """The tensor with the first elements of `source` where the mask holds."""
     result = input.copy()

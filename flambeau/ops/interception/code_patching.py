@@ -22,6 +22,8 @@ Recorder = Callable[[Callable, tuple, dict], Any]
 
 # By id of a stub's code: what puts the own code back of functions in which followed calls left it.
 STUBS: dict[int, Any] = {}
+# What takes off swaps that stay on beyond their use, to spare the next use the cost of starting.
+LINGERING: list[Callable[[], None]] = []
 # What computes all that a followed call listed, and leaves the rest of it eager.
 ENDS: list[Callable[[], None]] = []
 
@@ -74,8 +76,15 @@ def restore_stub(function: Any) -> None:
         hook.restore()
 
 
+def end_lingering() -> None:
+    """Takes off the swaps that are on but in nobody's use."""
+    while LINGERING:
+        LINGERING[-1]()
+
+
 def restore_stubs() -> None:
     """Takes out the stubs of followed calls, before functions are replaced in another way."""
+    end_lingering()
     for hook in list(STUBS.values()):
         hook.restore()
 
@@ -87,7 +96,9 @@ def end_followed_call() -> None:
 
 
 def is_anything_swapped() -> bool:
-    """Whether some function is swapped, for whoever."""
+    """Whether some function is swapped, for whoever has a use for it."""
+    if LINGERING:
+        end_lingering()
     return bool(_layers)
 
 

@@ -26,29 +26,49 @@ from ..core.inplace import assign
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..indexing import index
 from . import tangent_rules
-from .code_patching import Swap, swap_of
+from .code_patching import LINGERING, Swap, swap_of
 
 
 class _Pushing:
-    """The swaps that are on while any thread is in a level."""
+    """The swaps that are on while any thread is in a level, and for some calls after it."""
+
+    most_idle_calls = 1000  # they cost together what starting does
 
     def __init__(self) -> None:
         self.levels = 0
+        self.idle_calls = 0
         self.swaps: list[Swap] = []
         self.lock = threading.RLock()
 
     def turn(self, on: bool) -> None:
-        """Counts levels; the first puts the stubs on, the last takes them off."""
+        """Counts levels; the first puts the stubs on, after the last they linger."""
         with self.lock:
             self.levels += 1 if on else -1
-            if self.levels and not self.swaps:
+            if not self.levels:
+                self.idle_calls = 0
+                LINGERING.append(self.take_off)
+                return
+            if self.take_off in LINGERING:
+                LINGERING.remove(self.take_off)
+            if not self.swaps:
                 self.swaps = [swap_of(f, record) for f, record in _targets()]
                 for swap in self.swaps:
                     swap.start()
-            elif not self.levels:
+
+    def take_off(self) -> None:
+        """Takes the stubs off that linger."""
+        with self.lock:
+            if self.take_off in LINGERING:
                 for swap in reversed(self.swaps):
                     swap.restore()
                 self.swaps = []
+                LINGERING.remove(self.take_off)
+
+    def count_idle_call(self) -> None:
+        """Takes the stubs off after many calls that no level needed them for."""
+        self.idle_calls += 1
+        if self.idle_calls > self.most_idle_calls:
+            self.take_off()
 
 
 def _targets() -> list[tuple[Any, Callable]]:
@@ -96,9 +116,10 @@ def _get_item(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
     x, item = args
+    always = always or _level(args) is not None
     if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
         return index.basic_index(x, plain)
-    if item.__class__ is not int or not (always or _level(args) is not None):
+    if item.__class__ is not int or not always:
         return original(x, item)
     if not -x.shape[0] <= item < x.shape[0]:
         return original(x, item)
@@ -151,6 +172,10 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
 def _push(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
+    if not LEVELS.active:
+        if not _pushing.levels:
+            _pushing.count_idle_call()
+        return original(*args, **kwargs)
     level = _level(args) if not kwargs else _level((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)

@@ -1,58 +1,104 @@
 """How each operator pushes tangents forward: its Jacobian times them.
 
-An operator that is linear in its inputs is its own rule. A pointwise one has a diagonal Jacobian,
-which is its own transpose: the vjp is the rule. For every other, the vjp is linear in the cotangent
-g, and its own vjp with respect to g is the rule (Bradbury et al.; "double backward").
+A rule that an operator declares (`@op.jvp`) goes first. An operator that is linear in its inputs
+(`linear_in`) is its own rule. A pointwise one has a diagonal Jacobian, which is its own transpose:
+the vjp is the rule. For every other, the vjp is linear in the cotangent g, and its own vjp with
+respect to g is the rule (Bradbury et al.; "double backward").
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from ...autograd import enable_grad, is_grad_enabled
+from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
+from ...autograd.forward_ad import last_level
 from ...autograd.node import restored
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...tensor.tensor import Tensor
 from ..core.registry import Kind, Operator
 
-# Operators that are linear in all their tensor inputs taken together (or in the only one).
-LINEAR = frozenset("""
-    clone _to_copy flip roll repeat sum mean cumsum tril triu diag_embed trace constant_pad_nd
-    _padded _padded_adjoint _folded _im2col _col2im cat stack complex _fft_c2c _fft_r2c _fft_c2r
-    _fft_resized _adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d _avg_pool1d
-    _avg_pool2d _avg_pool3d _resampled _resampled_adjoint _pixels _pixels_adjoint _embedding
-    _strided_adjoint
-""".split())
-# Operators that are linear in each of these inputs, the others fixed; `+` names one added to that.
-MULTILINEAR = {
-    "matmul": "input other", "linear": "input weight +bias", "linalg_cross": "input other",
-    "_convolution": "input weight +bias", "_rows_product": "input weight",
-    "_transposed_convolution": "input weight +bias", "_convolution_weight": "input g",
-}
-# Operators that are linear in this input, the others being places.
-LINEAR_IN = {
-    "gather": "input", "index_select": "input", "take": "input", "index": "input",
-    "index_adjoint": "g", "_masked_select": "input", "_max_pool_picked": "input",
-}
 
 
 def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The tangents of `y` = operator(*values): a tensor or None, or a tuple of them."""
-    name = operator.name
-    if operator.kind is Kind.VIEW or name in LINEAR:
-        return _linear(operator, values, tangents)
-    if name in LINEAR_IN and LINEAR_IN[name] in operator.names:
-        return _replace(operator, values, operator.names.index(LINEAR_IN[name]), tangents)
-    if name in MULTILINEAR and {
-        n.lstrip("+") for n in MULTILINEAR[name].split()} <= set(operator.names):
-        return _multilinear(operator, values, tangents)
-    if operator.kind is Kind.POINTWISE and isinstance(y, Tensor) and (
-        not _complex(values) or (operator.holomorphic and operator.joint is None)
-    ):
+    """The tangents of `y` = operator(*values): a tensor or None, or a tuple of them.
+
+    Where no derivative of the tangents is wanted, rules run as vjps do in backward: without a tape,
+    on kernels.
+    """
+    has_tangents, requires = _histories((*values, *tangents))
+    if has_tangents:  # of an outer level: kernels without a derivative would lose them
+        with enable_grad():
+            return _by_rule(operator, values, tangents, y)
+    if requires and is_grad_enabled():
+        return _by_rule(operator, values, tangents, y)
+    with no_grad():
+        return _by_rule(operator, values, tangents, y)
+
+
+def _histories(values: Sequence[Any]) -> tuple[bool, bool]:
+    """Whether some value carries a tangent, and whether one requires grad."""
+    has_tangents = requires = False
+    for v in values:
+        if isinstance(v, Tensor):
+            has_tangents = has_tangents or last_level(v) is not None
+            requires = requires or v.requires_grad
+        elif v.__class__ in (tuple, list):
+            inner = _histories(v)
+            has_tangents, requires = has_tangents or inner[0], requires or inner[1]
+    return has_tangents, requires
+
+
+def _by_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+    if operator.jvp is not None:
+        return _declared(operator, values, tangents, y)
+    if operator.kind is Kind.VIEW:
+        return _view(operator, values, tangents)
+    if operator.linear_in:
+        return _linear(operator, values, tangents, y)
+    if _complex(values):
+        diagonal = operator.kind is Kind.POINTWISE and operator.holomorphic \
+            and operator.joint is None
+    else:
+        diagonal = operator.kind is Kind.POINTWISE
+        if isinstance(y, Tensor) and not y.is_complex() and not operator.has_sequence \
+                and (y._array.size == 1 or _reduces(operator)):
+            return _rows(operator, values, tangents, y)
+    if diagonal and isinstance(y, Tensor):
         return _diagonal(operator, values, tangents, y)
     return _transpose(operator, values, tangents, y)
+
+
+def _reduces(operator: Operator) -> bool:
+    """Whether each element of the result comes from a row of the only input, of its own."""
+    return operator.kind is Kind.OPAQUE and operator.single is not None \
+        and "dim" in operator.names and "keepdim" in operator.names
+
+
+def _declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+    """The rule that the operator declares, with what it asks for by name."""
+    read = []
+    for name, position in _parameters(operator.jvp, operator):
+        if position is None:
+            source = operator.source_of(name)
+            read += _values(operator, [source], values, y, ())
+        else:
+            read.append(tangents[position])
+    return operator.jvp(*read)  # type: ignore[misc]
+
+
+@functools.cache
+def _parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
+    """The parameters of a declared rule; for a tangent, the position of its input."""
+    result: list[tuple[str, int | None]] = []
+    for name in inspect.signature(rule).parameters:
+        of = name.removesuffix("_t")
+        is_tangent = name.endswith("_t") and of in operator.names
+        result.append((name, operator.names.index(of) if is_tangent else None))
+    return result
 
 
 def _complex(values: Sequence[Any]) -> bool:
@@ -71,46 +117,62 @@ def _call(operator: Operator, values: list[Any]) -> Any:
     return operator.function(*args, **named)
 
 
-def _linear(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
+def _view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
+    """The same view of the tangent, which lies in memory as its primal does."""
     changed = list(values)
-    if "value" in operator.names:  # what is put around the elements has no tangent
-        changed[operator.names.index("value")] = 0
     for i in operator.tensor_positions:
-        value, tangent = values[i], tangents[i]
-        if value.__class__ in (tuple, list):
-            parts = tangent or [None] * len(value)
-            changed[i] = type(value)(
-                [_zeros(v) if t is None else t for v, t in zip(value, parts, strict=True)])
-        elif isinstance(value, Tensor) and value._array.dtype.kind in "fcV":
-            changed[i] = _zeros(value) if tangent is None else tangent
+        if tangents[i] is not None:
+            changed[i] = _laid_out_as(values[i], tangents[i])
     return _call(operator, changed)
 
 
-def _replace(operator: Operator, values: list[Any], position: int, tangents: list[Any]) -> Any:
-    if tangents[position] is None:
+def _laid_out_as(x: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent with the strides of `x`, copied where it has others."""
+    strides = x._array.strides
+    if tangent._array.strides == strides or 0 in strides or not x._array.size:
+        return tangent
+    result = tangent.new_empty_strided(x.shape, x.stride())
+    return result.copy_(tangent)
+
+
+@functools.cache
+def _terms(operator: Operator) -> tuple[tuple[int, ...], ...]:
+    """The positions of the inputs in each term of `linear_in`."""
+    return tuple(tuple(operator.names.index(name.strip()) for name in term.split("*"))
+                 for term in operator.linear_in.split("+"))
+
+
+def _linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+    """The rule of an operator that is a sum of products of its inputs: each product's rule."""
+    terms = _terms(operator)
+    products = [i for term in terms if len(term) > 1 for i in term]
+    alone = [i for term in terms if len(term) == 1 for i in term]
+    steps = [[i] for i in products if tangents[i] is not None]
+    if not steps and not any(tangents[i] is not None for i in alone):
         return None
-    changed = list(values)
-    changed[position] = tangents[position]
-    return _call(operator, changed)
-
-
-def _multilinear(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
-    names = MULTILINEAR[operator.name].split()
-    added = [operator.names.index(n[1:]) for n in names if n[0] == "+"]
+    if products and not steps:  # the operator cannot be called without its product
+        return _transpose(operator, values, tangents, y)
     total = None
-    for name in names:
-        position = operator.names.index(name.lstrip("+"))
-        if tangents[position] is None or name[0] == "+":
-            continue
+    for step in steps or [[]]:
         changed = list(values)
-        changed[position] = tangents[position]
-        for other in added:
-            changed[other] = tangents[other] if total is None else None
+        for i in step:
+            changed[i] = tangents[i]
+        for i in alone:  # once, and where nothing can be left out, zeros
+            changed[i] = _part(values[i], tangents[i], not products) if total is None else None
         part = _call(operator, changed)
         total = part if total is None else total + part
-    if total is None:
-        return _transpose(operator, values, tangents, _call(operator, values))
     return total
+
+
+def _part(value: Any, tangent: Any, filled: bool) -> Any:
+    """What stands in an argument's place: its tangent, or nothing, or zeros if `filled`."""
+    if value.__class__ in (tuple, list):
+        parts = tangent or [None] * len(value)
+        return type(value)(
+            [_zeros(v) if t is None else t for v, t in zip(value, parts, strict=True)])
+    if tangent is not None or not filled:
+        return tangent
+    return _zeros(value) if isinstance(value, Tensor) else 0
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -189,6 +251,28 @@ def _diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Ten
     return total if total.shape == y.shape else total.expand(y.shape)
 
 
+def _rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
+    """The rule of a result whose elements read disjoint inputs: the cotangent of ones holds the
+    Jacobian's rows, whose products with the tangent are summed.
+    """
+    positions = [i for i in operator.tensor_positions if tangents[i] is not None and (
+        operator.joint is not None or operator.names[i] in operator.vjps)]
+    parts = _cotangents(operator, values, positions, y.new_ones(y.shape), y) if positions else []
+    total = None
+    for position, part in zip(positions, parts, strict=True):
+        if part is None:
+            continue
+        row = restored(part, values[position]._array.shape, part._array.dtype)
+        t = tangents[position]
+        if y._array.size == 1:
+            product = (row.reshape(-1) @ t.to(row.dtype).reshape(-1)).reshape(y.shape)
+        else:
+            dim, keepdim = (values[operator.names.index(n)] for n in ("dim", "keepdim"))
+            product = (row * t).sum(dim, keepdim)
+        total = product if total is None else total + product
+    return total if total is None else total.to(y.dtype)
+
+
 def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """The rule of any operator: the vjp, as a function of the cotangent, transposed."""
     several = not isinstance(y, Tensor)
@@ -197,7 +281,7 @@ def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: An
         operator.joint is not None or operator.names[i] in operator.vjps)]
     if not positions:
         return None
-    recorded = is_grad_enabled() and _requires_grad((*values, *tangents))
+    recorded = is_grad_enabled() and _histories((*values, *tangents)) != (False, False)
     with enable_grad():
         slots = [_slot(t, i, operator) for i, t in enumerate(outputs)]
         g: Any = tuple(slots) if several else slots[0]
@@ -220,11 +304,6 @@ def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: An
     pushed = [_zeros(s) if p is None and s is not None else p
               for s, p in zip(slots, pushed, strict=True)]
     return tuple(pushed) if several else pushed[0]
-
-
-def _requires_grad(values: Sequence[Any]) -> bool:
-    return any(_requires_grad(v) if v.__class__ in (tuple, list)
-               else isinstance(v, Tensor) and v.requires_grad for v in values)
 
 
 def _slot(t: Any, index: int, operator: Operator) -> Any:

@@ -28,7 +28,7 @@ def _reference(input, weight, bias=None):
     return y if bias is None else y + bias
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input * weight + bias", layout=Layout.FREE,
         expose=("nn.functional",), node="AddmmBackward0", ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     """input @ weight.T + bias.
@@ -147,7 +147,8 @@ def _(g, bias_shape):
     return g.sum_to_size(bias_shape)
 
 
-@opaque(layout=Layout.FREE, name="_rows_product", expose=(), node="MmBackward0",
+@opaque(linear_in="input * other", layout=Layout.FREE, name="_rows_product", expose=(),
+        node="MmBackward0",
         ref=lambda a, b: np.einsum("ni,nj->ij", a.reshape(-1, a.shape[-1]),
                                    b.reshape(-1, b.shape[-1])),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 2))), {}),

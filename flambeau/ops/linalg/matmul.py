@@ -96,7 +96,7 @@ def _batches(rng):
         yield (rng.normal(size=a), rng.normal(size=b)), {}
 
 
-@opaque(
+@opaque(linear_in="input * other",
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))

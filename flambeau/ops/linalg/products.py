@@ -102,6 +102,25 @@ def _scale(g: Tensor, factor: Any) -> Tensor:
     return g if factor == 1 else g * factor
 
 
+def _push_sum(
+    operator: Any, input_t: Tensor | None, pairs: list[tuple[Tensor | None, Tensor | None]],
+    factors: tuple[Any, Any], shape: tuple[int, ...],
+) -> Tensor | None:
+    """beta * input_t + alpha * the sum of the products of pairs, of those that are there."""
+    beta, alpha = factors
+    total = None if input_t is None else _scale(input_t, beta).expand(shape)
+    for a, b in pairs:
+        if a is not None and b is not None:
+            total = _scale(matmul(a, b), alpha) if total is None \
+                else operator(total, a, b, alpha=alpha)
+    return total
+
+
+@addmm.jvp
+def _(input_t, mat1_t, mat2_t, y, mat1, mat2, beta, alpha):
+    return _push_sum(addmm, input_t, [(mat1_t, mat2), (mat1, mat2_t)], (beta, alpha), y.shape)
+
+
 @addmm.vjp("input")
 def _(g, input_shape, beta):
     return _scale(g, beta).sum_to_size(input_shape)
@@ -140,6 +159,11 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
                            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
     _same_kinds(input, (mat, "mat"), (vec, "vec"))
     return _add(product(mat, vec), input, beta, alpha)
+
+
+@addmv.jvp
+def _(input_t, mat_t, vec_t, y, mat, vec, beta, alpha):
+    return _push_sum(addmv, input_t, [(mat_t, vec), (mat, vec_t)], (beta, alpha), y.shape)
 
 
 @addmv.vjp("input")
@@ -193,6 +217,12 @@ def _check_batches(batch1: Array, batch2: Array) -> None:
     for name, batch in (("batch1", batch1), ("batch2", batch2)):
         if batch.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
+
+
+@baddbmm.jvp
+def _(input_t, batch1_t, batch2_t, y, batch1, batch2, beta, alpha):
+    pairs = [(batch1_t, batch2), (batch1, batch2_t)]
+    return _push_sum(baddbmm, input_t, pairs, (beta, alpha), y.shape)
 
 
 @baddbmm.vjp("input")

@@ -27,7 +27,8 @@ def _triples(rng: Rng):
     yield (rng.normal(size=(3, 2)), rng.normal(size=(3, 1))), {"dim": 0}
 
 
-@opaque(layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
+@opaque(linear_in="input * other",
+        layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))
 def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:

@@ -123,8 +123,8 @@ def _cross_reference(x, *rest):
 
 
 def _likelihood_operator(name: str, node: str):
-    @opaque(name=name, node=node, expose=(), ref=_nll_reference, samples=_likelihoods,
-            labels="target")
+    @opaque(linear_in="input", name=name, node=node, expose=(), ref=_nll_reference,
+            samples=_likelihoods, labels="target")
     def body(input: Array, target: Array, weight: Array | None, reduction, ignore_index) -> Array:
         """Minus the input's entries at the targets, weighted and reduced."""
         inside = compute_dtype(input.dtype)
@@ -142,7 +142,8 @@ _nll_loss = _likelihood_operator("_nll_loss", "NllLossBackward0")
 _nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
 
 
-@opaque(layout=Layout.FREE, name="_nll_loss_backward", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_nll_loss_backward", expose=(), ref=None, samples=None)
 def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ignore_index) -> Array:
     """The cotangents of rows, negated, at their targets; zeros elsewhere."""
     t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
@@ -206,6 +207,13 @@ def _fuse(name: str, node: str):
             more = log_softmax_backward(logs, ys[1], 0 if logs.dim() == 1 else 1, None)
             match = more if match is None else match + more
         return match
+
+    @body.jvp
+    def _(input_t, ys, target, weight, reduction, ignore_index):
+        likelihood = _nll_loss if input_t.dim() < 3 else _nll_loss2d
+        dim = 0 if input_t.dim() == 1 else 1
+        logs_t = input_t - (input_t * ys[1].exp()).sum(dim, True)
+        return likelihood(logs_t, target, weight, reduction, ignore_index), logs_t
 
     return body
 

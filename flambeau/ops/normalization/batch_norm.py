@@ -13,9 +13,8 @@ from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from .reference import affine, channel_moments, channel_sums, combine
 from .norm_formulas import (
-    as_dtype, channels, check_parameter_dtypes, floating, images, normalize, scale_and_shift,
-    select_needed, slope,
-    statistics,
+    affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
+    scale_and_shift, select_needed, slope, statistics,
 )
 from ..core.number_cache import number
 from ..core.promotion import compute_dtype
@@ -81,6 +80,22 @@ def _(g, input, weight, save_mean, save_rstd, eps, needs):
     hat, _, rstd = normalize(input, dims, eps)
     share = g if weight is None else g * channels(weight, input)
     return select_needed((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
+
+
+@_batch_norm.jvp
+def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, eps):
+    def push(t):
+        if not MODE.grad:  # the Jacobian of a channel is symmetric
+            return _batch_norm_backward(t, input, None, save_mean, save_rstd)[0]
+        dims = [0, *range(2, input.dim())]
+        hat, _, rstd = normalize(input, dims, eps)
+        return slope(t, hat, rstd, dims)
+
+    def affine(scale, shift):
+        statistics = save_mean.clone(), save_rstd.clone()
+        return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
+
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
 
 
 @opaque(layout=Layout.FREE,
@@ -150,6 +165,17 @@ def _(g, input, running_mean, running_var, eps):
 @_batch_norm_running.vjp("bias")
 def _(g):
     return g.sum([0, *range(2, g._array.ndim)])
+
+
+@_batch_norm_running.jvp
+def _(input_t, weight_t, bias_t, input, weight, running_mean, running_var, eps):
+    def push(t):
+        return _batch_norm_running(t, None, None, running_mean * 0, running_var, eps)
+
+    def affine(scale, shift):
+        return _batch_norm_running(input, scale, shift, running_mean, running_var, eps)
+
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
 
 
 def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:

@@ -14,9 +14,8 @@ from ..native import group_norm as group_native
 from .batch_norm import batch
 from .reference import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
-    as_dtype, channels, check_parameter_dtypes, floating, images, normalize, scale_and_shift,
-    select_needed, slope,
-    statistics,
+    affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
+    scale_and_shift, select_needed, slope, statistics,
 )
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
@@ -88,6 +87,22 @@ def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
     result = slope(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
     dims = [0, *range(2, input.dim())]
     return select_needed((result, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
+
+
+@_group_norm.jvp
+def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, groups, eps):
+    def push(t):
+        if not MODE.grad:  # the Jacobian of a group is symmetric
+            return _group_norm_backward(t, input, None, save_mean, save_rstd, groups)[0]
+        rows = input.reshape(input.shape[0], groups, math.prod(input.shape[1:]) // groups)
+        hat, _, rstd = normalize(rows, [2], eps)
+        return slope(t.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
+
+    def affine(scale, shift):
+        statistics = save_mean.clone(), save_rstd.clone()
+        return _group_norm(input, scale, shift, *statistics, groups, eps)
+
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
 
 
 @opaque(layout=Layout.FREE,

@@ -14,7 +14,8 @@ from ...tensor.tensor import Tensor
 from ..view.join import cat
 from .reference import rows_backward, rows_forward
 from .norm_formulas import (
-    as_dtype, check_parameter_dtypes, floating, select_needed, normalize, slope, statistics,
+    affine_tangent, as_dtype, check_parameter_dtypes, floating, normalize, select_needed, slope,
+    statistics,
 )
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
@@ -65,6 +66,22 @@ def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
     lead = list(range(input.dim() - n))
     of_weight, of_bias = (g * hat, g) if not lead else ((g * hat).sum(lead), g.sum(lead))
     return select_needed((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
+
+
+@_layer_norm.jvp
+def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, n, eps):
+    def push(t):
+        if not MODE.grad:  # the Jacobian of the rows is symmetric
+            return _layer_norm_backward(t, input, None, save_mean, save_rstd, n)[0]
+        dims = list(range(-n, 0))
+        hat, _, rstd = normalize(input, dims, eps)
+        return slope(t, hat, rstd, dims)
+
+    def affine(scale, shift):
+        statistics = save_mean.clone(), save_rstd.clone()
+        return _layer_norm(input, scale, shift, *statistics, n, eps)
+
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
 
 
 @opaque(layout=Layout.FREE,

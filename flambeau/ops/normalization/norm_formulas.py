@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...autograd.forward_ad import sum_terms
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -58,6 +60,28 @@ def normalize(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tenso
     centred = input - mean
     rstd = ((centred * centred).mean(dims, True) + eps).rsqrt()
     return centred * rstd, mean, rstd
+
+
+def affine_tangent(
+    push: Callable[[Tensor], Tensor], affine: Callable[[Tensor, Tensor | None], Tensor],
+    tangents: tuple[Tensor | None, Tensor | None, Tensor | None], input: Tensor,
+    weight: Tensor | None,
+    place: Callable[[Tensor, Tensor], Tensor] = lambda v, like: v.expand(like.shape),
+) -> Tensor | None:
+    """The tangent of a normalisation, times the weight, plus the bias.
+
+    push: the tangent of the normalised input. affine: the operator with other parameters, in which
+    it is linear. tangents: of input, weight and bias. place(v, like): a parameter in a shape that
+    broadcasts with the result.
+    """
+    t, weight_t, bias_t = tangents
+    of_input = None if t is None else push(t)
+    if of_input is not None and weight is not None:
+        of_input = (of_input * place(weight, input)).to(t.dtype)
+    if weight_t is None:
+        shift = None if bias_t is None else place(bias_t, input).expand(input.shape)
+        return sum_terms(of_input, shift)
+    return sum_terms(of_input, affine(weight_t, bias_t))
 
 
 def select_needed(gradients: Any, needs: tuple[bool, ...]) -> tuple:

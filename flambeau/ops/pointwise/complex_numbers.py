@@ -267,7 +267,7 @@ def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
         )
 
 
-@opaque(layout=Layout.ITERATOR,
+@opaque(linear_in="real + imag", layout=Layout.ITERATOR,
         ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
 def complex(real: Array, imag: Array) -> Array:
     """Complex numbers of their real and imaginary parts.

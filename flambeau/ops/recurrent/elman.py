@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ..linalg.linear import linear
 from ..linalg.matmul import product
@@ -75,6 +76,14 @@ def rnn_layer(
 
 def _cell(relu: bool) -> str:
     return "relu" if relu else "tanh"
+
+
+@rnn_layer.jvp
+def _(x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t,
+      ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+    return push_through(
+        lambda *own: _in_operators(*own, sizes, reverse, relu), (x, h, w_ih, w_hh, b_ih, b_hh),
+        (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
 @rnn_layer.vjp

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ..linalg.linear import linear
@@ -128,6 +129,13 @@ def _in_one_kernel(
     bias = total_bias(b_ih, _zero_new_gate(b_hh))
     outputs = layer({"x": sums_of_inputs(x, w_ih, bias), **inputs})
     return [outputs[name] for name in wanted]
+
+
+@gru_layer.jvp
+def _(x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+    return push_through(
+        lambda *own: _in_operators(*own, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
+        (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
 @gru_layer.vjp

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ..linalg.linear import linear
@@ -123,6 +124,14 @@ def _in_one_kernel(
 def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
     """The arrays in the dtype of the computation, laid out for it."""
     return [None if a is None else np.ascontiguousarray(a, kind) for a in arrays]
+
+
+@lstm_layer.jvp
+def _(x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t,
+      ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+    return push_through(
+        lambda *own: _in_operators(*own, sizes, reverse), (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
+        (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t), len(ys))
 
 
 @lstm_layer.vjp

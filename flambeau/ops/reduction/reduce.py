@@ -20,6 +20,7 @@ from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..native.rows import LARGE, SOME, position, reduce_axes
 from ..core.sample_inputs import reductions
+from .chosen_elements import choose, put_back
 
 
 def sum_dtype(input: Array, dtype) -> np.dtype:
@@ -43,7 +44,7 @@ def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
     return reduce_axes(ufunc, input, axes_of(dim, input.ndim), keepdim)
 
 
-@opaque(ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
+@opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
         samples=reductions)
 def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Sum over the axes `dim`, all of them by default.
@@ -142,7 +143,7 @@ def count_along(shape, dim) -> int:
     return n
 
 
-@opaque(ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
+@opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
         samples=reductions, node="MeanBackward0")
 def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Mean over the axes `dim`, all of them by default.
@@ -358,20 +359,10 @@ def _extreme_along(name: str, largest: bool):
                   ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
 
-    @new.vjp
-    def _(gs, ys, input_shape, dim, keepdim):
-        return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+    new.vjp(put_back)
+    new.jvp(choose)
 
     return new
-
-
-def along_axis(g, where, shape, dim, keepdim):
-    """A cotangent put back at the indices that an operator chose along an axis."""
-    if not shape:
-        return g
-    if not keepdim:
-        g, where = g.unsqueeze(dim), where.unsqueeze(dim)
-    return g.new_zeros(shape).scatter(dim, where, g)
 
 
 max_along, min_along = _extreme_along("max", True), _extreme_along("min", False)

@@ -20,7 +20,7 @@ from ..native.scan import scan_axis
 from ..core.sample_inputs import scans
 
 
-@opaque(ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
+@opaque(linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim, *, dtype=None) -> Array:
     """Sums of the elements so far along an axis.
 
@@ -110,6 +110,10 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         if not input_shape:
             return gs[0]
         return gs[0].new_zeros(input_shape).scatter_add(dim, ys[1], gs[0])
+
+    @new.jvp
+    def _(input_t, ys, dim):
+        return (input_t.gather(dim, ys[1]) if input_t.dim() else input_t), None
 
     return new
 

@@ -13,7 +13,7 @@ from . import sort_kernels
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from ..creation.creation import public
-from .reduce import along_axis
+from .chosen_elements import along_axis, choose, chosen_along, put_back
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, shape_depends_on_values
 from ..core.return_types import return_type
@@ -85,6 +85,11 @@ def _(gs, ys, input_shape, dim):
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
+@_sort.jvp
+def _(input_t, ys, dim):
+    return chosen_along(input_t, ys[1], dim, True), None
+
+
 @composite(numpy_names=True)
 def sort(input, dim=-1, descending=False, stable=False, *, out=None):
     """The values sorted along an axis, and their indices.
@@ -154,6 +159,11 @@ def _(gs, ys, input_shape, dim):
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
+@topk.jvp
+def _(input_t, ys, dim):
+    return chosen_along(input_t, ys[1], dim, True), None
+
+
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """The element of this rank among few distinct ones along the only axis, and its index."""
     if input.ndim != 1 or input.dtype.kind == "V":  # NaN among bfloat16 numbers would be missed
@@ -197,9 +207,8 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 
-@kthvalue.vjp
-def _(gs, ys, input_shape, dim, keepdim):
-    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+kthvalue.vjp(put_back)
+kthvalue.jvp(choose)
 
 
 def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
@@ -270,9 +279,8 @@ def _median(name: str, ignore_nan: bool) -> Any:
         values = np.take_along_axis(input, where, at)
         return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
-    @along.vjp
-    def _(gs, ys, input_shape, dim, keepdim):
-        return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+    along.vjp(put_back)
+    along.jvp(choose)
 
     whole = _median_of_all(name, along)
 
@@ -321,9 +329,8 @@ def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 
-@mode.vjp
-def _(gs, ys, input_shape, dim, keepdim):
-    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+mode.vjp(put_back)
+mode.jvp(choose)
 
 
 # ------------------------------------------------------------------------------- quantiles

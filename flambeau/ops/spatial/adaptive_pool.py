@@ -129,7 +129,8 @@ def _reference(pick):
 def _declare_average(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
+    @opaque(linear_in="input",
+            layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))
     def pool(input: Array, output) -> Array:
@@ -143,7 +144,7 @@ def _declare_average(n: int) -> Any:
         _check_cotangent("avg", g)
         return adjoint(g, input_shape[-n:], output)
 
-    @opaque(layout=Layout.FREE,
+    @opaque(linear_in="g", layout=Layout.FREE,
             name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial, output) -> Array:
         """The cotangent of the input."""
@@ -164,7 +165,7 @@ def _declare_average(n: int) -> Any:
 # ------------------------------------------------------------------------------ with places
 
 
-@opaque(layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None)
 def added_at(g: Array, places: Array, spatial) -> Array:
     """g added up at flat indices of images of the shape `spatial`."""
     n, size = len(spatial), int(np.prod(spatial))
@@ -186,7 +187,7 @@ def _(g, places, spatial):
     return taken_at(g, places, len(spatial))
 
 
-@opaque(layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None)
+@opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None)
 def taken_at(input: Array, places: Array, n) -> Array:
     """The elements at flat indices of images, which are the last n axes."""
     if not places.size:

@@ -185,7 +185,8 @@ def _reference(x, average):
 def _declare(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
+    @opaque(linear_in="input",
+            layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_samples(n))
     def pool(input: Array, average: Average) -> Array:
@@ -199,7 +200,8 @@ def _declare(n: int) -> Any:
     def _(g, input_shape, average):
         return adjoint(g, input_shape[-n:], average)
 
-    @opaque(layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
+    @opaque(linear_in="g", layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(),
+            ref=None, samples=None)
     def adjoint(g: Array, spatial, average: Average) -> Array:
         """The cotangent of the input."""
         inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)

@@ -68,7 +68,7 @@ def _reference(x, w, bias, window, groups):
     return y if bias is None else y + bias[:, None, None]
 
 
-@opaque(layout=Layout.ANY_CHANNELS_LAST,
+@opaque(linear_in="input * weight + bias", layout=Layout.ANY_CHANNELS_LAST,
         name="_convolution", node="ConvolutionBackward0", expose=(), ref=_reference,
         samples=_images)
 def convolution_op(
@@ -123,7 +123,7 @@ def _reference_of_transposed(x, w, bias, spatial, window, groups):
     return y if bias is None else y + bias[:, None, None]
 
 
-@opaque(layout=Layout.ANY_CHANNELS_LAST,
+@opaque(linear_in="input * weight + bias", layout=Layout.ANY_CHANNELS_LAST,
         name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
         ref=_reference_of_transposed, samples=_transpose_images)
 def transposed_op(
@@ -178,7 +178,7 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
         yield (x, g, window, groups), {}
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input * output", layout=Layout.FREE,
         name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
         ref=_weight_reference, samples=_weight_images)
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:

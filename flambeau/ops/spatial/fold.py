@@ -43,7 +43,7 @@ def _reference(x, window):
     return np.moveaxis(np.array(parts), (0, 1), (2, 3)).reshape(len(x), -1, h * w)
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_im2col", node="Im2ColBackward0", expose=(), ref=_reference, samples=_samples)
 def im2col(input: Array, window: Window) -> Array:
     """Windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
@@ -61,7 +61,7 @@ def _(g, input_shape, window):
     return col2im(g, input_shape[2:], window)
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
 def col2im(input: Array, spatial, window: Window) -> Array:
     """Columns (n, c * kh * kw, positions) added up where their windows lie."""

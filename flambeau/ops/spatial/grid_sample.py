@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...native.foundation.user_frames import warn
+from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -122,6 +123,12 @@ def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
     for k, weight in enumerate(taps.weights):
         y += _find(flat, taps, k) * weight[:, None]
     return y.reshape(n, c, *points)
+
+
+@_sampler.jvp
+def _(input_t, grid_t, input, grid, mode, padding, align):
+    return push_through(lambda x, points: (by_parts(x, points, mode, padding, align),),
+                        (input, grid), (input_t, grid_t), 1)[0]
 
 
 @_sampler.vjp

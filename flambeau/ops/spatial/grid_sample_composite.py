@@ -28,7 +28,7 @@ def _samples(rng: Rng):
     yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
 
 
-@opaque(layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE,
         name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))
 def pixels(input: Array, places: Array) -> Array:
@@ -42,7 +42,8 @@ def _(g, input_shape, places):
     return _pixels_adjoint(g, input_shape, places)
 
 
-@opaque(layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
 def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
     """The cotangent of `pixels`: points added up in their pixels."""
     n, c, size = shape

@@ -238,7 +238,7 @@ def _reference(x, taps):
     return x
 
 
-@opaque(layout=Layout.CHANNELS_LAST,
+@opaque(linear_in="input", layout=Layout.CHANNELS_LAST,
         name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
 def resampled(input: Array, taps) -> Array:
     """The tensor resampled along axes, one after the other."""
@@ -266,7 +266,8 @@ def _(g, input_shape, taps):
     return _resampled_adjoint(g, input_shape, taps)
 
 
-@opaque(layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
 def _resampled_adjoint(g: Array, shape, taps) -> Array:
     """The cotangent of `resampled`."""
     if g.__class__ is MetaArray:

@@ -224,7 +224,8 @@ def _known(input: Array, n: int) -> None:
         raise NotImplementedError(f"\"max_pool{n}d\" not implemented for '{kind}'")
 
 
-@opaque(layout=Layout.FREE, name="_max_pool_placed", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_max_pool_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Windows' cotangents at the places of their maxima."""
     n = len(window.kernel)
@@ -251,7 +252,8 @@ def _(g):
     return None  # which element is the largest does not change
 
 
-@opaque(layout=Layout.FREE, name="_max_pool_picked", expose=(), ref=None, samples=None)
+@opaque(linear_in="input",
+        layout=Layout.FREE, name="_max_pool_picked", expose=(), ref=None, samples=None)
 def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """The elements of u at the places of the windows' maxima."""
     n = len(window.kernel)
@@ -291,6 +293,10 @@ def _declare(n: int) -> tuple[Any, Any]:
     def _(g, y, input, window):
         return _placed(g, input, y, window)
 
+    @values.jvp
+    def _(input_t, y, input, window):
+        return _picked(input_t, input, y, window)
+
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
             ref=_reference, samples=_window_samples(n))
@@ -302,6 +308,10 @@ def _declare(n: int) -> tuple[Any, Any]:
     @both.vjp("input")
     def _(gs, ys, input, window):
         return _placed(gs[0], input, ys[0], window)
+
+    @both.jvp
+    def _(input_t, ys, input, window):
+        return _picked(input_t, input, ys[0], window), None
 
     return values, both
 

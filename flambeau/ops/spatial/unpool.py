@@ -35,7 +35,7 @@ def _reference(x, places, spatial):
 
 
 def _declare(n: int) -> Any:
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
+    @opaque(linear_in="input", layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
             node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")
     def unpool(input: Array, indices: Array, spatial) -> Array:

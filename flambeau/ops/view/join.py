@@ -45,7 +45,7 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         return None
 
 
-@opaque(layout=Layout.ALL_CHANNELS_LAST,
+@opaque(linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
         ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
@@ -99,7 +99,7 @@ def _(g, tensors_shape, dim):
     return tuple(result)
 
 
-@opaque(ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
+@opaque(linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
 def stack(tensors: Sequence[Array], dim=0) -> Array:
@@ -409,7 +409,8 @@ def _flips(rng):
     yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
 
 
-@opaque(layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
+@opaque(linear_in="input",
+        layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
 def flip(input: Array, *dims) -> Array:
     """Axes in reverse.
 
@@ -452,7 +453,7 @@ def flipud(input):
     return flip(input, 0)
 
 
-@opaque(layout=Layout.ALL_CHANNELS_LAST,
+@opaque(linear_in="input", layout=Layout.ALL_CHANNELS_LAST,
         ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
                                   ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))
@@ -527,7 +528,7 @@ def rot90(input, k=1, dims=(0, 1)):
     return flip(input, b).transpose(a, b) if turns == 1 else flip(input, a).transpose(a, b)
 
 
-@opaque(expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
+@opaque(linear_in="input", expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
                                   ((rng.normal(size=3), 2, 2), {})]))
 def repeat(input: Array, *repeats) -> Array:

@@ -50,7 +50,7 @@ def _empty(input: Array, shape: tuple[int, ...]) -> Array:
     return np.empty([shape[i] for i in order], input.dtype).transpose(np.argsort(order))
 
 
-@opaque(layout=Layout.CHANNELS_LAST, expose=("torch",),
+@opaque(linear_in="input + value", layout=Layout.CHANNELS_LAST, expose=("torch",),
         ref=lambda x, pad, value=0: np.pad(x, [(pad[2], pad[3]), (pad[0], pad[1])],
                                            constant_values=value),
         samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))
@@ -149,7 +149,8 @@ def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -
     return result
 
 
-@opaque(layout=Layout.CHANNELS_LAST, name="_padded", node="PadBackward0", expose=(),
+@opaque(linear_in="input",
+        layout=Layout.CHANNELS_LAST, name="_padded", node="PadBackward0", expose=(),
         ref=lambda x, pad, mode: np.pad(x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], {
             "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]),
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
@@ -170,7 +171,8 @@ def _(g, input_shape, pad, mode):
     return _padded_adjoint(g, input_shape, pad, mode)
 
 
-@opaque(layout=Layout.FREE, name="_padded_adjoint", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_padded_adjoint", expose=(), ref=None, samples=None)
 def _padded_adjoint(g: Array, shape, pad, mode) -> Array:
     """The cotangent of `_padded`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)

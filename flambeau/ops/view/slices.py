@@ -51,7 +51,7 @@ def _(g, input_shape, index):
     return _placed(g, input_shape, index)
 
 
-@opaque(layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, shape, index) -> Array:
     """Zeros of a shape, with `g` in the window that a basic index gives."""
     result = np.zeros(shape, g.dtype)
@@ -118,7 +118,7 @@ def _(g, input_shape, offset, dim1, dim2):
     return _on_diagonal(g, input_shape, offset, dim1, dim2)
 
 
-@opaque(layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
 def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
     """Zeros of a shape, with `g` on a diagonal."""
     return on_diagonal(g, shape, offset, dim1, dim2)

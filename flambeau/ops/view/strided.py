@@ -47,7 +47,7 @@ def _(g, input_shape, dimension, size, step):
     return _folded(g, input_shape, dimension, size, step)
 
 
-@opaque(layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
 def _folded(g: Array, shape, dimension, size, step) -> Array:
     """The windows of `unfold` added back where they came from."""
     if not shape:
@@ -102,7 +102,8 @@ def as_strided(input, size, stride, storage_offset=None):
     return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
 
 
-@opaque(layout=Layout.FREE, name="_strided_adjoint", expose=(), ref=None, samples=None)
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_strided_adjoint", expose=(), ref=None, samples=None)
 def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
     """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
     spans = [

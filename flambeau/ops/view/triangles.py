@@ -43,8 +43,8 @@ def _triangle(name: str, lower: bool) -> Any:
     >>> torch.{name}(torch.tensor([[1, 2], [3, 4]])).tolist()
     {[[1, 0], [3, 4]] if lower else [[1, 2], [0, 4]]}
     """
-    result = opaque(ref=getattr(np, name), samples=matrices(((3, 4),), ((2, 3, 3), 1),
-                                                          ((4, 3), -1)))(body)
+    samples = matrices(((3, 4),), ((2, 3, 3), 1), ((4, 3), -1))
+    result = opaque(linear_in="input", ref=getattr(np, name), samples=samples)(body)
 
     @result.vjp
     def _(g, diagonal):
@@ -113,7 +113,7 @@ _triangle_indices("triu_indices", False)
 # ------------------------------------------------------------------------------- diagonals
 
 
-@opaque(name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
+@opaque(linear_in="input", name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
         samples=matrices(((3,),), ((3,), 1), ((3,), -2)))
 def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
     """Matrices of zeros with the last axis of `input` on a diagonal.
@@ -166,7 +166,7 @@ def diagflat(input, offset=0):
     return diag_embed(input.reshape(-1), offset)
 
 
-@opaque(ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
+@opaque(linear_in="input", ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
 def trace(input: Array) -> Array:
     """The sum of a matrix's diagonal.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.autograd.forward_ad import give, pop_level, push_level, tangent_at
 from flambeau.ops.core.registry import OPERATORS, PUBLIC, Kind
 from flambeau.tensor import Tensor, wrap
 
@@ -404,6 +405,32 @@ def test_derivative_is_linear_in_the_cotangent(twice_differentiable, rng):
         found = along(by_weight, [w._array for w in weights])
         value = sum(inner(t._array, g._array) for t, g in zip(targets, recorded, strict=True))
         agree(found, value, abs(value), "linearity")
+
+
+def test_forward_derivative(twice_differentiable, rng):
+    """The tangents of the outputs, pushed along the direction in which differences are taken."""
+    for probe in probes(twice_differentiable, rng):
+        expected = (probe.value(STEP) - probe.value(-STEP)) / (2 * STEP)
+        given, leaves = probe.inputs()
+        directions = {id(leaf): v for leaf, v in zip(leaves, probe.directions, strict=True)}
+        level = push_level()
+        try:
+            pushed = [tangent_at(y, level) for y in probe.outputs(duals(given, directions, level))]
+        finally:
+            pop_level(level)
+        found = sum(inner(w, t._array)
+                    for w, t in zip(probe.weights, pushed, strict=True) if t is not None)
+        agree(found, expected, abs(expected), "tangent")
+
+
+def duals(values, directions, level):
+    """The tensors that are differentiated as duals, in tuples and lists too."""
+    if isinstance(values, list | tuple) and any(isinstance(v, Tensor | list) for v in values):
+        return type(values)([duals(v, directions, level) for v in values])
+    if id(values) not in directions:
+        return values
+    plain = values.detach()
+    return give({level: (None, wrap(np.asarray(directions[id(values)])))}, plain)
 
 
 def test_every_operator_is_known_by_name():

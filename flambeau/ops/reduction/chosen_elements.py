@@ -1,0 +1,29 @@
+"""Derivatives of operators that choose elements along an axis, and say where those are."""
+
+from __future__ import annotations
+
+
+def along_axis(g, where, shape, dim, keepdim):
+    """A cotangent put back at the indices that an operator chose along an axis."""
+    if not shape:
+        return g
+    if not keepdim:
+        g, where = g.unsqueeze(dim), where.unsqueeze(dim)
+    return g.new_zeros(shape).scatter(dim, where, g)
+
+
+def chosen_along(t, where, dim, keepdim):
+    """The tangent's elements at the indices that an operator chose along an axis."""
+    if not t.dim():
+        return t
+    return t.gather(dim, where) if keepdim else t.gather(dim, where.unsqueeze(dim)).squeeze(dim)
+
+
+def put_back(gs, ys, input_shape, dim, keepdim):
+    """The vjp of an operator with `keepdim` that gives (values, indices)."""
+    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+
+
+def choose(input_t, ys, dim, keepdim):
+    """Its jvp."""
+    return chosen_along(input_t, ys[1], dim, keepdim), None
