@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
+import pytest
+
 import flambeau as torch
 from flambeau.compiler.capture.live_tensors import live_tensors
 
@@ -22,3 +26,41 @@ def test_tensors_and_their_subclasses_are_met() -> None:
 def test_a_tensor_under_construction_is_not() -> None:
     bare = object.__new__(torch.Tensor)
     assert not is_met(bare)
+
+
+@pytest.fixture
+def _thawed_afterwards():
+    """Ends the test's freezes, and leaves frozen what was."""
+    before = gc.get_freeze_count()
+    yield
+    gc.unfreeze()
+    if before:
+        gc.freeze()
+
+
+@pytest.mark.usefixtures("_thawed_afterwards")
+def test_frozen_tensors_are_met_while_they_live() -> None:
+    """`gc.freeze()` hides objects from the collector; thawed ones are met once."""
+    early, late = torch.ones(2), torch.ones(2)
+    gc.freeze()
+    assert is_met(early)
+    assert is_met(torch.ones(2))
+    gc.freeze()
+    assert is_met(late) and is_met(early)
+    gc.unfreeze()
+    assert sum(other is early for other in live_tensors()) == 1
+    gc.freeze()
+    frozen = id(late)
+    del late
+    assert all(id(other) != frozen for other in live_tensors())
+
+
+@pytest.mark.usefixtures("_thawed_afterwards")
+def test_a_step_on_frozen_tensors_is_proved() -> None:
+    weight = torch.ones(3)
+    step = torch.compile(lambda x: (x * weight).sum(), options={"mode": "now"})
+    gc.freeze()
+    for scale in (1, 1, 1, 1, 2):
+        weight.fill_(scale)
+        assert step(torch.ones(3)) == 3 * scale
+    assert "proved" in str(step.explain())
